@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real things for functional tests: cgroups and processes that go away."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import fixtures
+import testtools
+
+CGROUP = pathlib.Path('/sys/fs/cgroup')
+CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'blkio', 'freezer')
+
+
+def mounts() -> dict[str, pathlib.Path]:
+    """Mount point of each cgroup v1 controller on this machine."""
+    found = {}
+    for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
+        _, where, kind, options, *_ = line.split()
+        if kind == 'cgroup':
+            for option in options.split(','):
+                if option in CONTROLLERS:
+                    found[option] = pathlib.Path(where)
+    return found
+
+
+class CgroupTree(fixtures.Fixture):
+    """A cgroup of our own in every v1 hierarchy, removed with all below.
+
+    ``name`` is the path below each mount, for instance ``/scv-1a2b3c``.
+    """
+
+    def _setUp(self) -> None:
+        self.mounts = mounts()
+        self.name = f'/scv-test-{uuid.uuid4().hex[:8]}'
+        self.addCleanup(self.remove)
+        self.make('')
+
+    def path(self, controller: str, below: str = '') -> pathlib.Path:
+        return pathlib.Path(f'{self.mounts[controller]}{self.name}{below}')
+
+    def make(self, below: str) -> str:
+        """Make ``name + below`` in every hierarchy; return its path."""
+        parts = below.strip('/').split('/') if below else []
+        for depth in range(len(parts) + 1):
+            for controller in self.mounts:
+                path = self.path(controller, ''.join(
+                    f'/{part}' for part in parts[:depth]))
+                if path.exists():
+                    continue
+                path.mkdir()
+                if controller == 'cpuset':
+                    for file in ('cpuset.mems', 'cpuset.cpus'):
+                        (path / file).write_text(
+                            (path.parent / file).read_text())
+        return self.name + below
+
+    def read(self, controller: str, below: str, file: str) -> str:
+        return (self.path(controller, below) / file).read_text().strip()
+
+    def write(self, controller: str, below: str, file: str, text: str) -> None:
+        (self.path(controller, below) / file).write_text(text)
+
+    def delete(self, below: str) -> None:
+        """End what runs below ``below`` and remove it everywhere."""
+        for controller, _mount in self.mounts.items():
+            top = self.path(controller, below)
+            groups = sorted(top.rglob('cgroup.procs'),
+                            key=lambda path: -len(path.parts))
+            for procs in groups:
+                state = procs.parent / 'freezer.state'
+                if state.exists():
+                    state.write_text('THAWED')
+                for pid in procs.read_text().split():
+                    try:
+                        os.kill(int(pid), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            for procs in groups:
+                _remove(procs.parent)
+
+    def remove(self) -> None:
+        self.delete('')
+
+
+def _remove(path: pathlib.Path) -> None:
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            path.rmdir()
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+class FunctionalTestCase(testtools.TestCase):
+    """A test on the real machine; it skips, loudly, where it cannot run."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest('needs root: it makes cgroups')
+
+    def cgroups(self) -> CgroupTree:
+        missing = set(CONTROLLERS) - set(mounts())
+        if missing:
+            self.skipTest('needs cgroup v1 controllers: '
+                          + ', '.join(sorted(missing)))
+        return self.useFixture(CgroupTree())
+
+    def spawn(self, code: str, tree: CgroupTree | None = None,
+              below: str = '') -> subprocess.Popen[str]:
+        """Run Python ``code``, inside a cgroup from its first instruction.
+
+        What it prints can be read from ``.stdout``.
+        """
+        join = ''
+        if tree is not None:
+            paths = [str(tree.path(c, below) / 'cgroup.procs')
+                     for c in tree.mounts]
+            join = f'for p in {paths!r}: open(p, "w").write("0")\n'
+        process = subprocess.Popen(
+            [sys.executable, '-u', '-c', join + code],
+            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.addCleanup(self._end, process)
+        return process
+
+    @staticmethod
+    def _end(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.wait(10)
+        if process.stdout:
+            process.stdout.close()
+
+    def wait_for(self, what: str, condition: object,
+                 timeout_s: float = 10.0) -> None:
+        """Wait until ``condition()`` is true, at most ``timeout_s``."""
+        assert callable(condition)
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                self.fail(f'not within {timeout_s} s: {what}')
+            time.sleep(0.01)

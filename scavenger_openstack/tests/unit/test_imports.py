@@ -1,0 +1,247 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who may import whom: the rooms of the package, read from its source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+import pathlib
+import sys
+from typing import NamedTuple
+
+import testtools
+
+import scavenger_openstack
+
+PACKAGE = 'scavenger_openstack'
+HERE = pathlib.Path(scavenger_openstack.__file__).parent
+
+LEVELS = {
+    '': 0, 'types': 0, 'errors': 0,
+    'algorithms': 1,
+    'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2,
+    'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
+    'dashboard': 3, 'ibench': 3, 'demo': 3,
+    'cmd': 4,
+}
+"""Each room and its level; imports point down.
+
+Only ``conf`` may be imported from its own level: it imports none of it.
+"""
+
+HOMES = {
+    'oslo_config': ('conf', 'agent.service', 'drivers.host', 'cmd'),
+    'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),
+    'pyroute2': ('drivers.network',),
+    'stevedore': ('agent.service',),
+}
+"""Where each foreign library may be imported: the library's one edge.
+
+The two frames, options and log, have more: whoever is handed the options
+names their type, and level 2 and above may log.
+"""
+
+IMPURE = {'asyncio', 'ctypes', 'datetime', 'glob', 'io', 'logging',
+          'multiprocessing', 'os', 'pathlib', 'random', 'select', 'shutil',
+          'signal', 'socket', 'subprocess', 'tempfile', 'threading', 'time'}
+"""Parts of the standard library that are a clock, a file or a socket."""
+
+
+class Import(NamedTuple):
+    """One imported name; ``lazy`` when it is inside a function."""
+
+    module: str
+    target: str
+    line: int
+    lazy: bool
+
+    def __str__(self) -> str:
+        return f'{self.module}:{self.line} imports {self.target}'
+
+    @property
+    def top(self) -> str:
+        return self.target.partition('.')[0]
+
+    @property
+    def ours(self) -> bool:
+        return self.top == PACKAGE
+
+    @property
+    def foreign(self) -> bool:
+        return not self.ours and self.top not in sys.stdlib_module_names
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every module below the package but the tests, without its prefix."""
+    for path in sorted(HERE.rglob('*.py')):
+        parts = list(path.relative_to(HERE).with_suffix('').parts)
+        if parts[-1] == '__init__':
+            parts.pop()
+        if parts[:1] != ['tests']:
+            yield '.'.join(parts), ast.parse(path.read_bytes(), str(path))
+
+
+def imports(module: str, tree: ast.Module) -> Iterator[Import]:
+    lazy = {id(inner) for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ['.' * node.level + (node.module or '')
+                     + f'.{alias.name}' for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(module, name, node.lineno, id(node) in lazy)
+
+
+def room(module: str) -> str:
+    return module.partition('.')[0]
+
+
+def target_module(found: Import) -> str:
+    """The module of ours that an import reaches, without its prefix."""
+    name = found.target.partition('.')[2]
+    while name and not ((HERE / name.replace('.', '/')).is_dir()
+                        or (HERE / f'{name.replace(".", "/")}.py').exists()):
+        name = name.rpartition('.')[0]
+    return name
+
+
+def order(node: ast.stmt) -> str | None:
+    """What OpenStack sorts an import by: ``from a import b`` is ``a.b``."""
+    if isinstance(node, ast.Import):
+        return node.names[0].name.lower()
+    if isinstance(node, ast.ImportFrom):
+        return f'{node.module}.{node.names[0].name}'.lower()
+    return None
+
+
+class Imports(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.trees = dict(modules())
+        self.all = [found for module, tree in self.trees.items()
+                    for found in imports(module, tree)]
+
+    def nothing(self, wrong: list[str], rule: str) -> None:
+        if wrong:
+            self.fail('\n  '.join([rule, *wrong]))
+
+    def test_each_module_has_a_room(self) -> None:
+        self.nothing([module for module in self.trees
+                      if room(module) not in LEVELS],
+                     'add the noun to LEVELS, with its level:')
+
+    def test_no_relative_imports(self) -> None:
+        self.nothing([str(found) for found in self.all
+                      if found.target.startswith('.')],
+                     'say the whole name:')
+
+    def test_imports_point_down(self) -> None:
+        wrong = []
+        for found in self.all:
+            if not found.ours:
+                continue
+            here, there = room(found.module), room(target_module(found))
+            if here == there or (LEVELS[here], there) == (2, 'conf'):
+                continue
+            if LEVELS[there] >= LEVELS[here] > 0:
+                wrong.append(f'{found} (level {LEVELS[here]} to '
+                             f'{LEVELS[there]})')
+        self.nothing(wrong, 'rooms import only from rooms below them:')
+
+    def test_types_and_errors_need_only_the_standard_library(self) -> None:
+        self.nothing(
+            [str(found) for found in self.all
+             if LEVELS[room(found.module)] == 0
+             and (found.foreign or found.ours
+                  and LEVELS[room(target_module(found))] > 0)],
+            'level 0 imports the standard library only:')
+
+    def test_algorithms_are_pure(self) -> None:
+        wrong = []
+        for found in self.all:
+            if room(found.module) != 'algorithms':
+                continue
+            if found.ours:
+                fine = (room(target_module(found)) in ('types', 'algorithms'))
+            elif found.top == 'numpy':
+                fine = found.module == 'algorithms.attribution' and found.lazy
+            else:
+                fine = not found.foreign and found.top not in IMPURE
+            if not fine:
+                wrong.append(str(found))
+        for module, tree in self.trees.items():
+            if room(module) == 'algorithms':
+                wrong += [f'{module}:{node.lineno} calls {node.func.id}()'
+                          for node in ast.walk(tree)
+                          if isinstance(node, ast.Call)
+                          and isinstance(node.func, ast.Name)
+                          and node.func.id in ('open', 'print', 'input')]
+        self.nothing(wrong, 'algorithms take values and return values; types '
+                            'and the standard library only, no clock, file, '
+                            'log or socket:')
+
+    def test_foreign_libraries_stay_at_their_edge(self) -> None:
+        wrong = []
+        for found in self.all:
+            if not found.foreign or found.top == 'numpy':
+                continue
+            homes = HOMES.get(found.top, ())
+            if not any(f'{found.module}.'.startswith(f'{home}.')
+                       for home in homes):
+                wrong.append(f'{found}, whose home is '
+                             f'{" or ".join(homes) or "not in HOMES"}')
+        self.nothing(wrong, 'one edge per foreign library:')
+
+    def test_restore_stands_alone(self) -> None:
+        """It has to work when the rest, or what it needs, is broken."""
+        reached, todo = set(), {'agent.restore'}
+        while todo:
+            module = todo.pop()
+            reached.add(module)
+            while module:  # importing a module runs its packages
+                module = module.rpartition('.')[0]
+                reached.add(module)
+            todo |= {target_module(found) for found in self.all
+                     if found.ours and found.module in reached} - reached
+        self.nothing([str(found) for found in self.all
+                      if found.module in reached and found.foreign],
+                     'restore needs the standard library only:')
+        self.nothing(sorted(module for module in reached - {''}
+                            if room(module) != 'agent'),
+                     'restore needs nothing of the project but its own '
+                     'parts in agent/:')
+
+    def test_order_of_imports(self) -> None:
+        """One name per line, sorted, the way OpenStack does."""
+        wrong = []
+        for path in sorted(HERE.rglob('*.py')):
+            last, last_line = '', 0
+            for node in ast.parse(path.read_bytes()).body:
+                name = order(node)
+                if name is None:
+                    continue
+                assert isinstance(node, ast.Import | ast.ImportFrom)
+                where = f'{path.relative_to(HERE)}:{node.lineno}'
+                if len(node.names) > 1:
+                    wrong.append(f'{where} imports several names')
+                if node.lineno == last_line + 1 and name < last:
+                    wrong.append(f'{where} {name} comes after {last}')
+                last, last_line = name, node.lineno
+        self.nothing(wrong, 'one import per line, sorted by full name:')

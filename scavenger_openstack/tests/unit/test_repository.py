@@ -1,0 +1,181 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What every file of the repository has to keep to."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import importlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import testtools
+
+from scavenger_openstack import conf
+
+TOP = pathlib.Path(__file__).parents[3]
+
+MADE = {'build', 'dist', '__pycache__'}
+"""Directories that commands make, besides those that begin with a dot."""
+
+LICENCE = ('Licensed under the Apache License, Version 2.0 (the "License")',
+           'WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND')
+
+LICENSED = {'.py', '.c', '.h', '.sh', '.service', '.toml'}
+
+MODULE_LINES = 450
+"""A module of the package above this asks for a second noun."""
+
+PRIVATE = {
+    'a path of somebody\'s machine':
+        re.compile(r'/(?:root|home|Users|work|tmp/[a-z]+lab)/\w'),
+    'the number of an issue or task':
+        re.compile(r'\b(?:issue|stage|task|ticket) ?#? ?\d', re.I),
+    'who or what wrote it':
+        re.compile(r'\bco-authored-by\b|\bgenerated with\b', re.I),
+    'a package registry':
+        re.compile(r'\b(?:pypi|pythonhosted|deb\.debian|opendev)\.org\b'),
+    'a merge conflict':
+        re.compile(r'^(?:<{7}|>{7}) ', re.M),
+}
+
+
+def files() -> list[pathlib.Path]:
+    """Every file that belongs to the repository."""
+    if (TOP / '.git').exists() and shutil.which('git'):
+        listed = subprocess.run(
+            ['git', '-c', f'safe.directory={TOP}', '-C', str(TOP), 'ls-files',
+             '-z', '--cached', '--others', '--exclude-standard'],
+            capture_output=True, text=True, timeout=60)
+        if listed.returncode == 0:
+            found = [TOP / name for name in listed.stdout.split('\0') if name]
+            return [path for path in found if path.is_file()]
+    found = []
+    for where, below, names in os.walk(TOP):
+        below[:] = [name for name in below
+                    if name not in MADE and not name.endswith('.egg-info')
+                    and (not name.startswith('.') or name == '.ci')
+                    and pathlib.Path(where, name) != TOP / 'demo']
+        found += [pathlib.Path(where, name) for name in names]
+    return found
+
+
+def text_of(path: pathlib.Path) -> str:
+    return path.read_text(errors='replace')
+
+
+class Files(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.files = files()
+
+    def nothing(self, wrong: list[str], rule: str) -> None:
+        if wrong:
+            self.fail('\n  '.join([rule, *sorted(wrong)]))
+
+    def name(self, path: pathlib.Path) -> str:
+        return str(path.relative_to(TOP))
+
+    def test_the_list_of_files_is_not_empty(self) -> None:
+        self.assertIn(pathlib.Path(__file__), self.files)
+
+    def test_licence(self) -> None:
+        wrong = []
+        for path in self.files:
+            if path.suffix not in LICENSED or not path.stat().st_size:
+                continue
+            head = re.sub(r'[\s#*/]+', ' ', text_of(path)[:1500])
+            if not all(words in head for words in LICENCE):
+                wrong.append(self.name(path))
+        self.nothing(wrong, 'begin with the licence header:')
+
+    def test_nothing_private(self) -> None:
+        wrong = []
+        for path in self.files:
+            if path == pathlib.Path(__file__):
+                continue
+            text = text_of(path)
+            for what, pattern in PRIVATE.items():
+                for match in pattern.finditer(text):
+                    line = text.count('\n', 0, match.start()) + 1
+                    wrong.append(f'{self.name(path)}:{line} {what}: '
+                                 f'{match.group()}')
+        self.nothing(wrong, 'what does not belong into a repository:')
+
+    def test_modules_are_short(self) -> None:
+        wrong = []
+        for path in self.files:
+            name = self.name(path)
+            if name.startswith('scavenger_openstack/') and \
+                    '/tests/' not in name and path.suffix == '.py':
+                lines = text_of(path).count('\n')
+                if lines > MODULE_LINES:
+                    wrong.append(f'{name}: {lines} lines')
+        self.nothing(wrong, f'more than {MODULE_LINES} lines, which is the '
+                            'second noun in them?')
+
+    def test_modules_say_what_they_are(self) -> None:
+        wrong = []
+        for path in self.files:
+            if path.suffix == '.py' and path.name != 'setup.py' and \
+                    not path.name.startswith('test_'):
+                tree = ast.parse(path.read_bytes())
+                if tree.body and not ast.get_docstring(tree):
+                    wrong.append(self.name(path))
+        self.nothing(wrong, 'no module docstring:')
+
+    def test_scripts_are_executable(self) -> None:
+        wrong = [self.name(path) for path in self.files
+                 if path.suffix == '.sh' and path.parent == TOP / 'tools'
+                 or path == TOP / '.ci/run']
+        wrong = [name for name in wrong if not os.access(TOP / name, os.X_OK)]
+        self.nothing(wrong, 'chmod +x:')
+
+
+class Options(testtools.TestCase):
+
+    def test_each_option_speaks_to_the_operator(self) -> None:
+        for section, options in conf.list_opts():
+            for option in options:
+                where = f'[{section or "DEFAULT"}] {option.name}'
+                text = (option.help or '').strip()
+                self.assertGreater(len(text.split()), 3,
+                                   f'{where}: say unit, effect, what to do')
+                self.assertTrue(text.endswith('.'), f'{where}: {text}')
+
+    def test_no_option_is_there_twice(self) -> None:
+        names = [(section, option.dest)
+                 for section, options in conf.list_opts()
+                 for option in options]
+        self.assertEqual(len(names), len(set(names)), str(names))
+
+
+class EntryPoints(testtools.TestCase):
+
+    def test_each_leads_to_something(self) -> None:
+        setup = configparser.ConfigParser()
+        setup.read(TOP / 'setup.cfg')
+        for group, lines in setup['entry_points'].items():
+            for line in lines.strip().splitlines():
+                name, _, target = (part.strip()
+                                   for part in line.partition('='))
+                module, _, attribute = target.partition(':')
+                found = getattr(importlib.import_module(module), attribute,
+                                None)
+                self.assertTrue(callable(found),
+                                f'{group} {name}: {target} is not there')

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The systemd units, as far as they can be judged without running them."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import fixtures
+import testtools
+
+UNITS = pathlib.Path(__file__).parents[3] / 'etc/systemd'
+AGENT = 'scavenger-agent.service'
+WATCHER = 'scavenger-restore.service'
+
+EXPOSURE = 25
+"""Most that "systemd-analyze security" may find, in tenths (100 = worst)."""
+
+
+def settings(unit: str) -> dict[str, list[str]]:
+    """Every setting of a unit with all its values, in order."""
+    found: dict[str, list[str]] = {}
+    for line in (UNITS / unit).read_text().splitlines():
+        name, equals, value = line.partition('=')
+        if equals and not line.startswith('#'):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+class Units(testtools.TestCase):
+
+    def installed(self) -> pathlib.Path:
+        """The units, with programs that exist; systemd looks for them."""
+        if not shutil.which('systemd-analyze'):
+            self.skipTest('needs systemd-analyze (Debian package systemd)')
+        where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for unit in (AGENT, WATCHER):
+            text = (UNITS / unit).read_text()
+            (where / unit).write_text(
+                re.sub(r'(?m)^(Exec\w+=)scavenger-\w+', r'\1/bin/true', text))
+        return where
+
+    def analyze(self, *args: str) -> str:
+        done = subprocess.run(['systemd-analyze', '--no-pager', *args],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        self.assertEqual('', done.stderr)
+        return done.stdout
+
+    def test_systemd_understands_them(self) -> None:
+        where = self.installed()
+        self.analyze('verify', str(where / AGENT), str(where / WATCHER))
+
+    def test_systemd_understands_the_namespace_drop_in(self) -> None:
+        where = self.installed()
+        for unit in (AGENT, WATCHER):
+            drop_in = where / f'{unit}.d'
+            drop_in.mkdir()
+            shutil.copy(UNITS / 'network-namespaces.conf.example',
+                        drop_in / 'network-namespaces.conf')
+        self.analyze('verify', str(where / AGENT), str(where / WATCHER))
+
+    def test_exposure(self) -> None:
+        where = self.installed()
+        for unit in (AGENT, WATCHER):
+            self.analyze('security', '--offline=true',
+                         f'--threshold={EXPOSURE}', str(where / unit))
+
+    def test_each_capability_has_its_reason(self) -> None:
+        for unit in (AGENT, WATCHER):
+            found = settings(unit)
+            self.assertEqual(found['AmbientCapabilities'],
+                             found['CapabilityBoundingSet'], unit)
+            comments = [line for line in
+                        (UNITS / unit).read_text().splitlines()
+                        if line.startswith('#')]
+            for capability in found['AmbientCapabilities']:
+                self.assertTrue(
+                    any(re.match(rf'#   {capability} {{2,}}\w', line)
+                        for line in comments), f'{unit}: {capability}')
+
+    def test_the_watcher_can_undo_what_the_agent_does(self) -> None:
+        agent, watcher = settings(AGENT), settings(WATCHER)
+        self.assertThat(
+            set(agent['AmbientCapabilities']),
+            testtools.matchers.ContainsAll(watcher['AmbientCapabilities']))
+        for name in ('User', 'RuntimeDirectory', 'RuntimeDirectoryMode',
+                     'RuntimeDirectoryPreserve', 'StateDirectory',
+                     'ReadWritePaths'):
+            self.assertEqual(agent[name], watcher[name], name)
+        self.assertEqual(['yes'], agent['RuntimeDirectoryPreserve'])
+        self.assertEqual(['scavenger-restore --all'], agent['ExecStopPost'])
+        self.assertIn(WATCHER, agent['Requires'][0])
+        self.assertEqual(['always'], watcher['Restart'])

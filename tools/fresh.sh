@@ -1,0 +1,163 @@
+#!/bin/bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+# Proof that the README is true: run its two commands, twice each, in a
+# fresh Debian root in which nothing was installed by hand.
+#
+#     tools/fresh.sh [COMMAND...]     default: tools/demo.sh tools/test.sh
+#
+# As root, with debootstrap and git.  What is committed is cloned.  Mirror,
+# proxies, certificates and the Python index are those that this machine is
+# configured with.  All mounts are in a mount namespace of their own, so
+# they go away with it, and the root is removed where nothing is mounted.
+
+set -euo pipefail
+
+suite=${FRESH_SUITE:-bookworm}
+
+die() {
+    echo "fresh: $*" >&2
+    exit 1
+}
+
+# Inside the mount namespace -----------------------------------------------
+
+# Settings that the machine's own apt has, as far as they are about fetching.
+fetching() {
+    apt-config dump | grep -E '^Acquire::' || true
+}
+
+# URI of the archive that has the suite, from the machine's own sources.
+mirror() {
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' \
+        | awk -v suite="$suite" '$2 == suite && $3 == "main" {print $1; exit}'
+}
+
+# pip's environment, with files that it names made visible in the root.
+# Prints NAME=VALUE.
+pip_environment() {
+    local name value
+    compgen -e | grep -E '^(PIP_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$)' \
+        | while read -r name; do
+        value=${!name}
+        case $name in
+            PIP_CERT | SSL_CERT_FILE | REQUESTS_CA_BUNDLE)
+                [ -r "$value" ] || continue
+                # ca-certificates replaces its own file when it is
+                # installed, so ours stands elsewhere.
+                mkdir -p "$root/opt/machine"
+                cp -L "$value" "$root/opt/machine/$name.crt"
+                value=/opt/machine/$name.crt
+                ;;
+            PIP_FIND_LINKS)
+                [ -d "$value" ] || continue
+                mkdir -p "$root$value"
+                mount --rbind -o ro "$value" "$root$value"
+                ;;
+        esac
+        echo "$name=$value"
+    done
+    compgen -e | grep -iE '^(https?|no)_proxy$' | while read -r name; do
+        echo "$name=${!name}"
+    done
+}
+
+inside() {
+    root=$1
+    local top=$2 proxy command round code started failed=0
+    shift 2
+    proxy=$(apt-config shell p Acquire::http::Proxy | sed "s/^p='\(.*\)'/\1/")
+    [ -z "$proxy" ] || export http_proxy=$proxy
+
+    # A real root is a mount, and "ip -n" relies on that.
+    mount --bind "$root" "$root"
+    started=$SECONDS
+    uri=$(mirror)
+    [ -n "$uri" ] || die "this machine's apt has no source for $suite"
+    debootstrap --variant=minbase "$suite" "$root" "$uri" >"$root.log" 2>&1 \
+        || { tail -n 20 "$root.log" >&2; die "debootstrap failed"; }
+    fetching >"$root/etc/apt/apt.conf.d/00machine"
+    for file in /etc/resolv.conf /etc/hosts /etc/pip.conf; do
+        [ ! -e "$file" ] || cp -L "$file" "$root$file"
+    done
+    # No service starts in here, as in a container.
+    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+    chmod +x "$root/usr/sbin/policy-rc.d"
+    git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
+        --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
+    mapfile -t environment < <(pip_environment)
+    for directory in proc sys dev; do
+        mount --rbind "/$directory" "$root/$directory"
+        mount --make-rslave "$root/$directory"
+    done
+    mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+    echo "fresh: $suite root in $((SECONDS - started)) s"
+
+    local times=()
+    for command in "$@"; do
+        for round in first second; do
+            echo "fresh: $command, $round time"
+            started=$SECONDS code=0
+            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+                LANG=C.UTF-8 TERM=dumb CI=true "${environment[@]}" \
+                chroot "$root" /bin/sh -c "cd /opt/checkout && $command" \
+                </dev/null || code=$?
+            times+=("$command, $round: $((SECONDS - started)) s, exit $code")
+            [ $code = 0 ] || failed=1
+        done
+    done
+    echo
+    printf 'fresh: %s\n' "${times[@]}"
+    return $failed
+}
+
+if [ "${1:-}" = --inside ]; then
+    shift
+    inside "$@"
+    exit
+fi
+
+# Outside ------------------------------------------------------------------
+
+[ "$(id -u)" = 0 ] || die "needs root: sudo tools/fresh.sh"
+for program in debootstrap git unshare; do
+    command -v "$program" >/dev/null || die "needs $program"
+done
+cd "$(dirname "$0")/.."
+top=$PWD
+[ $# -gt 0 ] || set -- tools/demo.sh tools/test.sh
+git -c safe.directory="$top" rev-parse --quiet --verify HEAD >/dev/null \
+    || die "$top has no commit to clone"
+if [ -n "$(git -c safe.directory="$top" status --porcelain)" ]; then
+    echo "fresh: what is not committed is not part of this"
+fi
+
+scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/fresh.XXXXXX")
+remove() {
+    # Nothing is mounted below it here; when in doubt, leave it.
+    if grep -qF " $scratch" /proc/self/mountinfo; then
+        echo "fresh: something is mounted below $scratch, left there" >&2
+    else
+        rm -rf --one-file-system "$scratch"
+    fi
+}
+trap remove EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+mkdir "$scratch/root"
+unshare --mount --propagation private \
+    "$top/tools/fresh.sh" --inside "$scratch/root" "$top" "$@"

@@ -1,0 +1,123 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Print test results as they come, then count them in one plain line.
+
+Reads subunit from standard input.  Exits with 0 when nothing failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import signal
+import sys
+from typing import Any
+
+import subunit
+import testtools
+
+WORDS = {'success': 'ok', 'skip': 'SKIPPED', 'fail': 'FAILED',
+         'inprogress': 'DID NOT END', 'xfail': 'ok',
+         'uxsuccess': 'FAILED'}
+
+NO_MATCH = 'The specified regex doesn\'t match with anything'
+
+
+class Printer:
+    """Prints each test that ends, and remembers what it came to."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+        self.skipped: list[tuple[str, str]] = []
+
+    def __call__(self, test: dict[str, Any]) -> None:
+        name, status = test['id'], test['status']
+        if status in ('exists', 'unknown'):
+            return
+        started, ended = test['timestamps']
+        took_s = ((ended - started).total_seconds()
+                  if started and ended else 0.0)
+        name = name.removeprefix('scavenger_openstack.tests.')
+        print(f'{WORDS[status]:>7} {took_s:7.2f} s  {name}')
+        reason = test['details'].get('reason')
+        self.count(status, name, reason.as_text() if reason else 'no reason')
+        if name in self.failed:
+            for title, content in test['details'].items():
+                if content.content_type.type == 'text':
+                    text = content.as_text().strip()
+                    if text:
+                        print(f'--- {title}\n{text}')
+        sys.stdout.flush()
+
+    def count(self, status: str, name: str, reason: str) -> None:
+        if WORDS[status] == 'ok':
+            self.passed += 1
+        elif status == 'skip':
+            self.skipped.append((name, reason))
+        else:
+            self.failed.append(name)
+
+
+class Plain(testtools.StreamResult):
+    """Passes on what was said outside of any test, at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said = bytearray()
+
+    def status(self, test_id: str | None = None, *args: Any,
+               file_bytes: bytes | None = None, **kwargs: Any) -> None:
+        if test_id is None and file_bytes:
+            self.said += bytes(file_bytes)
+
+    def stopTestRun(self) -> None:
+        text = self.said.decode(errors='replace').replace(NO_MATCH, '')
+        if text.strip():
+            print(text.rstrip())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--checks', type=pathlib.Path, required=True,
+                        help='what was checked besides the tests: lines of '
+                             '"success", "fail" or "skip", a space, a name, '
+                             'and for "skip" a tab and the reason')
+    args = parser.parse_args()
+    # On Ctrl-C the tests end; what they said until then is worth a summary.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    printer = Printer()
+    result = testtools.CopyStreamResult(
+        [Plain(), testtools.StreamToDict(printer)])
+    result.startTestRun()
+    subunit.ByteStreamToStreamResult(
+        sys.stdin.buffer, non_subunit_name='output').run(result)
+    result.stopTestRun()
+
+    for line in args.checks.read_text().splitlines():
+        status, _, said = line.partition(' ')
+        name, _, reason = said.partition('\t')
+        printer.count(status, name, reason)
+    for reason in sorted({reason for _, reason in printer.skipped}):
+        names = [name for name, why in printer.skipped if why == reason]
+        print(f'\nSKIPPED, {reason}:', *names, sep='\n  ')
+    if printer.failed:
+        print('\nFAILED:', *printer.failed, sep='\n  ')
+    print(f'{printer.passed} passed, {len(printer.failed)} failed, '
+          f'{len(printer.skipped)} skipped')
+    return bool(printer.failed or not printer.passed + len(printer.skipped))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,165 @@
+#!/bin/bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+# Make a bare checkout ready: system packages (when root) and .venv.
+#
+#     tools/setup.sh [demo|test]
+#
+# Debian and Ubuntu.  Does only what is missing; the second run is quick.
+
+set -euo pipefail
+
+profile=${1:-test}
+case $profile in
+    demo) requirements=(-r requirements.txt) ;;
+    test) requirements=(-r requirements.txt -r test-requirements.txt) ;;
+    *) echo "usage: tools/setup.sh [demo|test]" >&2; exit 2 ;;
+esac
+
+cd "$(dirname "$0")/.."
+top=$PWD
+exec </dev/null
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+say() { echo "setup: $*"; }
+
+die() {
+    echo "setup: $*" >&2
+    exit 1
+}
+
+# Run a command; show what it said only when it failed.
+quietly() {
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 60 "$log" >&2
+        die "failed: $*"
+    fi
+}
+
+# Install system packages when we may; else say which ones are missing.
+apt_updated=
+install() {
+    if [ "$(id -u)" != 0 ]; then
+        say "MISSING system packages: $*"
+        say "  not root, so going on without; as root: apt-get install $*"
+        return 1
+    fi
+    if ! command -v apt-get >/dev/null; then
+        say "MISSING: $*; this is not Debian or Ubuntu, install them by hand"
+        return 1
+    fi
+    local options=(-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+    export DEBIAN_FRONTEND=noninteractive
+    if [ -z "$apt_updated" ]; then
+        say "apt-get update"
+        quietly apt-get -q "${options[@]}" update
+        apt_updated=yes
+    fi
+    say "apt-get install $*"
+    quietly apt-get -q -y "${options[@]}" install \
+        --no-install-recommends "$@"
+}
+
+# The interpreter that a virtual environment can be made from, or nothing.
+find_python() {
+    local name path
+    for name in python3 python3.14 python3.13 python3.12 python3.11; do
+        path=$(command -v "$name") || continue
+        "$path" - 2>/dev/null <<'PY' && return
+import ensurepip, sys, venv
+if sys.version_info < (3, 11):
+    sys.exit(1)
+print(sys._base_executable)
+PY
+    done
+    return 1
+}
+
+# What must stay the same for the installed packages to be right.
+fingerprint() {
+    echo "$top"
+    .venv/bin/python --version
+    cat setup.cfg setup.py pyproject.toml requirements.txt \
+        test-requirements.txt
+}
+
+# A copy of another place, or one whose interpreter was replaced, does not.
+venv_works() {
+    [ -x .venv/bin/python ] && .venv/bin/python - "$top/.venv" <<'PY'
+import sys
+try:
+    import pip
+except ImportError:
+    sys.exit(1)
+sys.exit(sys.version_info < (3, 11) or sys.prefix != sys.argv[1])
+PY
+}
+
+# Two set-ups of one checkout wait for each other.
+exec 9<"tools/setup.sh"
+flock 9
+
+if ! venv_works; then
+    if ! python=$(find_python); then
+        install ca-certificates python3 python3-venv || true
+        python=$(find_python) || die \
+            "needs Python >= 3.11 with venv: Debian 12, Ubuntu 24.04 or newer"
+    elif [ ! -e /etc/ssl/certs/ca-certificates.crt ] \
+            && command -v apt-get >/dev/null; then
+        install ca-certificates || true
+    fi
+    say "virtual environment .venv, $("$python" --version)"
+    rm -rf .venv 2>"$log" || die \
+        "cannot replace .venv: $(tail -n 1 "$log"); remove it as its owner"
+    quietly "$python" -m venv .venv
+fi
+
+ready=$(fingerprint | sha256sum | cut -d ' ' -f 1)
+if [ "$(cat ".venv/ready-$profile" 2>/dev/null)" = "$ready" ]; then
+    say "Python packages are up to date"
+else
+    [ -w .venv ] || die \
+        "may not write to .venv: run as its owner ($(stat -c %U .venv))," \
+        "or remove it"
+    say "pip install ${requirements[*]} -e ."
+    # pbr takes the version from git.  Without git, without history, or
+    # where git refuses a checkout of another user, it has to be told.
+    if [ ! -e .git ] \
+            || ! git rev-parse --quiet --verify HEAD >/dev/null 2>&1; then
+        export PBR_VERSION=${PBR_VERSION:-0.0.1.dev0}
+    fi
+    export SKIP_GENERATE_AUTHORS=1 SKIP_WRITE_GIT_CHANGELOG=1
+    export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+    export PIP_ROOT_USER_ACTION=ignore
+    quietly .venv/bin/python -m pip install -q bindep \
+        "${requirements[@]}" -e .
+    echo "$ready" >".venv/ready-demo"
+    [ "$profile" = demo ] || echo "$ready" >".venv/ready-$profile"
+fi
+
+if ! command -v dpkg-query >/dev/null; then
+    say "not Debian or Ubuntu: see bindep.txt for what else is needed"
+else
+    mapfile -t missing < <(.venv/bin/bindep --brief "$profile" || true)
+    if [ "${#missing[@]}" -gt 0 ]; then
+        install "${missing[@]}" || true
+    else
+        say "system packages are complete"
+    fi
+fi
+
+# What root made in somebody's checkout belongs to its owner.
+if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
+    chown -Rh --reference=. .venv
+fi

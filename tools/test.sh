@@ -1,0 +1,102 @@
+#!/bin/bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+# Set up this checkout, then run all linters and tests.
+#
+#     tools/test.sh          everything
+#     tools/test.sh REGEX    only the tests whose name matches, no linters
+#
+# As root also the functional tests, on real cgroups and devices; else they
+# are skipped.  The last line is "N passed, N failed, N skipped".
+
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+exec </dev/null
+tools/setup.sh test
+
+export PATH=$PWD/.venv/bin:$PATH
+scratch=$(mktemp -d)
+regex=${1:-}
+checks=$scratch/checks
+: >"$checks"
+trap 'rm -rf "$scratch"' EXIT
+trap 'echo "interrupted: nothing is known about the rest"; exit 130' INT TERM
+
+check() {
+    local name=$1
+    shift
+    echo "== $name"
+    if "$@"; then
+        echo "success $name" >>"$checks"
+    else
+        echo "== FAILED: $name"
+        echo "fail $name" >>"$checks"
+    fi
+}
+
+shell_syntax() {
+    local file status=0
+    for file in .ci/run tools/*.sh devstack/plugin.sh devstack/settings; do
+        bash -n "$file" || status=1
+    done
+    return $status
+}
+
+docs() {
+    sphinx-build -W --keep-going -q -b html doc/source doc/build/html
+}
+
+# Run one room's tests; print subunit.  stestr ends with 1 when nothing
+# matches, which is no fault when only some tests are asked for.
+tests() {
+    local room=$1 code=0
+    shift
+    echo "== $room tests" >&2
+    stestr --test-path "scavenger_openstack/tests/$room" run --subunit "$@" \
+        || code=$?
+    if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
+        echo "fail $room tests: could not be run to the end" >>"$checks"
+    fi
+}
+
+if [ -z "$regex" ]; then
+    check ruff ruff check --quiet
+    check mypy mypy
+    check 'shell syntax' shell_syntax
+    check 'documentation' docs
+    if [ -e .git ]; then
+        check 'release notes' reno -q lint
+    else
+        printf 'skip release notes\tneeds a git clone\n' >>"$checks"
+    fi
+fi
+if [ "$(id -u)" != 0 ]; then
+    echo "== not root: functional tests will be skipped"
+fi
+
+# Functional tests share the machine's cgroups and its two or more CPUs:
+# one after the other.
+status=0
+{
+    tests unit --concurrency 2 ${regex:+"$regex"}
+    tests functional --serial ${regex:+"$regex"}
+} | python tools/results.py --checks "$checks" || status=$?
+
+# What root made in somebody's checkout belongs to its owner.
+if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
+    for made in .stestr .mypy_cache .ruff_cache doc/build; do
+        [ ! -e "$made" ] || chown -Rh --reference=. "$made"
+    done
+fi
+exit "$status"
