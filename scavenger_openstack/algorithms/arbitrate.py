@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""One value per knob out of what everybody wants, and fair shares.
+
+Source: DESIGN, sections 6, 7.5 and 7.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+Key = tuple[str, Knob]
+"""A workload's (or group's) id and one of its knobs."""
+
+SWITCHES = frozenset((Knob.CPU_IDLE, Knob.PAUSED))
+"""Knobs that hold 0 or 1, where 1 is tighter."""
+
+DEFAULT_FLOORS: Mapping[Knob, float] = {
+    Knob.CPU_CORES: 0.1,
+    Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
+    Knob.EGRESS_BYTES_PER_S: 125_000.0,
+    Knob.IO_BYTES_PER_S: 1_000_000.0,
+    Knob.IO_OPS_PER_S: 10.0,
+}
+"""Floors of a batch container that has none of its own: DESIGN 7.6.  A
+VM's memory floor is the RAM of its flavor."""
+
+SLACK = 0.02
+"""Loosening by less than this share is not worth a write.  Ours: demand
+changes a little all the time, and each loosening invites the next one."""
+
+
+def tightest(knob: Knob, values: Sequence[Value]) -> Value:
+    """The value that satisfies every claim on a knob.
+
+    Numbers: the least.  ``cpu_idle`` and ``paused``: the greatest.
+    ``cpu_set``: what all sets share; if they share nothing, the smallest of
+    them (the first of these in the order of the text).
+
+    :raises ValueError: no values, a number that is not a number, or a text
+        that is not a CPU list.
+    """
+    if knob is Knob.CPU_SET:
+        sets = [parse_cpus(str(value)) for value in values]
+        if not sets:
+            raise ValueError('no values')
+        common = frozenset.intersection(*sets)
+        return format_cpus(common) or min(
+            (len(cpus), format_cpus(cpus)) for cpus in sets)[1]
+    numbers = [float(value) for value in values]
+    if any(math.isnan(number) for number in numbers):
+        raise ValueError('not a number')
+    return max(numbers) if knob in SWITCHES else min(numbers)
+
+
+def split(budget: float, demands: Sequence[float], weights: Sequence[float],
+          floors: Sequence[float]) -> list[float]:
+    """Share out a budget: weighted max-min over demand, floors first.
+
+    Progressive filling: one water level L rises from 0, and share i is
+    ``weight_i * L``, but at least ``floor_i`` and at most ``demand_i`` (or
+    the floor, if that is more), until the budget is used up.  What is left
+    when all demand is met goes to all by weight, so that the shares add up
+    to the budget.  If the floors alone need the budget or more, the shares
+    are the floors: the caller opens an incident ``overcommitted``.
+
+    All arguments in the unit of the budget, weights without unit.  A weight
+    that is not above 0 gets its floor and no more, except when no weight is
+    above 0: then all weigh the same.  A demand that is not a number counts
+    as 0, so does a budget.  Source: DESIGN 7.6.
+
+    :raises ValueError: the three sequences differ in length.
+    """
+    lows = list(floors)
+    if not lows and not demands and not weights:
+        return []
+    if not any(0 < weight < math.inf for weight in weights):
+        weights = [1.0] * len(weights)
+    used = math.fsum(lows)
+    if not budget > used:
+        if not len(demands) == len(weights) == len(lows):
+            raise ValueError('demands, weights and floors differ in length')
+        return lows
+    highs = []
+    events = []
+    for demand, weight, low in zip(demands, weights, lows, strict=True):
+        high = demand if demand > low else low
+        highs.append(high)
+        if 0 < weight < math.inf and high > low:
+            events.append((low / weight, weight))
+            events.append((high / weight, -weight))
+    events.sort()
+    level = slope = 0.0
+    for at, change in events:
+        step = slope * (at - level)
+        if used + step >= budget:
+            break
+        used += step
+        slope += change
+        level = at
+    else:
+        return _give_rest(budget, highs, weights, lows)
+    level += (budget - used) / slope
+    shares = []
+    for high, weight, low in zip(highs, weights, lows, strict=True):
+        share = weight * level if 0 < weight < math.inf else low
+        shares.append(low if share < low else min(share, high))
+    return shares
+
+
+def _give_rest(budget: float, highs: Sequence[float],
+               weights: Sequence[float], lows: Sequence[float],
+               ) -> list[float]:
+    shares = [high if 0 < weight < math.inf else low
+              for high, weight, low in zip(highs, weights, lows, strict=True)]
+    total = math.fsum(weight for weight in weights if 0 < weight < math.inf)
+    level = max(0.0, budget - math.fsum(shares)) / total
+    return [share + weight * level if 0 < weight < math.inf else share
+            for share, weight in zip(shares, weights, strict=True)]
+
+
+def worth_writing(knob: Knob, current: Value | None, wanted: Value,
+                  slack: float = SLACK) -> bool:
+    """Whether ``wanted`` should replace ``current`` on a knob.
+
+    Tightening always; loosening a number only by more than ``slack`` of
+    what is in force; any change of a switch or of a CPU set.  ``current``
+    is ``None`` when nothing is in force.
+    """
+    if current is None:
+        return True
+    if isinstance(current, str) or isinstance(wanted, str):
+        return parse_cpus(str(current)) != parse_cpus(str(wanted))
+    if knob in SWITCHES:
+        return current != wanted
+    return wanted < current or wanted > current * (1 + slack)
+
+
+def arbitrate(wishes: Iterable[Cap],
+              originals: Mapping[Key, Value | None],
+              floors: Mapping[str, Mapping[Knob, float]], *,
+              overrides: Mapping[Key, Cap] | None = None,
+              exempt: Collection[str] = frozenset(),
+              stopped: bool = False) -> dict[Key, Cap]:
+    """The caps that should be in force, one per workload and knob.
+
+    Kill switch (``stopped``) > the operator's override > exemption > the
+    tightest wish; then never below the floor, never looser than the
+    original.  A cap that is not tighter than the original is left out:
+    nothing is written for it.
+
+    * ``originals``: the workload's own limits; missing or ``None``: none.
+    * ``floors``: knob -> value per workload, as ``Workload.floor``.
+    * ``exempt``: ids of workloads, and of groups that hold one, which only
+      an override may touch.  Projects are resolved by the caller.
+
+    Wishes that say nothing (NaN, infinite, below 0, unreadable CPU lists,
+    empty sets) are no wishes.  Source: DESIGN 7.5.
+    """
+    if stopped:
+        return {}
+    chosen: dict[Key, Cap] = {}
+    for wish in wishes:
+        workload, knob, value, _, _ = wish
+        if workload in exempt:
+            continue
+        key = (workload, knob)
+        other = chosen.get(key)
+        if other is not None:
+            wish = _tighter(other, wish)
+        elif not _sound(knob, value):
+            continue
+        chosen[key] = wish
+    if overrides:
+        for key, cap in overrides.items():
+            if _sound(key[1], cap.value):
+                chosen[key] = cap
+    result: dict[Key, Cap] = {}
+    for key, cap in chosen.items():
+        workload, knob = key
+        value = cap[2]
+        original = originals.get(key)
+        if knob is Knob.CPU_SET:
+            if original is not None:
+                within = _within(str(value), str(original))
+                if within is None:
+                    continue
+                if within != value:
+                    cap = cap._replace(value=within)
+        elif knob in SWITCHES:
+            if not value or original:
+                continue
+        else:
+            if workload in floors:
+                floor = floors[workload].get(knob)
+                if floor is not None and value < floor:  # type: ignore[operator]
+                    cap = cap._replace(value=floor, reason=(
+                        f'{cap.reason}; raised to the floor, {floor:g}'))
+                    value = floor
+            if original is not None and not value < original:  # type: ignore[operator]
+                continue
+        result[key] = cap
+    return result
+
+
+def _sound(knob: Knob, value: Value) -> bool:
+    if knob is not Knob.CPU_SET:
+        return not isinstance(value, str) and 0 <= value < math.inf
+    try:
+        return bool(parse_cpus(str(value)))
+    except ValueError:
+        return False
+
+
+def _tighter(one: Cap, two: Cap) -> Cap:
+    knob = one.knob
+    if not _sound(knob, two.value):
+        return one
+    value = tightest(knob, (one.value, two.value))
+    if value == one.value:
+        return one
+    if value == two.value:
+        return two
+    return Cap(one.workload, knob, value, f'{one.owner}+{two.owner}',
+               f'{one.reason}; {two.reason}')
+
+
+def _within(wanted: str, original: str) -> str | None:
+    """``wanted`` inside ``original``; ``None`` if nothing is to be written.
+
+    A workload whose own set shares no CPU with ours keeps its own.  An
+    empty or unreadable original is no limit.
+    """
+    try:
+        own = parse_cpus(original)
+    except ValueError:
+        return wanted
+    if not own:
+        return wanted
+    both = parse_cpus(wanted) & own
+    return None if not both or both == own else format_cpus(both)

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whom the host belongs to: foreground or background.
+
+Only what operators alone can set counts.  Server metadata and image
+properties are written by tenants and have no say here.  Source: DESIGN,
+section 6, trust.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scavenger_openstack.types import Priority
+
+
+class Classified(NamedTuple):
+    """A priority, who said so, and what an operator should look at."""
+
+    priority: Priority
+    source: str
+    warnings: tuple[str, ...] = ()
+
+
+def classify(*, override: str | None = None, flavor: str | None = None,
+             aggregate: str | None = None, project: str | None = None,
+             parent: str | None = None) -> Classified:
+    """The priority of a workload: the first that speaks wins.
+
+    Each argument is the text that was found there (``foreground`` or
+    ``background``, in any case), ``None`` where nothing is set: the
+    operator's ``override``, the ``flavor`` extra spec, the host
+    ``aggregate``, the list of the ``project``, the configured ``parent`` of
+    a batch container.  When none speaks the workload is foreground, with
+    source ``default``.  Any other text is passed over and told in
+    ``warnings``, also when a stronger source has already spoken.
+    """
+    found: Classified | None = None
+    warnings = []
+    for source, text in (('override', override), ('flavor', flavor),
+                         ('aggregate', aggregate), ('project', project),
+                         ('parent', parent)):
+        if text is None:
+            continue
+        try:
+            priority = Priority(text.strip().lower())
+        except ValueError:
+            warnings.append(
+                f'{source} says priority {text!r:.40}, which is ignored: '
+                f'use {Priority.FOREGROUND} or {Priority.BACKGROUND}')
+            continue
+        if found is None:
+            found = Classified(priority, source)
+    if found is None:
+        found = Classified(Priority.FOREGROUND, 'default')
+    return found._replace(warnings=tuple(warnings))

@@ -1,0 +1,224 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How much CPU the background may use, judged by the foreground's IPC.
+
+Scavenger, section 4.4: instructions per cycle stand in for the pressure on
+the shared cache, and the background's quota follows them by additive
+increase and multiplicative decrease.  IPC is 1 / CPI; mu and sigma are its
+mean and sample deviation over w samples, c the std-factor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import enum
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms.window import quantity
+from scavenger_openstack.algorithms.window import Window
+from scavenger_openstack.types import WorkloadRates
+
+PHASE_FACTOR = 2.0
+"""Beyond mu +/- 2 * c * sigma the foreground is in a new phase: Scavenger,
+section 4.4."""
+
+
+class Verdict(enum.IntEnum):
+    """What the IPC of one foreground workload asks for; the least wins."""
+
+    MINIMUM = 0
+    SHRINK = 1
+    HOLD = 2
+    GROW = 3
+
+
+def deviation(mu: float, sigma: float, *, c: float,
+              min_deviation: float) -> float:
+    """c * sigma, but at least a share of mu.
+
+    Source: Scavenger, section 4.4; the minimum is ours: with sigma = 0 the
+    last digit of a counter would be a new phase.
+    """
+    return max(c * sigma, min_deviation * mu)
+
+
+def judge(ipc: float, mu: float, spread: float) -> Verdict:
+    """What this IPC asks for; ``spread`` is c * sigma.
+
+    Beyond mu +/- 2 spread: a new phase, the minimum.  Below mu - spread:
+    shrink.  Within mu +/- spread: grow.  Between mu + spread and mu + 2
+    spread: hold.  Source: Scavenger, section 4.4; the last, DESIGN 7.11.
+    """
+    if abs(ipc - mu) > PHASE_FACTOR * spread:
+        return Verdict.MINIMUM
+    if ipc < mu - spread:
+        return Verdict.SHRINK
+    return Verdict.GROW if ipc <= mu + spread else Verdict.HOLD
+
+
+def next_quota(quota: float, verdict: Verdict, *, minimum: float,
+               maximum: float, increase: float, decrease: float) -> float:
+    """The quota of the whole background in cores: AIMD.
+
+    Grow by ``increase`` cores, shrink by the factor ``decrease``, never
+    below ``minimum`` nor above ``maximum`` (the minimum wins).  Source:
+    Scavenger, sections 4.4 and 6.1.
+    """
+    if verdict is Verdict.GROW:
+        quota += increase
+    elif verdict is Verdict.SHRINK:
+        quota /= decrease
+    elif verdict is Verdict.MINIMUM:
+        quota = minimum
+    return max(minimum, min(quota, maximum))
+
+
+class _Baseline:
+    __slots__ = ('window', 'mu', 'sigma', 'missing')
+
+    def __init__(self, size: int) -> None:
+        self.window = Window(size)
+        self.mu: float | None = None
+        self.sigma: float | None = None
+        self.missing = 0
+
+
+class Quota:
+    """The quota of the background, and every foreground workload's IPC.
+
+    * A workload below ``min_cores`` has no vote: it cannot be disturbed
+      much, and its IPC says little.  Without any vote the quota grows.
+    * One that never had an IPC has no vote: the rule is off for it.  The
+      whole rule is ``active`` once there was one IPC.
+    * One whose IPC was there and is missing while it runs holds the quota
+      for ``blind_ticks`` ticks, then asks for the minimum.
+    * One that is learning (its first ``size`` samples, or again after a new
+      phase) asks for the minimum: the baseline must not contain what the
+      background does.  mu and sigma stay until the next phase.
+    """
+
+    def __init__(self, *, c: float, size: int, min_cores: float,
+                 min_deviation: float, increase: float, decrease: float,
+                 blind_ticks: int) -> None:
+        self.cores: float | None = None
+        self.verdict = Verdict.MINIMUM
+        self.by = ''
+        self.phases = 0
+        self._c = c
+        self._size = size
+        self._min_cores = min_cores
+        self._min_deviation = min_deviation
+        self._increase = increase
+        self._decrease = decrease
+        self._blind_ticks = blind_ticks
+        self._baselines: dict[tuple[str, float], _Baseline] = {}
+
+    @property
+    def active(self) -> bool:
+        """There was an IPC to go by."""
+        return self.cores is not None
+
+    def observe(self, foreground: Iterable[WorkloadRates], *,
+                minimum: float, maximum: float) -> None:
+        """Take this tick's IPCs and move the quota, in cores."""
+        baselines: dict[tuple[str, float], _Baseline] = {}
+        verdict, by = Verdict.GROW, ''
+        for workload, _, cores, cpi, *_ in foreground:
+            key = (workload.id, workload.created_s)
+            baseline = self._baselines.get(key)
+            if baseline is None:
+                if cpi is None:
+                    continue
+                baseline = _Baseline(self._size)
+            baselines[key] = baseline
+            vote = self._vote(baseline, cores, cpi)
+            if vote is not None and vote < verdict:
+                verdict, by = vote, workload.id
+        if not baselines and not self._baselines:
+            self.cores = None
+            return
+        self._baselines = baselines
+        self.verdict, self.by = verdict, by
+        self.cores = next_quota(
+            minimum if self.cores is None else self.cores, verdict,
+            minimum=minimum, maximum=maximum, increase=self._increase,
+            decrease=self._decrease)
+
+    def _vote(self, baseline: _Baseline, cores: float | None,
+              cpi: float | None) -> Verdict | None:
+        if cores is not None and cores < self._min_cores:
+            baseline.missing = 0
+            return None
+        if (cores is None or cpi is None or not 0 < cpi < math.inf
+                or not math.isfinite(cores)):
+            baseline.missing += 1
+            return (Verdict.HOLD if baseline.missing <= self._blind_ticks
+                    else Verdict.MINIMUM)
+        baseline.missing = 0
+        ipc = 1.0 / cpi
+        if baseline.mu is None or baseline.sigma is None:
+            baseline.window.add(ipc)
+            if baseline.window.full:
+                baseline.mu = baseline.window.mean
+                baseline.sigma = baseline.window.stddev
+            return Verdict.MINIMUM
+        vote = judge(ipc, baseline.mu, deviation(
+            baseline.mu, baseline.sigma, c=self._c,
+            min_deviation=self._min_deviation))
+        if vote is Verdict.MINIMUM:
+            # This sample was taken before the quota dropped: not kept.
+            self.phases += 1
+            baseline.mu = baseline.sigma = None
+            baseline.window.clear()
+        return vote
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers behind the quota; plain JSON values."""
+        if self.cores is None:
+            return {'rule': 'off', 'why': 'no IPC of any foreground workload '
+                                          'is measurable here'}
+        learning = sum(1 for one in self._baselines.values()
+                       if one.mu is None)
+        return {'rule': 'learning' if learning else 'holding',
+                'quota_cores': self.cores,
+                'verdict': self.verdict.name.lower(), 'by': self.by,
+                'workloads': len(self._baselines), 'learning': learning,
+                'phases': self.phases}
+
+    def state(self) -> dict[str, Any] | None:
+        """Plain JSON values; ``None`` if there is nothing to keep."""
+        if self.cores is None:
+            return None
+        return {'cores': self.cores, 'phases': self.phases, 'baselines': [
+            [*key, one.mu, one.sigma, one.window.state()]
+            for key, one in self._baselines.items()]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``.
+
+        :raises KeyError, TypeError, ValueError: it is not a state.
+        """
+        cores = quantity(state['cores'])
+        phases = int(quantity(state['phases']))
+        baselines = {}
+        for name, created_s, mu, sigma, window in state['baselines']:
+            baseline = _Baseline(self._size)
+            baseline.window.load(window)
+            if mu is not None:
+                baseline.mu, baseline.sigma = quantity(mu), quantity(sigma)
+            baselines[str(name), float(created_s)] = baseline
+        self.cores, self.phases = cores, phases
+        self._baselines = baselines

@@ -1,0 +1,156 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What happened per second between two looks at a host."""
+
+from __future__ import annotations
+
+import math
+
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import WorkloadSample
+
+MIN_RUNNING_SHARE = 0.05
+"""Hardware counters that ran for less of the time in which they were
+enabled have measured nothing worth scaling up.  Not in the papers."""
+
+INFINITY = math.inf
+
+
+def grown(before: float | None, after: float | None) -> float | None:
+    """How much a counter grew; ``None`` if unknown or if it went back."""
+    if before is None or after is None:
+        return None
+    growth = after - before
+    return growth if 0 <= growth < INFINITY else None
+
+
+def run_delay(delay_s: float | None, throttled_s: float | None,
+              cpu_s: float | None) -> float | None:
+    """Seconds waited for a CPU per second run, own throttling taken out.
+
+    All three are growths over one interval.  Without having run there is
+    no ratio: ``None``.  Source: DESIGN 5 and 7.11; FACTS, reading.
+    """
+    if delay_s is None or throttled_s is None or not cpu_s:
+        return None
+    return max(0.0, delay_s - throttled_s) / cpu_s
+
+
+def counters(prev: WorkloadSample, cur: WorkloadSample, interval_s: float,
+             ) -> tuple[float | None, float | None]:
+    """Cycles per instruction and LLC misses per second.
+
+    CPI is reference cycles / instructions (CPI2, section 3.1): both were
+    counted in the same time, so multiplexing cancels out.  Misses are
+    scaled up by enabled / running.  Both are ``None`` when the counters did
+    not run, or ran for less than :data:`MIN_RUNNING_SHARE` of their time.
+    """
+    scale = 1.0
+    if cur.counter_running_s is not None:
+        running = grown(prev.counter_running_s, cur.counter_running_s)
+        enabled = grown(prev.counter_enabled_s, cur.counter_enabled_s)
+        if not running or not enabled:
+            return None, None
+        if running < MIN_RUNNING_SHARE * enabled:
+            return None, None
+        scale = max(1.0, enabled / running)
+    ref_cycles = grown(prev.ref_cycles, cur.ref_cycles)
+    instructions = grown(prev.instructions, cur.instructions)
+    misses = grown(prev.llc_misses, cur.llc_misses)
+    return (ref_cycles / instructions if ref_cycles and instructions
+            else None,
+            misses * scale / interval_s if misses is not None else None)
+
+
+def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
+                   interval_s: float) -> WorkloadRates:
+    """The rates of one workload over ``interval_s`` > 0 seconds.
+
+    Every field is on its own: a counter that is missing or went backwards
+    makes only what depends on it ``None``.
+    """
+    (_, cpu_0, delay_0, throttled_0, _, _, _, _, _, _, _, wait_0, ops_0,
+     bytes_0, tx_0, _, _, _, _, _, _) = prev
+    (workload, cpu_1, delay_1, throttled_1, _, _, _, instructions_1,
+     misses_1, _, _, wait_1, ops_1, bytes_1, tx_1, _, _, _, _, memory,
+     _) = cur
+    cpu_s = grown(cpu_0, cpu_1)
+    throttled_s = grown(throttled_0, throttled_1)
+    delay = cpi = misses_per_s = wait_s_per_op = None
+    if delay_1 is not None:
+        delay = run_delay(grown(delay_0, delay_1), throttled_s, cpu_s)
+    if instructions_1 is not None or misses_1 is not None:
+        cpi, misses_per_s = counters(prev, cur, interval_s)
+    ops = grown(ops_0, ops_1)
+    if ops and wait_1 is not None:
+        wait_s = grown(wait_0, wait_1)
+        if wait_s is not None:
+            wait_s_per_op = wait_s / ops
+    io_bytes = grown(bytes_0, bytes_1)
+    tx = grown(tx_0, tx_1)
+    return WorkloadRates(
+        workload, interval_s,
+        None if cpu_s is None else cpu_s / interval_s,
+        cpi, delay,
+        None if throttled_s is None else throttled_s / interval_s,
+        misses_per_s, wait_s_per_op,
+        None if io_bytes is None else io_bytes / interval_s,
+        None if ops is None else ops / interval_s,
+        None if tx is None else tx / interval_s,
+        memory)
+
+
+def rates(prev: HostSample | None, cur: HostSample) -> Rates:
+    """What happened on a host between ``prev`` and ``cur``.
+
+    Without a ``prev`` of the same boot and of an earlier time there are
+    gauges but no rates, and ``complete`` is false.  A workload that was not
+    there before, or was made again under its id (``created_s`` differs),
+    has gauges but no rates.  Nothing here is ever negative, and what is
+    unknown is ``None``.
+    """
+    interval_s = 0.0
+    before: dict[str, WorkloadSample] = {}
+    link_tx: dict[str, float | None] = dict.fromkeys(cur.link_tx_bytes)
+    if prev is not None and prev.boot_id == cur.boot_id:
+        passed = cur.time_s - prev.time_s
+        if 0 < passed < INFINITY:
+            interval_s = passed
+            before = {sample[0].id: sample for sample in prev.workloads}
+            for link, sent in cur.link_tx_bytes.items():
+                growth = grown(prev.link_tx_bytes.get(link), sent)
+                if growth is not None:
+                    link_tx[link] = growth / interval_s
+    workloads = []
+    for sample in cur.workloads:
+        workload = sample[0]
+        old = before.get(workload.id)
+        if old is None or old[0].created_s != workload.created_s:
+            workloads.append(WorkloadRates(
+                workload, interval_s, memory_bytes=sample.memory_bytes))
+        else:
+            workloads.append(workload_rates(old, sample, interval_s))
+    return Rates(
+        time_s=cur.time_s,
+        interval_s=interval_s,
+        workloads=tuple(workloads),
+        topology=cur.topology,
+        memory_total_bytes=cur.memory_total_bytes,
+        memory_available_bytes=cur.memory_available_bytes,
+        links=cur.links,
+        link_tx_bytes_per_s=link_tx,
+        link_of=cur.link_of,
+        complete=interval_s > 0)

@@ -1,0 +1,449 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Scavenger: give away what the foreground does not use.
+
+Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
+Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
+2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
+share the rule in ``reserve``, the quota by IPC (4.4) is in ``quota``, what
+can be tuned in ``scavenger_params``.
+
+Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
+off, or holds and then goes to the floor); so is a capacity of 0.  A step
+whose time is not after the last one changes nothing and says again what was
+said last.  After a gap longer than a window, that window is learnt anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.arbitrate import split
+from scavenger_openstack.algorithms.quota import Quota
+from scavenger_openstack.algorithms.reserve import reason
+from scavenger_openstack.algorithms.reserve import Resource
+from scavenger_openstack.algorithms.scavenger_params import Params as Params
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+NAME = 'scavenger'
+GIB = 2.0 ** 30
+MBIT = 125_000.0
+
+
+def foreground_memory(total: float | None, available: float | None,
+                      background: float) -> float | None:
+    """x(t) of memory in bytes: all that is used and is not background's.
+
+    Daemons and unknown cgroups are foreground.  Source: Scavenger, section
+    4.2; DESIGN 7.1.
+    """
+    if total is None or available is None:
+        return None
+    x = total - available - background
+    return 0.0 if x < 0 else x
+
+
+def foreground_rate(sent: float | None, background: float) -> float | None:
+    """x(t) of a link in bytes per second.
+
+    Source: Scavenger, section 4.3; DESIGN 7.1.
+    """
+    if sent is None:
+        return None
+    x = sent - background
+    return 0.0 if x < 0 else x
+
+
+def allowed_cpus(cpus: Iterable[int],
+                 pinned: Sequence[Collection[int]]) -> frozenset[int]:
+    """All CPUs but those that foreground workloads have to themselves.
+
+    ``pinned`` are the CPUs of each pinned foreground workload.  A set
+    counts when it is a proper part of the host's CPUs and shares none of
+    them with another pinned workload.  The result may be empty.  Source:
+    Scavenger, section 4.5; DESIGN 7.7.
+    """
+    every = frozenset(cpus)
+    sets = [every.intersection(one) for one in pinned]
+    sets = [one for one in sets if one and one != every]
+    users: dict[int, int] = {}
+    for one in sets:
+        for cpu in one:
+            users[cpu] = users.get(cpu, 0) + 1
+    return every.difference(*(
+        one for one in sets if all(users[cpu] == 1 for cpu in one)))
+
+
+def answer_refusal(unmet: Mapping[str, int],
+                   workloads: Sequence[WorkloadRates],
+                   ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Whom to pause and whom to kill when memory limits were refused.
+
+    ``unmet``: bytes that each workload has above the limit which the kernel
+    refused.  Background workloads that opted in (``killable``) are killed,
+    newest first, until what they use covers the sum; one whose use is
+    unknown is left alone.  Every refused workload that is not killed is
+    paused.  Returns ``(pause, kill)``.  Source: Scavenger, section 4.2
+    ("pauses or kills ... a subset of tasks"); DESIGN 7.9.
+    """
+    present = {one.workload.id for one in workloads
+               if one.workload.priority is Priority.BACKGROUND}
+    refused = {name: size for name, size in unmet.items()
+               if name in present and size > 0}
+    missing = sum(refused.values())
+    kill = []
+    for one in sorted(workloads, key=lambda one: (
+            -one.workload.created_s, one.workload.id)):
+        if missing <= 0:
+            break
+        if (one.workload.killable and one.workload.id in present
+                and one.memory_bytes):
+            kill.append(one.workload.id)
+            missing -= one.memory_bytes
+    return tuple(name for name in refused if name not in kill), tuple(kill)
+
+
+def samples(window_s: float, interval_s: float) -> int:
+    """How many samples a window holds at one per ``interval_s``."""
+    return max(2, round(window_s / interval_s))
+
+
+class _Tick:
+    """What one step looks at and what it has found so far."""
+
+    __slots__ = ('rates', 'background', 'foreground', 'caps',
+                 'overcommitted')
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.background: list[WorkloadRates] = []
+        self.foreground: list[WorkloadRates] = []
+        self.caps: list[Cap] = []
+        self.overcommitted: dict[str, tuple[float, float]] = {}
+
+    def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
+            values: Iterable[float], why: str) -> None:
+        self.caps += [Cap(one[0].id, knob, value, NAME, why) for one, value
+                      in zip(workloads, values, strict=True)]
+
+    def check(self, signal: str, floors: Iterable[float],
+              budget: float) -> None:
+        least = math.fsum(floors)
+        if least > budget:
+            self.overcommitted[signal] = (least, budget)
+
+
+class Controller:
+    """All rules of the paper over one host.  It remembers, nothing else.
+
+    ``interval_s`` is the time between steps; ``host`` and ``boot_id`` go
+    into the ids of incidents.
+    """
+
+    name = NAME
+    params_type = Params
+
+    def __init__(self, params: Params | None = None, *,
+                 interval_s: float = 1.0, host: str = '',
+                 boot_id: str = '') -> None:
+        self.params = params or Params()
+        self._interval_s = interval_s
+        self._host = host
+        self._boot_id = boot_id
+        self._time_s = -math.inf
+        self._decision = Decision()
+        self._memory = self._new_memory()
+        self._links: dict[str, Resource] = {}
+        self._quota = self._new_quota()
+        self._frozen: dict[str, float] = {}
+        self._since: dict[str, float] = {}
+
+    def _new_memory(self) -> Resource:
+        p = self.params
+        return Resource(
+            c=p.memory_c, size=samples(p.memory_window_s, self._interval_s),
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+
+    def _new_link(self) -> Resource:
+        p = self.params
+        return Resource(
+            c=p.network_c, size=samples(p.network_window_s, self._interval_s),
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+
+    def _new_quota(self) -> Quota:
+        p = self.params
+        return Quota(
+            c=p.ipc_c, size=samples(p.ipc_window_s, self._interval_s),
+            min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
+            increase=p.ipc_quota_increase_cores,
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All the caps that should be in force now.  ``now`` in seconds."""
+        if not self._time_s < now < math.inf:
+            return self._decision
+        self._forget(now - self._time_s)
+        self._time_s = now
+        params = self.params
+        tick = _Tick(rates)
+        for one in rates.workloads:
+            (tick.background if one[0].priority is Priority.BACKGROUND
+             else tick.foreground).append(one)
+        facts: dict[str, Any] = {}
+        if params.use_memory:
+            facts['memory'] = self._regulate_memory(tick)
+        if params.use_network:
+            facts['network'] = self._regulate_network(tick)
+        crowded = False
+        if params.use_cpu_set and rates.topology:
+            crowded, facts['cpu_set'] = _regulate_cpu_set(tick)
+        if params.use_ipc or crowded:
+            facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
+        if params.use_cpu_idle:
+            tick.caps += [
+                Cap(group, Knob.CPU_IDLE, 1, NAME,
+                    'background runs only where nothing else wants to')
+                for group in groups(tick.background)]
+        self._decision = Decision(
+            tuple(tick.caps), self._incidents(tick.overcommitted), facts)
+        return self._decision
+
+    def _forget(self, gap_s: float) -> None:
+        params = self.params
+        if gap_s > params.memory_window_s:
+            self._memory = self._new_memory()
+            self._frozen = {}
+        if gap_s > params.network_window_s:
+            self._links = {}
+        if gap_s > params.ipc_window_s:
+            self._quota = self._new_quota()
+
+    def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
+        memory, rates, background = self._memory, tick.rates, tick.background
+        used = _known(one.memory_bytes for one in background)
+        known = [use for use in used if use is not None]
+        memory.observe(
+            foreground_memory(rates.memory_total_bytes,
+                              rates.memory_available_bytes, sum(known)),
+            rates.memory_total_bytes,
+            [((one[0].id, one[0].created_s), one.memory_bytes,
+              one[0].memory_allotment_bytes) for one in tick.foreground],
+            certain=len(known) == len(used))
+        facts = memory.facts()
+        rule = memory.rule
+        if rule == 'off' or not background:
+            self._frozen = {}
+            return facts
+        floors = _floors(background, Knob.MEMORY_BYTES)
+        weights = [one[0].vcpus for one in background]
+        budget = memory.budget()
+        if rule == 'holding':
+            self._frozen = {}
+            shares = split(budget, self._demands(used), weights, floors)
+        else:
+            # No growth beyond current use: what each used when this began,
+            # or now, if a limit could not be set at once.
+            shares = [max(self._frozen.get(one[0].id, 0.0), use or 0.0, low)
+                      for one, use, low in zip(background, used, floors,
+                                               strict=True)]
+            self._frozen = {one[0].id: share for one, share in
+                            zip(background, shares, strict=True)}
+            if rule == 'learning' and math.fsum(shares) > budget:
+                shares = split(budget, shares, weights, floors)
+        if rule != 'blind':
+            tick.check(str(Knob.MEMORY_BYTES), floors, budget)
+        tick.cap(background, Knob.MEMORY_BYTES, shares,
+                 reason(facts, 'memory', 'GiB', GIB, len(background)))
+        return facts
+
+    def _regulate_network(self, tick: _Tick) -> dict[str, Any]:
+        rates = tick.rates
+        ours = _by_link(tick.background, rates.link_of)
+        theirs = _by_link(tick.foreground, rates.link_of)
+        for link in rates.links:
+            if link not in self._links:
+                self._links[link] = self._new_link()
+        facts: dict[str, Any] = {}
+        for link, resource in list(self._links.items()):
+            senders = ours.get(link, [])
+            if link not in rates.links and not senders:
+                del self._links[link]
+                continue
+            sent = _known(one.net_tx_bytes_per_s for one in senders)
+            known = [rate for rate in sent if rate is not None]
+            resource.observe(
+                foreground_rate(rates.link_tx_bytes_per_s.get(link),
+                                sum(known)),
+                rates.links.get(link),
+                [((one[0].id, one[0].created_s), one.net_tx_bytes_per_s, None)
+                 for one in theirs.get(link, ())],
+                certain=len(known) == len(sent))
+            facts[link] = resource.facts()
+            rule = resource.rule
+            if rule == 'off' or not senders:
+                continue
+            shares = floors = _floors(senders, Knob.EGRESS_BYTES_PER_S)
+            budget = resource.budget()
+            if rule == 'holding':
+                shares = split(budget, self._demands(sent),
+                               [one[0].vcpus for one in senders], floors)
+            if rule != 'blind':
+                tick.check(f'{Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                           budget)
+            tick.cap(senders, Knob.EGRESS_BYTES_PER_S, shares,
+                     reason(facts[link], f'sending over {link}', 'Mbit/s',
+                            MBIT, len(senders)))
+        return facts
+
+    def _regulate_quota(self, tick: _Tick, *, crowded: bool,
+                        ) -> dict[str, Any]:
+        quota, background = self._quota, tick.background
+        floors = _floors(background, Knob.CPU_CORES)
+        weights = [one[0].vcpus for one in background]
+        minimum = math.fsum(floors)
+        maximum = max(len(tick.rates.topology) or math.fsum(weights),
+                      minimum + self.params.ipc_quota_increase_cores)
+        if self.params.use_ipc:
+            quota.observe(tick.foreground, minimum=minimum, maximum=maximum)
+        facts = quota.facts()
+        cores = quota.cores
+        if crowded:
+            cores = minimum
+            why = 'no CPU is free of pinned foreground workloads: the floor'
+        elif cores is None or cores >= maximum:
+            return facts
+        else:
+            why = (f'IPC of {quota.by or "no foreground workload"} asks to '
+                   f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
+                   f'{len(background)} background workloads')
+        used = _known(one.cpu_cores for one in background)
+        tick.cap(background, Knob.CPU_CORES,
+                 split(cores, self._demands(used), weights, floors), why)
+        return facts
+
+    def _demands(self, used: Iterable[float | None]) -> list[float]:
+        factor = self.params.demand_factor
+        return [(use or 0.0) * factor for use in used]
+
+    def _incidents(self, overcommitted: Mapping[str, tuple[float, float]],
+                   ) -> tuple[Incident, ...]:
+        """The same incident for as long as it lasts."""
+        self._since = {signal: self._since.get(signal, self._time_s)
+                       for signal in overcommitted}
+        return tuple(
+            Incident(
+                id=hashlib.sha256('\0'.join((
+                    self._host, self._boot_id, 'foreground', signal,
+                    repr(self._since[signal]))).encode()).hexdigest()[:32],
+                time_s=self._since[signal], host=self._host,
+                victim='foreground', signal=signal, value=floors,
+                threshold=budget, cause='overcommitted',
+                action='background stays at its floors: move some of it '
+                       'away or lower its floors')
+            for signal, (floors, budget) in overcommitted.items())
+
+    def state(self) -> dict[str, Any]:
+        """What to keep over a restart; plain JSON values."""
+        if not math.isfinite(self._time_s):
+            return {}
+        return {'saved_s': self._time_s, 'memory': self._memory.state(),
+                'links': {link: resource.state()
+                          for link, resource in self._links.items()},
+                'quota': self._quota.state()}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Go on from a state that is not older than its windows.
+
+        What the next step finds to be older, or what is from a later time
+        (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
+        same clock as ``step``.
+        """
+        saved_s = state.get('saved_s')
+        if not isinstance(saved_s, int | float) or not saved_s <= now:
+            return
+        self._time_s = saved_s
+        try:
+            if state.get('memory'):
+                self._memory.load(state['memory'])
+            for link, kept in (state.get('links') or {}).items():
+                if kept:
+                    self._links[link] = self._new_link()
+                    self._links[link].load(kept)
+            if state.get('quota'):
+                self._quota.load(state['quota'])
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self._time_s = -math.inf
+            self._forget(math.inf)
+
+
+def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
+    every = tick.rates.topology.keys()
+    pinned = [one[0].allowed_cpus for one in tick.foreground
+              if one[0].allowed_cpus is not None]
+    allowed = allowed_cpus(every, pinned) if pinned else frozenset(every)
+    crowded = not allowed
+    why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
+           f'pinned foreground workloads')
+    if crowded:
+        allowed = frozenset((max(every),))
+        why += ': one CPU, at the quota floor'
+    text = format_cpus(allowed)
+    if crowded or len(allowed) < len(every):
+        tick.caps += [Cap(group, Knob.CPU_SET, text, NAME, why)
+                      for group in groups(tick.background)]
+    return crowded, {'allowed': text, 'pinned': len(pinned)}
+
+
+def groups(background: Iterable[WorkloadRates]) -> list[str]:
+    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
+    return list(dict.fromkeys(
+        one[0].group or one[0].id for one in background))
+
+
+def _known(values: Iterable[float | None]) -> list[float | None]:
+    """``None`` for what is not a number from 0 up."""
+    return [value if value is not None and 0 <= value < math.inf else None
+            for value in values]
+
+
+def _floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:
+    default = DEFAULT_FLOORS[knob]
+    return [one[0].floor.get(knob, default) for one in background]
+
+
+def _by_link(workloads: Iterable[WorkloadRates],
+             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
+    """Who sends over which link: the first one that is known."""
+    found: dict[str, list[WorkloadRates]] = {}
+    for one in workloads:
+        for interface in one[0].interfaces:
+            link = link_of.get(interface)
+            if link is not None:
+                found.setdefault(link, []).append(one)
+                break
+    return found

@@ -1,0 +1,129 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What can be tuned in Scavenger; ``conf`` makes the options of it.
+
+Each field's ``metadata`` has ``help`` (unit and effect, as an operator reads
+it), ``min`` and ``max``, and ``source``: the section of the paper, or that
+it is not in the paper.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """What can be tuned.  Times in seconds; one sample per tick."""
+
+    memory_c: float = dataclasses.field(default=2.0, metadata={
+        'help': "Standard deviations of the foreground's memory use that "
+                'stay free above its mean. More protects against faster '
+                'growth and leaves less memory to background work.',
+        'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
+    memory_window_s: float = dataclasses.field(default=60.0, metadata={
+        'help': 'Seconds of memory use that make the mean and the standard '
+                'deviation, and that memory use must stay low before the '
+                'reserve shrinks. For as long after a start, background '
+                'work gets no more memory than it has. Longer gives fewer '
+                'violations and a slower return of memory.',
+        'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+    network_c: float = dataclasses.field(default=2.0, metadata={
+        'help': "Standard deviations of the foreground's sending rate that "
+                'stay free above its mean, per shared link. More keeps '
+                'foreground transfers shorter and background transfers '
+                'longer.',
+        'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
+    network_window_s: float = dataclasses.field(default=30.0, metadata={
+        'help': 'Seconds of sending rates that make the mean and the '
+                'standard deviation of a link, and that the rate must stay '
+                'low before the reserve shrinks. For as long after a start, '
+                'background work sends at its floor.',
+        'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+    ipc_c: float = dataclasses.field(default=1.0, metadata={
+        'help': 'Standard deviations by which the instructions per cycle of '
+                'a foreground workload may differ from their mean before '
+                'background work loses CPU quota. More lets background work '
+                'disturb the shared cache more.',
+        'min': 0.0, 'max': 100.0, 'source': 'Scavenger, section 6.1'})
+    ipc_window_s: float = dataclasses.field(default=15.0, metadata={
+        'help': 'Seconds of instructions per cycle that make the mean and '
+                'the standard deviation of a foreground workload. While it '
+                'is learnt (a new workload, a new phase) background work '
+                'gets its floor of CPU quota.',
+        'min': 2.0, 'max': 86400.0, 'source': 'Scavenger, section 6.1'})
+    ipc_quota_increase_cores: float = dataclasses.field(
+        default=0.1, metadata={
+            'help': 'Cores of CPU quota that background work as a whole '
+                    'gains per tick while no foreground workload suffers. '
+                    'More fills the host sooner and overshoots further.',
+            'min': 0.001, 'max': 64.0, 'source': 'Scavenger, section 6.1'})
+    ipc_quota_decrease_factor: float = dataclasses.field(
+        default=2.0, metadata={
+            'help': 'Factor by which the CPU quota of background work is '
+                    'divided per tick while a foreground workload suffers. '
+                    'More relieves the foreground sooner.',
+            'min': 1.01, 'max': 1000.0, 'source': 'Scavenger, section 6.1'})
+    ipc_min_cores: float = dataclasses.field(default=0.25, metadata={
+        'help': 'CPU use in cores below which the instructions per cycle '
+                'of a foreground workload are not looked at: they say '
+                'little then. Less notices smaller workloads and more '
+                'noise.',
+        'min': 0.0, 'max': 64.0,
+        'source': 'not in the paper; the gate that CPI2, section 4.1, '
+                  'sets for its outliers'})
+    ipc_min_deviation: float = dataclasses.field(default=0.02, metadata={
+        'help': 'Least share of the mean instructions per cycle that is '
+                'taken for c standard deviations. Without it the last digit '
+                'of a very steady workload would count as a new phase.',
+        'min': 0.0, 'max': 1.0, 'source': 'not in the paper'})
+    min_headroom: float = dataclasses.field(default=0.02, metadata={
+        'help': 'Least share of the capacity of memory or of a link that '
+                "stays free above the foreground's mean, also when its use "
+                'is constant. More protects a foreground that rarely moves '
+                'and leaves less to background work.',
+        'min': 0.0, 'max': 1.0, 'source': 'not in the paper'})
+    demand_factor: float = dataclasses.field(default=1.25, metadata={
+        'help': 'What a background workload is taken to need, in multiples '
+                'of what it uses, when a budget is shared out. More lets '
+                'one that grows grow faster, at the cost of its peers.',
+        'min': 1.0, 'max': 10.0, 'source': 'not in the paper'})
+    blind_ticks: int = dataclasses.field(default=3, metadata={
+        'help': 'Ticks for which the last reserve is held when a signal '
+                'that was there is missing. After them background work '
+                'falls to its floor (memory: it grows no more).',
+        'min': 0, 'max': 3600, 'source': 'not in the paper'})
+    use_memory: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit the memory of background work to what the '
+                'foreground leaves. False: its memory is not limited.',
+        'source': 'Scavenger, section 4.2'})
+    use_network: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit the sending rate of background work to what the '
+                'foreground leaves on each shared link. False: its sending '
+                'is not limited.',
+        'source': 'Scavenger, section 4.3'})
+    use_ipc: bool = dataclasses.field(default=True, metadata={
+        'help': 'Limit the CPU quota of background work by the instructions '
+                'per cycle of the foreground, where hardware counters work. '
+                'False: contention for the shared cache goes unanswered.',
+        'source': 'Scavenger, section 4.4'})
+    use_cpu_idle: bool = dataclasses.field(default=True, metadata={
+        'help': 'Let background work run only where nothing else wants to '
+                '(cpu.idle of its groups). False: it competes with the '
+                'foreground by its weight.',
+        'source': 'not in the paper; DESIGN 7.8'})
+    use_cpu_set: bool = dataclasses.field(default=True, metadata={
+        'help': 'Keep background work off the CPUs that foreground '
+                'workloads have to themselves. False: it may run there.',
+        'source': 'Scavenger, section 4.5'})

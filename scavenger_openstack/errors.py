@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What can go wrong, for the caller to decide on.
+
+Each message says what, where and what to do; none of them is a traceback
+for an operator to read.
+"""
+
+
+class ScavengerError(Exception):
+    """Anything that this project raises on purpose."""
+
+
+class ConfigError(ScavengerError):
+    """An option's value cannot work on this host."""
+
+
+class DriverError(ScavengerError):
+    """Something on the host did not do what was asked; the tick goes on."""
+
+
+class WorkloadGone(DriverError):
+    """The workload, or the object that a lease names, is no longer there."""
+
+
+class Refused(DriverError):
+    """The kernel does not allow this value now.
+
+    ``unmet_bytes`` says by how much a memory limit was missed.
+    """
+
+    def __init__(self, message: str, unmet_bytes: int = 0) -> None:
+        super().__init__(message)
+        self.unmet_bytes = unmet_bytes
+
+
+class Unsupported(DriverError):
+    """This knob does not exist for this workload on this host."""
+
+
+class LeaseError(ScavengerError):
+    """A lease cannot be had or has run out: do not write."""
+
+
+class AlreadyRunning(ScavengerError):
+    """Another agent holds the state directory."""

@@ -1,0 +1,314 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The words of the project as values: samples, rates, caps, incidents.
+
+Everything here is immutable, in SI units, and turns into JSON without loss.
+``None`` means *not measurable here*, never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import enum
+from typing import Any
+from typing import NamedTuple
+
+SCHEMA = 1
+"""Version of the JSON form of :class:`HostSample`."""
+
+Value = float | str
+"""What a knob can hold: a number, or the text of a CPU list."""
+
+MAX_CPU = 65535
+"""No host has a CPU with a higher number; a text that names one is garbage
+and must not fill the memory."""
+
+
+class Priority(enum.StrEnum):
+    """Whom the host belongs to.  Unknown work is foreground (protected)."""
+
+    FOREGROUND = 'foreground'
+    BACKGROUND = 'background'
+
+
+class Mode(enum.StrEnum):
+    """How far a controller may go."""
+
+    OFF = 'off'
+    OBSERVE = 'observe'
+    ENFORCE = 'enforce'
+
+
+class Knob(enum.StrEnum):
+    """One limit of one workload, named with its unit.
+
+    ``cpu_set`` holds text such as ``0-1,4``; ``cpu_idle`` and ``paused``
+    hold 0 or 1; the others hold a number.  The ``io_*`` knobs count each
+    direction and each device on its own.
+    """
+
+    CPU_CORES = 'cpu_cores'
+    CPU_SET = 'cpu_set'
+    CPU_IDLE = 'cpu_idle'
+    MEMORY_BYTES = 'memory_bytes'
+    IO_BYTES_PER_S = 'io_bytes_per_s'
+    IO_OPS_PER_S = 'io_ops_per_s'
+    EGRESS_BYTES_PER_S = 'egress_bytes_per_s'
+    LLC_WAYS = 'llc_ways'
+    PAUSED = 'paused'
+
+
+class Cpu(NamedTuple):
+    """Where one logical CPU sits: its physical core, LLC and NUMA node."""
+
+    core: int
+    llc: int
+    numa: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workload:
+    """Who a workload is; it changes rarely, so samples share it.
+
+    ``group`` is the id of the highest cgroup that holds this workload and
+    nothing but background: ``cpu_idle`` and ``cpu_set`` are set there.  It
+    is the workload's own id when there is no such ancestor.
+
+    ``memory_allotment_bytes`` is what the workload may come to use: a
+    flavor's RAM, a container's own limit, ``None`` when it has none.
+    ``allowed_cpus`` is ``None`` when the workload may run everywhere.
+    """
+
+    id: str
+    priority: Priority
+    source: str = 'default'
+    project: str | None = None
+    application: str | None = None
+    vcpus: float = 1.0
+    group: str = ''
+    floor: Mapping[Knob, float] = dataclasses.field(default_factory=dict)
+    memory_allotment_bytes: float | None = None
+    allowed_cpus: frozenset[int] | None = None
+    disks: tuple[str, ...] = ()
+    interfaces: tuple[str, ...] = ()
+    killable: bool = False
+    created_s: float = 0.0
+
+
+class WorkloadSample(NamedTuple):
+    """What one workload has used so far, and what limits it now.
+
+    Fields that end in ``_s``, counts and byte totals only ever grow while
+    the workload lives; ``memory_bytes`` is a gauge: the working set without
+    page cache that can be dropped.  A named tuple, not a dataclass: one is
+    made per workload and tick, and this costs a sixth.
+    """
+
+    workload: Workload
+    cpu_s: float | None = None
+    run_delay_s: float | None = None
+    throttled_s: float | None = None
+    steal_s: float | None = None
+    cycles: int | None = None
+    ref_cycles: int | None = None
+    instructions: int | None = None
+    llc_misses: int | None = None
+    counter_enabled_s: float | None = None
+    counter_running_s: float | None = None
+    io_wait_s: float | None = None
+    io_ops: int | None = None
+    io_bytes: int | None = None
+    net_tx_bytes: int | None = None
+    net_rx_bytes: int | None = None
+    psi_cpu_s: float | None = None
+    psi_io_s: float | None = None
+    psi_memory_s: float | None = None
+    memory_bytes: int | None = None
+    caps_in_force: Mapping[Knob, Value] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostSample:
+    """One look at a host.  ``time_s`` is CLOCK_BOOTTIME.
+
+    ``links`` maps a network device that foreground and background share to
+    its capacity in bytes per second; ``link_tx_bytes`` maps it to what was
+    sent over it so far.  ``link_of`` maps an interface of a workload to the
+    link that its traffic leaves by.
+    """
+
+    host: str
+    boot_id: str
+    time_s: float
+    wall_time_s: float
+    workloads: tuple[WorkloadSample, ...]
+    cpu_model: str | None = None
+    topology: Mapping[int, Cpu] = dataclasses.field(default_factory=dict)
+    cpu_busy_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    links: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    link_tx_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+class WorkloadRates(NamedTuple):
+    """What one workload did per second between two samples."""
+
+    workload: Workload
+    interval_s: float
+    cpu_cores: float | None = None
+    cpi: float | None = None
+    run_delay: float | None = None
+    throttled_share: float | None = None
+    llc_misses_per_s: float | None = None
+    io_wait_s_per_op: float | None = None
+    io_bytes_per_s: float | None = None
+    io_ops_per_s: float | None = None
+    net_tx_bytes_per_s: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rates:
+    """What a host did between two samples: the input of every controller.
+
+    ``links`` and ``link_tx_bytes_per_s`` are keyed by device.  ``complete``
+    is false for the first sample, which has gauges but no rates.
+    """
+
+    time_s: float
+    interval_s: float
+    workloads: tuple[WorkloadRates, ...]
+    topology: Mapping[int, Cpu] = dataclasses.field(default_factory=dict)
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    links: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    link_tx_bytes_per_s: Mapping[str, float | None] = dataclasses.field(
+        default_factory=dict)
+    link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    complete: bool = True
+
+
+class Cap(NamedTuple):
+    """The value that somebody wants on a knob, and why.
+
+    ``workload`` is a workload's id, or the id of its group for the knobs
+    that are set on groups.  ``reason`` is a sentence with the numbers.
+    """
+
+    workload: str
+    knob: Knob
+    value: Value
+    owner: str
+    reason: str
+
+
+class Action(NamedTuple):
+    """What cannot be taken back by restoring a value."""
+
+    workload: str
+    kind: str
+    owner: str
+    reason: str
+
+
+class Decision(NamedTuple):
+    """All that a controller wants at one instant.
+
+    ``facts`` are the numbers that it decided from, for status, recordings
+    and plots: plain JSON values.
+    """
+
+    caps: tuple[Cap, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    facts: Mapping[str, Any] = {}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Incident:
+    """Who suffered, who did it, what was done and what came of it."""
+
+    id: str
+    time_s: float
+    host: str
+    victim: str
+    signal: str
+    value: float | None
+    threshold: float | None
+    cause: str
+    suspects: tuple[tuple[str, float], ...] = ()
+    antagonists: tuple[str, ...] = ()
+    action: str = ''
+    outcome: str = 'open'
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """Read a kernel CPU list such as ``0-1,4``.
+
+    :raises ValueError: the text is not a CPU list.
+    """
+    cpus: set[int] = set()
+    for part in text.strip().split(','):
+        if not part:
+            continue
+        first, dash, last = part.partition('-')
+        low = int(first)
+        high = int(last) if dash else low
+        if low < 0 or high < low or high > MAX_CPU:
+            raise ValueError(f'not a CPU list: {text!r}')
+        cpus.update(range(low, high + 1))
+    return frozenset(cpus)
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """Write CPUs the way the kernel does: ``{0, 1, 4}`` is ``0-1,4``."""
+    parts: list[str] = []
+    run: list[int] = []
+    for cpu in [*sorted(set(cpus)), None]:
+        if run and cpu != run[-1] + 1:
+            parts.append(str(run[0]) if len(run) == 1
+                         else f'{run[0]}-{run[-1]}')
+            run = []
+        if cpu is not None:
+            run.append(cpu)
+    return ','.join(parts)
+
+
+def as_json(value: Any) -> Any:
+    """Plain JSON values of anything in this module.
+
+    Sets become sorted lists, mappings get text keys, fields that are
+    ``None`` or empty stay out of the objects.
+    """
+    if isinstance(value, dict) or isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if hasattr(value, '_asdict'):
+        return _object(value._asdict())
+    if dataclasses.is_dataclass(value):
+        return _object({field.name: getattr(value, field.name)
+                        for field in dataclasses.fields(value)})
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value
+
+
+def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+    empty: tuple[Any, ...] = (None, (), {}, '')
+    return {name: as_json(value) for name, value in fields.items()
+            if not any(value is e or value == e for e in empty)}
