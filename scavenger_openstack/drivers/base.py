@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the agent asks of a host.
+
+A driver reads and writes; it decides nothing.  Real hosts, the simulator
+and recordings all stand behind :class:`Driver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import Protocol
+
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+Step = Mapping[str, Any]
+"""One restore step of a lease, out of the closed set that
+:mod:`scavenger_openstack.agent.restore` knows; plain JSON."""
+
+
+class Knobs(Protocol):
+    """The limits of the workloads that one part of a host looks after.
+
+    ``workload`` is the id of a workload, or of a group for ``cpu_set`` and
+    ``cpu_idle``.  Every method may raise
+    :class:`~scavenger_openstack.errors.WorkloadGone` (it is no longer
+    there), :class:`~scavenger_openstack.errors.Unsupported` (no such knob
+    here) or :class:`~scavenger_openstack.errors.DriverError` (the message
+    says what failed).
+    """
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        """The value in force on the knob itself, ``None`` for no limit."""
+        ...
+
+    def restore_steps(self, workload: str, knob: Knob) -> Sequence[Step]:
+        """What brings back the knob as it stands at this moment."""
+        ...
+
+    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+        """Put ``value`` in force; return what :meth:`read` then says.
+
+        :raises Refused: the kernel does not take this value now.
+        """
+        ...
+
+
+class Driver(Knobs, Protocol):
+    """A host."""
+
+    def sample(self) -> HostSample:
+        """Look at the host once.
+
+        :raises DriverError: nothing at all could be read.
+        """
+        ...
+
+    def kill(self, workload: str) -> int:
+        """End every process of a batch container; return how many.
+
+        :raises Unsupported: the workload did not opt in, or is a VM.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        ...

@@ -1,0 +1,372 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Cgroup directories held open: where they are, how they are read, written.
+
+A directory is opened once and everything in it relative to that, so that
+whoever holds one talks to the same cgroup for ever: when that is removed
+every access says :class:`~scavenger_openstack.errors.WorkloadGone`, also
+when another one was made under the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import errno
+import logging
+import os
+import re
+import resource
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+GONE = frozenset((errno.ENODEV, errno.ENOENT))
+"""What the kernel answers about a cgroup that was removed."""
+
+V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer')
+
+NO_MEMORY_LIMIT = 1 << 62
+"""v1 says 'no limit' with a number just below 2**63."""
+
+_READ_SIZE = 16384
+
+_ADVICE = {
+    errno.EROFS: 'the cgroup tree is mounted read-only here: let the agent '
+                 'have it writable (systemd: ProtectControlGroups=no)',
+    errno.EACCES: 'not permitted: run the agent with CAP_DAC_OVERRIDE (for '
+                  'cpuset.cpus: or the parent does not have these CPUs)',
+    errno.EPERM: 'not permitted: run the agent with the capabilities of its '
+                 'systemd unit',
+    errno.EINVAL: 'the kernel does not take this value: look at the limits '
+                  'of the cgroups above and below it',
+    errno.EBUSY: 'the kernel cannot do this now: the next tick tries again',
+    errno.ERANGE: 'the host does not have these CPUs',
+    errno.ENOSPC: 'a cgroup with processes needs at least one CPU',
+    errno.EMFILE: 'too many open files: raise LimitNOFILE of the agent, it '
+                  'keeps up to 12 per workload',
+}
+
+
+class Mount(NamedTuple):
+    """Where a controller is mounted; ``version`` is that of cgroups."""
+
+    path: str
+    version: int
+
+
+class Entry(NamedTuple):
+    """One value in a cgroup: a file, or in it the line of a device, or of
+    that line one field."""
+
+    file: str
+    device: str = ''
+    field: str = ''
+
+
+class Fd:
+    """A descriptor that closes when nobody holds it any more.
+
+    A number that one thread closes while another is about to write to it
+    could by then mean another file; with this it cannot.
+    """
+
+    __slots__ = ('number',)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+def open_fd(path: str, flags: int, directory: Fd | None = None) -> Fd:
+    """Open ``path``, relative to ``directory`` if that is given.
+
+    :raises OSError: as :func:`os.open`.
+    """
+    return Fd(os.open(path, flags | os.O_CLOEXEC,
+                      dir_fd=directory.number if directory else None))
+
+
+def explain(exc: OSError, doing: str) -> errors.DriverError:
+    """What an operator should know about ``exc``, in one line."""
+    if exc.errno in GONE:
+        return errors.WorkloadGone(f'{doing}: the cgroup is gone')
+    advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
+    return errors.DriverError(f'{doing}: {os.strerror(exc.errno or 0)}; '
+                              f'{advice}')
+
+
+def allow_many_files() -> None:
+    """Raise this process's soft limit on open files to the hard one.
+
+    Each workload takes up to 12; the usual soft limit of 1024 is there for
+    programs that use select(), which nothing here does.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
+    """Where each cgroup controller of this host is mounted.
+
+    The key ``unified`` is the cgroup v2 tree, if there is one; a controller
+    is looked for in the v1 mounts first, then in what the v2 root offers.
+    The names are those of v1: ``blkio`` is the v2 controller ``io``.
+
+    :raises DriverError: the list of mounts cannot be read.
+    """
+    root = root_dir.rstrip('/')
+    table = f'{root}/proc/self/mounts'
+    try:
+        with open(table, encoding='utf-8', errors='surrogateescape') as file:
+            lines = file.read().splitlines()
+    except OSError as exc:
+        raise errors.DriverError(
+            f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
+    found: dict[str, Mount] = {}
+    for line in lines:
+        fields = line.split(' ')
+        if len(fields) < 4:
+            continue
+        path = root + re.sub(r'\\(\d{3})', lambda m: chr(int(m[1], 8)),
+                             fields[1])
+        if fields[2] == 'cgroup':
+            for name in fields[3].split(','):
+                if name in V1_CONTROLLERS:
+                    found.setdefault(name, Mount(path, 1))
+        elif fields[2] == 'cgroup2':
+            found.setdefault('unified', Mount(path, 2))
+    if 'unified' in found:
+        for name in _v2_controllers(found['unified']):
+            found.setdefault(name, found['unified'])
+    return found
+
+
+def _v2_controllers(mount: Mount) -> Iterator[str]:
+    yield 'freezer'
+    try:
+        with open(f'{mount.path}/cgroup.controllers') as file:
+            names = file.read().split()
+    except OSError as exc:
+        LOG.warning('cannot read %s/cgroup.controllers: %s; cgroup v2 '
+                    'controllers stay unused', mount.path, exc.strerror)
+        return
+    for name in names:
+        if name == 'cpu':
+            yield 'cpuacct'
+        name = 'blkio' if name == 'io' else name
+        if name in V1_CONTROLLERS:
+            yield name
+
+
+class Directory:
+    """One cgroup in one hierarchy, and what we wrote there.
+
+    ``devices`` are the disks that its I/O limits are about, from the first
+    time that one was looked at.  ``no_cpus`` is what brings back a CPU set
+    that was empty.
+
+    :raises OSError: ``path`` cannot be opened.
+    """
+
+    def __init__(self, path: str, *, version: int,
+                 no_cpus: str = '') -> None:
+        self.path = path
+        self.no_cpus = no_cpus
+        self.version = version
+        self.devices: tuple[str, ...] = ()
+        self._fd = open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
+        self.inode = os.fstat(self._fd.number).st_ino
+        self._files: dict[tuple[str, int], Fd] = {}
+        self._ours: dict[Entry, tuple[str, str]] = {}
+
+    def _file(self, name: str, flags: int) -> Fd:
+        found = self._files.get((name, flags))
+        if found is None:
+            try:
+                found = open_fd(name, flags, self._fd)
+            except FileNotFoundError as exc:
+                if not self.alive():
+                    raise explain(exc, f'{self.path}/{name}') from exc
+                raise errors.Unsupported(
+                    f'{self.path}/{name} does not exist: enable the '
+                    'controller for this cgroup, or use a kernel that has '
+                    'it') from exc
+            except OSError as exc:
+                raise explain(exc, f'cannot open {self.path}/{name}') from exc
+            self._files[name, flags] = found
+        return found
+
+    def alive(self) -> bool:
+        """Whether the cgroup still exists (under whatever path)."""
+        try:
+            os.close(os.open('cgroup.procs', os.O_RDONLY | os.O_CLOEXEC,
+                             dir_fd=self._fd.number))
+        except OSError as exc:
+            return exc.errno not in GONE
+        return True
+
+    def read(self, file: str) -> str:
+        """The text of a file, without the white space around it.
+
+        :raises DriverError: it cannot be read.
+        """
+        fd = self._file(file, os.O_RDONLY)
+        size = _READ_SIZE
+        try:
+            while len(data := os.pread(fd.number, size, 0)) == size:
+                size *= 4
+        except OSError as exc:
+            raise explain(exc, f'cannot read {self.path}/{file}') from exc
+        return data.decode('utf-8', 'replace').strip()
+
+    def read_int(self, file: str) -> int:
+        """The number in a file; ``max`` is -1.
+
+        :raises DriverError: it cannot be read or holds something else.
+        """
+        text = self.read(file)
+        try:
+            return -1 if text == 'max' else int(text)
+        except ValueError as exc:
+            raise errors.DriverError(
+                f'{self.path}/{file} holds {text[:40]!r}, not a number'
+            ) from exc
+
+    def write(self, file: str, text: str) -> None:
+        """Write ``text`` with one call.
+
+        :raises OSError: the kernel does not take it.
+        :raises DriverError: the file cannot be opened.
+        """
+        fd = self._file(file, os.O_WRONLY)
+        os.pwrite(fd.number, text.encode() + b'\n', 0)
+
+    def get(self, entry: Entry) -> str:
+        """The text of an entry: what its restore step has to write.
+
+        :raises DriverError: it cannot be read.
+        """
+        if entry.file == 'freezer.state':  # says FROZEN for a parent's, too
+            frozen = self.read('freezer.self_freezing') == '1'
+            return 'FROZEN' if frozen else 'THAWED'
+        text = self.read(entry.file)
+        if entry.file == 'cpuset.cpus':
+            return text or self.no_cpus
+        if not entry.device:
+            return text
+        for line in text.splitlines():
+            device, _, rest = line.partition(' ')
+            if device != entry.device:
+                continue
+            if not entry.field:
+                return rest.strip()
+            for part in rest.split():
+                if part.startswith(entry.field + '='):
+                    return part
+        return f'{entry.field}=max' if entry.field else '0'
+
+    def put(self, entry: Entry, text: str) -> None:
+        """Write an entry's text.
+
+        :raises DriverError: the message says what failed and what to do.
+        """
+        if entry.device:
+            text = f'{entry.device} {text}'
+        try:
+            self.write(entry.file, text)
+        except OSError as exc:
+            raise explain(exc, f'cannot write {text!r} to '
+                               f'{self.path}/{entry.file}') from exc
+
+    def original(self, entry: Entry) -> str:
+        """An entry's text as it would be without us.
+
+        What we wrote ourselves does not count; what somebody else wrote
+        over it does.
+
+        :raises DriverError: it cannot be read.
+        """
+        now = self.get(entry)
+        ours = self._ours.get(entry)
+        if ours is not None and ours[0] == now:
+            return ours[1]
+        self._ours.pop(entry, None)
+        return now
+
+    def wrote(self, entry: Entry, original: str) -> None:
+        """Remember that what ``entry`` holds now is ours.
+
+        :raises DriverError: it cannot be read.
+        """
+        self._ours[entry] = (self.get(entry), original)
+
+    def ours(self, entry: Entry) -> bool:
+        """Whether an entry still holds what we wrote.
+
+        :raises DriverError: it cannot be read.
+        """
+        return entry in self._ours and self._ours[entry][0] == self.get(entry)
+
+    def step(self, entry: Entry, text: str) -> base.Step:
+        """The restore step that writes ``text`` to an entry."""
+        step: dict[str, Any] = {
+            'do': 'write', 'dir': self.path, 'inode': self.inode,
+            'file': entry.file, 'text': text}
+        if entry.device:
+            step['device'] = entry.device
+        return step
+
+    def steps(self, entries: Sequence[Entry]) -> list[base.Step]:
+        """The restore steps that write back what entries hold now; fields
+        of one line go together.
+
+        :raises DriverError: one cannot be read.
+        """
+        texts: dict[Entry, list[str]] = {}
+        for entry in entries:
+            texts.setdefault(entry._replace(field=''), []).append(
+                self.get(entry))
+        return [self.step(entry, ' '.join(parts))
+                for entry, parts in texts.items()]
+
+    def links(self) -> int:
+        """The link count: cgroup file systems keep it at 2 and one for each
+        directory below.
+
+        :raises DriverError: it cannot be had.
+        """
+        try:
+            return os.fstat(self._fd.number).st_nlink
+        except OSError as exc:
+            raise explain(exc, f'cannot look at {self.path}') from exc
+
+    def subdirectories(self) -> list[str]:
+        """The names of the cgroups directly below.
+
+        :raises DriverError: the directory cannot be listed.
+        """
+        try:
+            with os.scandir(self._fd.number) as entries:
+                return [e.name for e in entries
+                        if e.is_dir(follow_symlinks=False)]
+        except OSError as exc:
+            raise explain(exc, f'cannot list {self.path}') from exc

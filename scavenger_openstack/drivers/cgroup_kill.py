@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ending all processes of a cgroup: an action, never a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import logging
+import os
+import signal
+import time
+
+from scavenger_openstack.drivers.cgroup_files import Directory
+from scavenger_openstack.drivers.cgroup_files import explain
+from scavenger_openstack.drivers.cgroup_files import Mount
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+TIMEOUT_S = 1.0
+"""How long the processes may take to end; the tick waits for it."""
+
+_MEMBERS = ('memory', 'cpu', 'cpuacct', 'cpuset', 'blkio', 'freezer',
+            'unified')
+
+
+def kill(mounts: Mapping[str, Mount], workload: str) -> int:
+    """End every process in a cgroup and below; return how many there were.
+
+    Who belongs to it is what the memory controller says (memory is what
+    kills are for), else the first hierarchy there is.
+
+    :raises WorkloadGone: there is no such cgroup.
+    :raises DriverError: some did not end within :data:`TIMEOUT_S`.
+    """
+    mount = next(mounts[name] for name in _MEMBERS if name in mounts)
+    top = _open(mount, workload)
+    freezer = mounts.get('freezer')
+    frozen = None
+    if freezer is not None:
+        with contextlib.suppress(errors.WorkloadGone):
+            frozen = _open(freezer, workload)
+    deadline = time.monotonic() + TIMEOUT_S
+    killed: set[int] = set()
+    while True:
+        members = {pid for pid in _members(top) if _lives(pid)}
+        if not members:
+            return len(killed)
+        if time.monotonic() > deadline:
+            raise errors.DriverError(
+                f'{top.path}: {len(members)} processes did not end within '
+                f'{TIMEOUT_S} s (the first is {min(members)}); they wait '
+                'inside the kernel or are restarted from outside')
+        killed |= _round(top, frozen, members)
+        time.sleep(0.005)
+
+
+def _open(mount: Mount, workload: str) -> Directory:
+    try:
+        return Directory(mount.path + workload, version=mount.version)
+    except OSError as exc:
+        raise explain(exc, f'{mount.path}{workload}') from exc
+
+
+def _members(top: Directory) -> set[int]:
+    """The processes in a cgroup and below (0: in another PID namespace)."""
+    found: set[int] = set()
+    for directory in _subtree(top):
+        with contextlib.suppress(errors.WorkloadGone):
+            found.update(map(int, directory.read('cgroup.procs').split()))
+    return found - {0}
+
+
+def _lives(pid: int) -> bool:
+    """Whether any thread of a process is left: one that ended and that
+    nobody waits for stays a member."""
+    try:
+        with open(f'/proc/{pid}/stat', 'rb') as file:
+            state, *rest = file.read().rpartition(b') ')[2].split()
+    except OSError:
+        return False
+    threads = int(rest[16])
+    return state not in (b'Z', b'X') or threads > 1
+
+
+def _subtree(top: Directory) -> Iterator[Directory]:
+    yield top
+    with contextlib.suppress(errors.WorkloadGone):
+        for name in top.subdirectories():
+            with contextlib.suppress(OSError):
+                yield from _subtree(Directory(f'{top.path}/{name}',
+                                              version=top.version))
+
+
+def _round(top: Directory, frozen: Directory | None,
+           members: set[int]) -> set[int]:
+    """Kill the members once; return who was sent the signal."""
+    if top.version == 2:
+        try:
+            top.write('cgroup.kill', '1')
+            return members
+        except (OSError, errors.Unsupported):
+            pass  # kernels before 5.14
+    # Frozen processes make no children, so none slips through.
+    _freeze(frozen, True)
+    try:
+        return _signal(top, members | _members(top))
+    finally:
+        _freeze(frozen, False)
+
+
+def _freeze(directory: Directory | None, freeze: bool) -> None:
+    if directory is None:
+        return
+    if directory.version == 1:
+        file, text = 'freezer.state', 'FROZEN' if freeze else 'THAWED'
+    else:
+        file, text = 'cgroup.freeze', '1' if freeze else '0'
+    try:
+        directory.write(file, text)
+    except (OSError, errors.DriverError) as exc:
+        LOG.debug('%s/%s: %s', directory.path, file, exc)
+
+
+def _signal(top: Directory, members: set[int]) -> set[int]:
+    """SIGKILL who is still a member, by pidfd: a PID that was given to
+    somebody else meanwhile is not hit."""
+    pidfds: dict[int, int] = {}
+    try:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                pidfds[pid] = os.pidfd_open(pid)
+        sent: set[int] = set()
+        for pid in _members(top) & set(pidfds):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfds[pid], signal.SIGKILL)
+                sent.add(pid)
+        return sent
+    finally:
+        for pidfd in pidfds.values():
+            os.close(pidfd)

@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Moving the CPU set of a whole subtree of cgroups, quickly.
+
+cgroup v1 wants each cpuset to lie within its parent's: the set of a group
+can only shrink after those below it, and only grow before them.  So a move
+first widens to the union from the top down and then narrows from the bottom
+up.  cgroup v2 works out what is in force below by itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import threading
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup_files import Directory
+from scavenger_openstack.drivers.cgroup_files import Entry
+from scavenger_openstack.drivers.cgroup_files import explain
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import parse_cpus
+
+_FILE = 'cpuset.cpus'
+_ENTRY = Entry(_FILE)
+_NONE: frozenset[int] = frozenset()
+
+_text = functools.lru_cache(maxsize=4096)(format_cpus)
+
+
+def read_cpus(directory: Directory, file: str = _FILE) -> frozenset[int]:
+    """The CPUs in a file.
+
+    :raises DriverError: it cannot be read or holds something else.
+    """
+    text = directory.read(file)
+    try:
+        return parse_cpus(text)
+    except ValueError as exc:
+        raise errors.DriverError(f'{directory.path}/{file} holds '
+                                 f'{text[:40]!r}, not a CPU list') from exc
+
+
+class _Node:
+    """A cgroup of the subtree.
+
+    ``own`` is the set that it has on its own account, ``None`` when it just
+    has its parent's; ``now`` is what it holds as far as we know.
+    """
+
+    __slots__ = ('children', 'directory', 'links', 'now', 'own', 'parent',
+                 'target')
+
+    def __init__(self, directory: Directory, parent: _Node | None) -> None:
+        self.directory = directory
+        self.parent = parent
+        self.children: dict[str, _Node] = {}
+        self.links = -1
+        self.own: frozenset[int] | None = None
+        self.now = _NONE
+        self.target = _NONE
+
+    def look(self) -> None:
+        """See what the cgroup holds.  A set that we did not write is its
+        own, unless it is the parent's."""
+        now = read_cpus(self.directory)
+        if now != self.now:
+            self.now = now
+            self.own = (None if not now or self.parent is None
+                        or now == self.parent.now else now)
+
+    def look_below(self) -> None:
+        """See which cgroups there are below."""
+        links = self.directory.links()
+        if links == self.links and links >= 2:
+            return
+        names = self.directory.subdirectories()
+        for name in set(self.children) - set(names):
+            del self.children[name]
+        for name in names:
+            if name not in self.children:
+                try:
+                    directory = Directory(f'{self.directory.path}/{name}',
+                                          version=1)
+                except OSError:
+                    continue  # gone again
+                self.children[name] = _Node(directory, self)
+        self.links = links
+
+
+class FastCpuSet:
+    """The CPU set of one cgroup and all below it, over kept descriptors.
+
+    The sets that the cgroups below have on their own account are kept
+    within what is left of them; one that is left with nothing gets the
+    whole new set.  A cgroup without any set (v1: nothing can run there yet)
+    is left alone.  Threads may share this object.
+    """
+
+    def __init__(self, directory: Directory) -> None:
+        self._root = _Node(directory, None)
+        self._order = [self._root]
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what others did: cgroups made, removed, or written to.
+
+        :raises WorkloadGone: the cgroup itself is gone.
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self) -> None:
+        order = [self._root]
+        for node in order:  # grows while it is walked: parents come first
+            try:
+                node.look()
+                if node.directory.version == 1:
+                    node.look_below()
+            except errors.WorkloadGone:
+                if node.parent is None:
+                    raise
+                _forget(node)
+                continue
+            order.extend(node.children.values())
+        # Those that vanished meanwhile have no set and are skipped.
+        self._order = order
+
+    def set(self, cpus: frozenset[int]) -> None:
+        """Let the subtree run on ``cpus`` only; quick when it already does.
+
+        :raises WorkloadGone: the cgroup itself is gone.
+        :raises DriverError: the kernel does not take the set.
+        """
+        if not cpus:
+            raise errors.DriverError(
+                f'{self._root.directory.path}: an empty CPU set was asked '
+                'for; at least one CPU is needed')
+        with self._lock:
+            if cpus == self._root.now == self._root.target:
+                return
+            try:
+                self._move(cpus)
+            except OSError:
+                # Somebody made or changed a cgroup below: look, once more.
+                self._refresh()
+                try:
+                    self._move(cpus)
+                except OSError as exc:
+                    self._root.target = _NONE
+                    raise explain(
+                        exc, f'cannot write {_text(cpus)!r} to '
+                             f'{self._root.directory.path}/{_FILE} and below'
+                    ) from exc
+
+    def _move(self, cpus: frozenset[int]) -> None:
+        for node in self._order:
+            if node.parent is None:
+                target = cpus
+            else:
+                target = node.parent.target
+                if node.own is not None:
+                    target = (node.own & target) or target
+            node.target = target
+            if not node.children:
+                self._write(node, target)
+            elif not target <= node.now:
+                self._write(node, node.now | target)
+        for node in reversed(self._order):
+            self._write(node, node.target)
+
+    def _write(self, node: _Node, cpus: frozenset[int]) -> None:
+        if node.now == cpus or (not node.now and node.parent is not None):
+            return
+        try:
+            node.directory.write(_FILE, _text(cpus))
+        except OSError as exc:
+            if exc.errno != errno.ENODEV:
+                raise
+            if node.parent is None:
+                raise explain(exc, node.directory.path) from exc
+            _forget(node)
+        except errors.WorkloadGone:
+            if node.parent is None:
+                raise
+            _forget(node)
+        else:
+            node.now = cpus
+
+    def steps(self) -> list[base.Step]:
+        """What brings back the sets of this moment.
+
+        One step for each cgroup, from the top down.  When one in the middle
+        has a set of its own, a cgroup below it may then hold CPUs outside
+        of that; so all get the set of the top first, and their own from
+        the bottom up.
+
+        :raises DriverError: a set cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+            nodes = [n for n in self._order if n.now or n.parent is None]
+            top = self._root.now
+            steps = [n.directory.step(_ENTRY, _text(n.now)) for n in nodes]
+            if any(n.children and n.now != top for n in nodes):
+                wide = [n.directory.step(_ENTRY, _text(top)) for n in nodes]
+                steps = wide + [step for step in reversed(steps)
+                                if step['text'] != _text(top)]
+            return steps
+
+
+def _forget(node: _Node) -> None:
+    node.now = _NONE
+    node.own = None
+    if node.parent is not None:
+        node.parent.links = -1

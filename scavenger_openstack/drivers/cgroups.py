@@ -1,0 +1,418 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Cgroups, v1 and v2, as workloads with counters and limits.
+
+A workload is a cgroup directly below a configured parent, with all that is
+in it.  Its identity is the inode of its directory: when that changes under
+the same path it is another workload.  What nobody configured is not looked
+at: it is foreground by being part of the host's totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import logging
+import time
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import cgroup_allotments
+from scavenger_openstack.drivers import cgroup_counters
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers.cgroup_files import Directory
+from scavenger_openstack.drivers import cgroup_kill
+from scavenger_openstack.drivers import cgroup_knobs
+from scavenger_openstack.drivers import cgroup_parents
+from scavenger_openstack.drivers import cgroup_sets
+from scavenger_openstack.drivers.cgroup_sets import FastCpuSet
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_FLOORS: Mapping[Knob, float] = {
+    Knob.CPU_CORES: 0.1,
+    Knob.MEMORY_BYTES: 64 * 2**20,
+    Knob.EGRESS_BYTES_PER_S: 125_000,
+    Knob.IO_BYTES_PER_S: 1_000_000,
+    Knob.IO_OPS_PER_S: 10,
+}
+"""Below these no cap of a container goes."""
+
+SETTLING_TICKS = 3
+"""A container's creator fills hierarchies and sets limits one by one: this
+often a new workload is looked at again."""
+
+
+class _Known:
+    """A workload and the descriptors that are kept for it."""
+
+    __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
+
+    def __init__(self, parent: cgroup_parents.Parent, inode: int,
+                 workload: Workload,
+                 counters: cgroup_counters.Counters) -> None:
+        self.parent = parent
+        self.inode = inode
+        self.workload = workload
+        self.counters = counters
+        self.settling = SETTLING_TICKS
+
+
+class Cgroups:
+    """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
+
+    A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
+    ``allowed_cpus``) are read when it is found and in its first ticks,
+    before we limit it ourselves; :meth:`refresh` reads them anew.
+
+    :param background_parents: cgroups, as paths below the mount, whose
+        children are background workloads
+    :param foreground_parents: the same for foreground workloads
+    :param killable_parents: background parents that opted in to kills
+    :param floors: below these no cap goes, by knob
+    :param memory_root: a cgroup that plays the host's memory
+    :param io_devices: disks that the I/O limits and counters are about
+        (``vda`` or ``8:0``); default all whole disks
+    :param root_dir: where /proc and /sys are looked for
+    :param pressure: sample PSI where it exists; half the cost of sampling
+    :raises ConfigError: the parents cannot work.
+    :raises DriverError: the cgroup mounts cannot be read.
+    """
+
+    def __init__(self, background_parents: Sequence[str],
+                 foreground_parents: Sequence[str] = (),
+                 killable_parents: Sequence[str] = (),
+                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 memory_root: str | None = None,
+                 io_devices: Sequence[str] = (),
+                 root_dir: str = '/', *, pressure: bool = True) -> None:
+        self._mounts = cgroup_files.find_mounts(root_dir)
+        if not self._mounts:
+            raise errors.ConfigError(
+                'no cgroup file system is mounted; mount one at '
+                '/sys/fs/cgroup')
+        self._parents = cgroup_parents.Parents(
+            self._mounts, background_parents, foreground_parents,
+            killable_parents)
+        self._floors = dict(floors)
+        self._memory_root = (None if memory_root is None else
+                             cgroup_parents.normal(memory_root))
+        self._memory_complained = False
+        self._root_dir = root_dir
+        self._devices = cgroup_knobs.device_numbers(tuple(io_devices),
+                                                    root_dir)
+        self._rules = cgroup_knobs.rules(self._disks)
+        # The kernel does not take away a set from who has processes, so
+        # one of v2 that was empty comes back as all CPUs: the same effect.
+        self._no_cpus = cgroup_knobs.possible_cpus(root_dir)
+        self._counted = [disk.encode() for disk in self._disks()]
+        self._sources = cgroup_counters.sources(self._mounts, self._counted,
+                                                pressure=pressure)
+        self._allotments = cgroup_allotments.Allotments(self._mounts,
+                                                        self._rules)
+        self._known: dict[str, _Known] = {}
+        self._directories: dict[tuple[str, str], Directory] = {}
+        self._sets: dict[str, FastCpuSet] = {}
+        self._leased: dict[tuple[str, Knob], int] = {}
+        self._out_of_files = False
+        cgroup_files.allow_many_files()
+
+    def _disks(self) -> tuple[str, ...]:
+        return self._devices or cgroup_knobs.whole_disks(self._root_dir)
+
+    # --- what there is
+
+    def sample(self) -> tuple[WorkloadSample, ...]:
+        """What each workload has used so far.
+
+        Workloads that vanish, also in the middle, are left out; parents
+        that cannot be read are warned about once.
+        """
+        found = self._parents.scan()
+        known = self._known
+        fresh = [child for child in found
+                 if child.id not in known
+                 or known[child.id].inode != child.inode]
+        if fresh or len(found) != len(known):
+            self._forget_but({child.id: child.inode for child in found})
+            self._meet(fresh)
+        samples = []
+        for child in found:
+            one = known.get(child.id)
+            if one is None:
+                continue
+            if one.settling:
+                self._settle(one)
+            if one.workload.group != child.group:
+                one.workload = dataclasses.replace(one.workload,
+                                                   group=child.group)
+            sample = one.counters.sample(one.workload)
+            if sample is None:
+                LOG.debug('%s vanished', child.id)
+                self._forget(child.id)
+                continue
+            samples.append(sample)
+        return tuple(samples)
+
+    def refresh(self, workload: str) -> None:
+        """Read a workload's own limits anew.
+
+        Only for one that has no cap of ours, which would count as its own.
+        """
+        one = self._known.get(workload)
+        if one is not None:
+            one.workload = dataclasses.replace(one.workload,
+                                               **self._allotments.of(workload))
+
+    def _meet(self, fresh: Sequence[cgroup_parents.Child]) -> None:
+        """Get to know new workloads.
+
+        Cgroup file systems hand out inode numbers in rising order and keep
+        no birth time (a directory's ctime is that of its first look-up), so
+        whoever has the lower number is made out to be older.
+        """
+        latest_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        since_boot_s = latest_s - time.time()
+        self._counted[:] = [disk.encode() for disk in self._disks()]
+        for child in sorted(fresh, key=lambda c: c.inode, reverse=True):
+            latest_s = min(latest_s - 1e-6, child.ctime_s() + since_boot_s)
+            try:
+                counters = cgroup_counters.Counters(self._sources, child.id)
+            except OSError as exc:
+                if not self._out_of_files:
+                    LOG.warning('%s', cgroup_files.explain(
+                        exc, f'{child.id} cannot be watched'))
+                self._out_of_files = True
+                continue
+            parent = child.parent
+            workload = Workload(
+                id=child.id, priority=parent.priority, source='parent',
+                group=child.group, killable=parent.killable,
+                floor=self._floors, created_s=latest_s,
+                **self._allotments.of(child.id))
+            self._known[child.id] = _Known(parent, child.inode, workload,
+                                           counters)
+            LOG.debug('%s found: %s', child.id, workload)
+
+    def _settle(self, one: _Known) -> None:
+        one.settling -= 1
+        if one.settling == SETTLING_TICKS - 1:
+            return  # just met
+        try:
+            one.counters.open_missing()
+        except OSError:
+            return
+        name = one.workload.id
+        if not any(key[0] == name for key in list(self._leased)):
+            limits = self._allotments.of(name)
+            if any(getattr(one.workload, field) != value
+                   for field, value in limits.items()):
+                one.workload = dataclasses.replace(one.workload, **limits)
+
+    def _forget_but(self, inodes: Mapping[str, int]) -> None:
+        for name, one in list(self._known.items()):
+            if inodes.get(name) != one.inode:
+                LOG.debug('%s vanished', name)
+                self._forget(name)
+            if name not in inodes:
+                for key in [k for k in list(self._leased) if k[0] == name]:
+                    del self._leased[key]
+
+    def _forget(self, name: str) -> None:
+        one = self._known.pop(name, None)
+        if one is not None:
+            one.counters.close()
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        for key in [k for k in list(self._directories) if k[0] == name]:
+            self._directories.pop(key, None)
+        self._sets.pop(name, None)
+        self._allotments.forget(name)
+
+    def memory(self) -> tuple[int, int] | None:
+        """Total and available bytes of what plays the host's memory.
+
+        ``None`` without a ``memory_root``, or when it cannot be read or has
+        no limit (one warning).
+        """
+        if self._memory_root is None:
+            return None
+        mount = self._mounts.get('memory')
+        try:
+            if mount is None:
+                raise errors.Unsupported('no memory controller is mounted')
+            found = cgroup_counters.host_memory(
+                self._directory(self._memory_root, 'memory'))
+        except errors.DriverError as exc:
+            self._let_go(self._memory_root)
+            if not self._memory_complained:
+                LOG.warning('memory_root %s: %s; the memory of the machine '
+                            'is used instead', self._memory_root, exc)
+            self._memory_complained = True
+            return None
+        self._memory_complained = False
+        return found
+
+    # --- limits
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        try:
+            if self._is_tree(knob):
+                cpus = cgroup_sets.read_cpus(
+                    self._directory(workload, 'cpuset'))
+                return format_cpus(cpus) or None
+            rule = self._rule(knob)
+            return rule.read(self._directory(workload, rule.controller))
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+
+    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs`.
+
+        From then on :meth:`write` talks to the cgroup that these steps name
+        or to none.
+        """
+        try:
+            if self._is_tree(knob):
+                directory = self._directory(workload, 'cpuset')
+                steps = self._set_of(workload).steps()
+            else:
+                rule = self._rule(knob)
+                directory = self._directory(workload, rule.controller)
+                steps = directory.steps(rule.entries(directory))
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+        self._leased[workload, knob] = directory.inode
+        return steps
+
+    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
+
+        Only background is ever written to.
+
+        :raises WorkloadGone: also when the cgroup was made anew since
+            :meth:`restore_steps` described this knob.
+        :raises Refused: the memory in use cannot be reclaimed.  v2: growth
+            is slowed all the same (memory.high), while memory.max is not
+            set: it would call the OOM killer.
+        """
+        self._parents.check_writable(workload)
+        try:
+            if self._is_tree(knob):
+                self._check_same(workload, knob,
+                                 self._directory(workload, 'cpuset'))
+                self._allotments.about_to_narrow(workload)
+                self._set_of(workload).set(_cpus(value))
+            else:
+                rule = self._rule(knob)
+                directory = self._directory(workload, rule.controller)
+                self._check_same(workload, knob, directory)
+                if knob is Knob.CPU_SET:
+                    self._allotments.about_to_narrow(workload)
+                    value = format_cpus(_cpus(value))
+                rule.write(directory, value)
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+        return self.read(workload, knob)
+
+    def fast_cpu_set(self, group: str) -> FastCpuSet:
+        """The quick way to move a group's CPU set; the caller has its lease.
+
+        :raises DriverError: as :meth:`write`.
+        """
+        self._parents.check_writable(group)
+        self._allotments.about_to_narrow(group)
+        return self._set_of(group)
+
+    def kill(self, workload: str) -> int:
+        """End all processes of a workload; return how many.
+
+        :raises Unsupported: its parent did not opt in to kills.
+        :raises DriverError: some did not end in time.
+        """
+        self._parents.check_killable(workload)
+        return cgroup_kill.kill(self._mounts, workload)
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        for name in list(self._known):
+            self._forget(name)
+        self._directories.clear()
+        self._sets.clear()
+
+    def _is_tree(self, knob: Knob) -> bool:
+        return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
+                and self._mounts['cpuset'].version == 1)
+
+    def _rule(self, knob: Knob) -> cgroup_knobs.Rule:
+        for version in (1, 2):
+            rule = self._rules.get((knob, version))
+            if rule is not None:
+                mount = self._mounts.get(rule.controller)
+                if mount is not None and mount.version == version:
+                    return rule
+        raise errors.Unsupported(
+            f'{knob}: this host has no cgroup controller for it')
+
+    def _directory(self, name: str, controller: str) -> Directory:
+        found = self._directories.get((name, controller))
+        if found is None:
+            if not cgroup_parents.is_normal(name):
+                raise errors.Unsupported(f'{name!r} is not a cgroup here')
+            mount = self._mounts[controller]
+            path = mount.path + name
+            try:
+                found = Directory(path, version=mount.version,
+                                  no_cpus=self._no_cpus)
+            except OSError as exc:
+                raise cgroup_files.explain(exc, path) from exc
+            self._directories[name, controller] = found
+        return found
+
+    def _set_of(self, name: str) -> FastCpuSet:
+        found = self._sets.get(name)
+        if found is None:
+            if 'cpuset' not in self._mounts:
+                raise errors.Unsupported(
+                    'cpu_set: this host has no cpuset controller')
+            found = FastCpuSet(self._directory(name, 'cpuset'))
+            self._sets[name] = found
+        return found
+
+    def _check_same(self, name: str, knob: Knob,
+                    directory: Directory) -> None:
+        if self._leased.get((name, knob), directory.inode) \
+                != directory.inode:
+            raise errors.WorkloadGone(
+                f'{directory.path} was deleted and made again: its limits '
+                'start anew')
+
+
+def _cpus(value: Value) -> frozenset[int]:
+    try:
+        return parse_cpus(str(value))
+    except ValueError as exc:
+        raise errors.DriverError(f'cpu_set: {exc}') from exc

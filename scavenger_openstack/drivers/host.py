@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A real Linux host: /proc, cgroups and network devices as one driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import dataclasses
+import time
+
+from oslo_config import cfg
+
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import cgroup_sets
+from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers import proc
+from scavenger_openstack import errors
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+
+class Host:
+    """Implements :class:`scavenger_openstack.drivers.base.Driver`.
+
+    :raises ConfigError: an option cannot work on this host.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._name: str = conf.agent.host
+        self._interfaces = conf_.interfaces(conf)
+        self._links = conf_.links(conf)
+        group = conf.cgroups
+        self._cgroups = cgroups.Cgroups(
+            background_parents=group.background_parents,
+            foreground_parents=group.foreground_parents,
+            killable_parents=group.killable_parents,
+            floors=conf_.floors(conf), memory_root=group.memory_root,
+            io_devices=group.io_devices, root_dir=conf.root_dir)
+        self._proc = proc.Proc(conf.root_dir)
+        self._network = network.Network(
+            self._links,
+            {workload: device
+             for workload, (device, _) in self._interfaces.items()},
+            conf.root_dir) if self._links or self._interfaces else None
+        self._link_of = dict(self._interfaces.values())
+        self._with_interfaces: dict[int, tuple[Workload, Workload]] = {}
+
+    def sample(self) -> HostSample:
+        workloads = self._cgroups.sample()
+        memory = self._cgroups.memory() or self._proc.memory()
+        links = link_tx = {}
+        if self._network is not None:
+            workloads = tuple(map(self._add_network, workloads))
+            links = self._network.capacities()
+            link_tx = self._network.link_tx()
+        return HostSample(
+            host=self._name, boot_id=self._proc.boot_id,
+            time_s=time.clock_gettime(time.CLOCK_BOOTTIME),
+            wall_time_s=time.time(), workloads=workloads,
+            cpu_model=self._proc.cpu_model, topology=self._proc.topology,
+            cpu_busy_s=self._proc.cpu_busy_s(),
+            memory_total_bytes=memory[0], memory_available_bytes=memory[1],
+            links=links, link_tx_bytes=link_tx, link_of=self._link_of)
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        return self._knobs(knob).read(workload, knob)
+
+    def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
+        return self._knobs(knob).restore_steps(workload, knob)
+
+    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+        return self._knobs(knob).write(workload, knob, value)
+
+    def kill(self, workload: str) -> int:
+        return self._cgroups.kill(workload)
+
+    def fast_cpu_set(self, group: str) -> cgroup_sets.FastCpuSet:
+        """The quick way to move a group's CPU set."""
+        return self._cgroups.fast_cpu_set(group)
+
+    def close(self) -> None:
+        self._cgroups.close()
+        self._proc.close()
+        if self._network is not None:
+            self._network.close()
+
+    def _knobs(self, knob: Knob) -> base.Knobs:
+        if knob is not Knob.EGRESS_BYTES_PER_S:
+            return self._cgroups
+        if self._network is None:
+            raise errors.Unsupported(
+                'no network interface is configured; see [network]')
+        return self._network
+
+    def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
+        """The sample with its interface and what it has sent."""
+        who = sample.workload
+        if who.id not in self._interfaces:
+            return sample
+        assert self._network is not None
+        device, _ = self._interfaces[who.id]
+        known = self._with_interfaces.get(id(who))
+        if known is None or known[0] is not who:
+            known = (who, dataclasses.replace(who, interfaces=(device,)))
+            self._with_interfaces[id(who)] = known
+        return sample._replace(workload=known[1],
+                               net_tx_bytes=self._network.tx_bytes(device))

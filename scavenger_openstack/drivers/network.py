@@ -1,0 +1,301 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Shared network links and the egress of background workloads.
+
+A workload's egress is held by a token bucket (TBF) at the root of the
+device that carries its traffic and nobody else's.  A device is written
+``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import errno
+import logging
+import os
+import pathlib
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import rtnetlink
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+LOG = logging.getLogger(__name__)
+
+HANDLE = 0x5ca00000
+"""The handle ``5ca0:`` of every qdisc that is ours."""
+
+BURST_S = 0.005
+"""A bucket holds what the rate brings in this time, so that a timer that
+fires a few milliseconds late (a busy CPU) costs no throughput."""
+
+BURST_PACKETS = 4
+"""A bucket holds at least this many full packets.  A packet that the bucket
+cannot hold would be dropped, and with one or two TCP cannot keep two
+segments in flight.  (A longer GSO packet is cut into segments.)"""
+
+QUEUE_S = 0.05
+"""What may wait: what the rate carries away in this time."""
+
+QUEUE_BYTES = 262144
+"""At least this much may wait: four whole GSO packets.  With half of it a new
+BBR connection at 125,000 B/s overfills the queue and loses a quarter of its
+first three seconds; with this it loses nothing (``benchmarks/egress.py``)."""
+
+BITS_PER_BYTE = 8
+
+
+class _Device(NamedTuple):
+    """A device that was found: the identity that a lease names."""
+
+    namespace_inode: int
+    link: rtnetlink.Link
+
+
+def bucket(rate: int, mtu: int) -> tuple[int, int]:
+    """Size of the bucket and of its queue, in bytes.
+
+    :param rate: bytes per second
+    :param mtu: bytes, without the Ethernet header (14, and 4 for a VLAN)
+    """
+    burst = max(round(rate * BURST_S), BURST_PACKETS * (mtu + 18))
+    return burst, burst + max(round(rate * QUEUE_S), QUEUE_BYTES)
+
+
+class Network:
+    """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
+
+    Only ``egress_bytes_per_s`` exists here.  Not for two threads at once.
+
+    :param links: shared devices and their capacity in bytes per second,
+        ``None`` for the speed that the device reports
+    :param interfaces: workload id -> the device that carries its traffic
+    """
+
+    def __init__(self, links: Mapping[str, float | None],
+                 interfaces: Mapping[str, str], root_dir: str = '/') -> None:
+        self._links = dict(links)
+        self._interfaces = dict(interfaces)
+        self._sys = pathlib.Path(root_dir, 'sys/class/net')
+        self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
+        self._devices: dict[str, _Device] = {}
+        self._promised: dict[str, _Device] = {}
+        self._complained: dict[str, str] = {}
+
+    def capacities(self) -> dict[str, float]:
+        """Capacity in bytes per second of each link, where it is known."""
+        for name, capacity in self._links.items():
+            if capacity is None:
+                self._links[name] = self._speed(name)
+        return {name: capacity for name, capacity in self._links.items()
+                if capacity is not None}
+
+    def tx_bytes(self, device: str) -> int | None:
+        """Bytes that a device has sent so far.
+
+        ``None`` while there is no such device; that is logged once.
+        """
+        try:
+            namespace, link = self._find(device)
+            sent = namespace.tx_bytes(link.ifindex)
+        except (OSError, errors.DriverError) as exc:
+            self._complain(device, str(self._failure(device, exc)))
+            return None
+        self._complained.pop(device, None)
+        return sent
+
+    def link_tx(self) -> dict[str, int]:
+        """Bytes sent so far over each shared link that is there."""
+        found = {}
+        for name in self._links:
+            sent = self.tx_bytes(name)
+            if sent is not None:
+                found[name] = sent
+        return found
+
+    def read(self, workload: str, knob: Knob) -> float | None:
+        """Rate of our token bucket in bytes per second."""
+        return self._read(workload, self._device(workload, knob))
+
+    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+        """Take our token bucket away again."""
+        device = self._device(workload, knob)
+        self._promised.pop(workload, None)
+        self._read(workload, device)
+        self._promised[workload] = self._devices[device]
+        netns, name = _split(device)
+        return [{'do': 'tc', 'netns': netns, 'dev': name,
+                 'ifindex': self._devices[device].link.ifindex}]
+
+    def write(self, workload: str, knob: Knob, value: Value) -> float | None:
+        """Set the rate in bytes per second; packets that wait stay."""
+        device = self._device(workload, knob)
+        rate = _rate(device, value)
+        try:
+            namespace, link = self._find(device, workload)
+            namespace.set_root_tbf(link.ifindex, HANDLE, rate,
+                                   *bucket(rate, link.mtu))
+        except OSError as exc:
+            if exc.errno in (errno.EEXIST, errno.EINVAL):
+                self._read(workload, device)  # says whose it is
+            raise self._failure(device, exc) from exc
+        return self._read(workload, device)
+
+    def close(self) -> None:
+        for namespace in self._sockets.values():
+            namespace.close()
+        self._sockets.clear()
+        self._devices.clear()
+
+    def _device(self, workload: str, knob: Knob) -> str:
+        if knob is not Knob.EGRESS_BYTES_PER_S:
+            raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
+                                     'a network device')
+        if workload not in self._interfaces:
+            raise errors.Unsupported(
+                f'{workload}: no device is known that carries its traffic '
+                f'alone; add {workload}=DEVICE to [network] interfaces')
+        return self._interfaces[workload]
+
+    def _read(self, workload: str, device: str) -> float | None:
+        try:
+            namespace, link = self._find(device, workload)
+            found = namespace.root_qdisc(link.ifindex)
+        except OSError as exc:
+            raise self._failure(device, exc) from exc
+        if found is None or not found.handle:
+            return None
+        if found.handle != HANDLE or found.rate is None:
+            raise _foreign(device, f'the qdisc {found.kind} '
+                                   f'{found.handle >> 16:x}:')
+        return float(found.rate)
+
+    def _find(self, device: str, workload: str = ''
+              ) -> tuple[rtnetlink.Rtnetlink, rtnetlink.Link]:
+        """Where to ask for a device, and which one it is.
+
+        :raises WorkloadGone: it is not the device whose restore steps
+            ``workload`` was given; the next call takes the new one
+        :raises OSError: there is no such namespace or device
+        """
+        netns, name = _split(device)
+        namespace = self._namespace(netns)
+        found = self._devices.get(device)
+        if found is None:
+            found = _Device(namespace.inode, namespace.link(name))
+            self._devices[device] = found
+        if self._promised.get(workload, found) != found:
+            del self._promised[workload]
+            raise errors.WorkloadGone(
+                f'network device {device} was made anew (ifindex '
+                f'{found.link.ifindex}); what we set on the old one went '
+                'with it')
+        return namespace, found.link
+
+    def _namespace(self, netns: str) -> rtnetlink.Rtnetlink:
+        kept = self._sockets.get(netns)
+        if kept is not None and netns:
+            # Our socket would keep a deleted namespace alive, unseen.
+            try:
+                inode = os.stat(f'{rtnetlink.NETNS_DIR}/{netns}').st_ino
+            except OSError:
+                self._leave(netns)
+                raise
+            if inode != kept.inode:
+                self._leave(netns)
+                kept = None
+        if kept is None:
+            kept = self._sockets[netns] = rtnetlink.Rtnetlink(netns)
+        return kept
+
+    def _leave(self, netns: str) -> None:
+        self._sockets.pop(netns).close()
+        for device in list(self._devices):
+            if _split(device)[0] == netns:
+                del self._devices[device]
+
+    def _failure(self, device: str, exc: Exception) -> errors.DriverError:
+        """What to tell of a call that the kernel did not like."""
+        if isinstance(exc, errors.DriverError):
+            return exc
+        number = exc.errno if isinstance(exc, OSError) else None
+        netns, name = _split(device)
+        if number == errno.ENODEV:
+            self._devices.pop(device, None)
+            return errors.WorkloadGone(
+                f'network device {device}: there is no {name} '
+                + (f'in namespace {netns}' if netns else 'here')
+                + '; it is looked for again next time')
+        if number == errno.ENOENT and netns not in self._sockets:
+            return errors.WorkloadGone(
+                f'network device {device}: there is no namespace {netns} in '
+                f'{rtnetlink.NETNS_DIR}; it is looked for again next time')
+        if number in (errno.EPERM, errno.EACCES):
+            return errors.DriverError(
+                f'network device {device}: {exc}; give the agent '
+                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)')
+        if number == errno.ENOENT:
+            return errors.Unsupported(
+                f'network device {device}: {exc}; the kernel needs the token '
+                'bucket: modprobe sch_tbf')
+        return errors.DriverError(f'network device {device}: {exc}')
+
+    def _speed(self, name: str) -> float | None:
+        """Speed that a device of our own namespace reports, bytes/s."""
+        netns, device = _split(name)
+        megabits = 0
+        if not netns:
+            try:
+                megabits = int((self._sys / device / 'speed').read_text())
+            except (OSError, ValueError):
+                megabits = 0
+        if megabits <= 0:
+            self._complain(f'speed of {name}', (
+                f'network link {name}: its speed is not known here; write '
+                f'{name}=BYTES_PER_S in [network] links, until then egress '
+                'over it is not regulated'))
+            return None
+        return megabits * 1e6 / BITS_PER_BYTE
+
+    def _complain(self, about: str, message: str) -> None:
+        """Log a problem when it is new."""
+        if self._complained.get(about) != message:
+            self._complained[about] = message
+            LOG.warning('%s', message)
+
+
+def _split(device: str) -> tuple[str, str]:
+    netns, _, name = device.rpartition(':')
+    return netns, name
+
+
+def _rate(device: str, value: Value) -> int:
+    try:
+        rate = int(float(value))
+    except (OverflowError, ValueError):
+        rate = 0
+    if not 1 <= rate < 1 << 63:
+        raise errors.DriverError(
+            f'network device {device}: {value!r} is not a rate in bytes per '
+            'second')
+    return rate
+
+
+def _foreign(device: str, what: str) -> errors.Unsupported:
+    return errors.Unsupported(
+        f'network device {device}: {what} of somebody else is at its root, '
+        f'so its egress is not limited; take it away (tc qdisc del dev '
+        f'{_split(device)[1]} root) or leave this workload out of [network] '
+        'interfaces')

@@ -1,0 +1,389 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Cgroups of the real machine as workloads with counters."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import textwrap
+import time
+
+import fixtures
+
+from scavenger_openstack.drivers import base as drivers_base
+from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import WorkloadSample
+
+SPIN = 'while True: pass'
+SLEEP = 'import time; print("up"); time.sleep(60)'
+HOLD = ('import time; kept = bytearray(b"x") * {size}; print("up"); '
+        'time.sleep(60)')
+MIB = 2 ** 20
+
+
+def restore(steps: list[drivers_base.Step]) -> None:
+    """Carry out restore steps, for tests."""
+    for step in steps:
+        directory = pathlib.Path(step['dir'])
+        assert directory.stat().st_ino == step['inode'], step
+        text = f'{step.get("device", "")} {step["text"]}'.strip()
+        (directory / step['file']).write_text(text + '\n')
+
+
+class CgroupsCase(base.FunctionalTestCase):
+    """A tree with a background parent ``/bg`` and a driver that knows it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree = self.cgroups()
+        self.parent = self.tree.make('/bg')
+        self.logs = self.useFixture(fixtures.FakeLogger())
+
+    def driver(self, *jobs: str, **kwargs: object) -> Cgroups:
+        for job in jobs:
+            self.tree.make(f'/bg/{job}')
+        found = Cgroups([self.parent], **kwargs)  # type: ignore[arg-type]
+        self.addCleanup(found.close)
+        return found
+
+    def thaw(self) -> None:
+        """What is frozen could not be ended."""
+        states = self.tree.path('freezer').rglob('freezer.state')
+        for state in sorted(states, key=lambda path: len(path.parts)):
+            state.write_text('THAWED')
+
+    def job(self, code: str, below: str) -> subprocess.Popen[str]:
+        """Run ``code`` there; wait until it has begun."""
+        process = self.spawn(code, self.tree, below)
+        self.addCleanup(self.thaw)
+        self.wait_for('the process is in its cgroup', lambda: (
+            str(process.pid) in self.tree.read(
+                'blkio', below, 'cgroup.procs').split()))
+        return process
+
+    def up(self, code: str, below: str) -> subprocess.Popen[str]:
+        """Run ``code`` there; wait until it has printed a line."""
+        process = self.spawn(code, self.tree, below)
+        self.addCleanup(self.thaw)
+        assert process.stdout is not None
+        self.assertEqual('up\n', process.stdout.readline())
+        return process
+
+    def one(self, driver: Cgroups, name: str) -> WorkloadSample:
+        return next(s for s in driver.sample() if s.workload.id == name)
+
+    def cores(self, driver: Cgroups, name: str,
+              seconds: float = 0.6) -> float:
+        """CPUs that a workload used over some time."""
+        before, start = self.one(driver, name).cpu_s, time.monotonic()
+        time.sleep(seconds)
+        after = self.one(driver, name).cpu_s
+        assert before is not None and after is not None
+        return (after - before) / (time.monotonic() - start)
+
+    def texts(self, controller: str, below: str, *files: str) -> list[str]:
+        return [self.tree.read(controller, below, file) for file in files]
+
+
+class TestSample(CgroupsCase):
+
+    def test_counters(self) -> None:
+        driver = self.driver('a')
+        self.up(HOLD.format(size=40 * MIB), '/bg/a')
+        first = self.one(driver, f'{self.parent}/a')
+        self.assertEqual(0, first.throttled_s)
+        self.assertIsNone(first.run_delay_s)
+        self.assertIsNone(first.net_tx_bytes)
+        self.job(SPIN, '/bg/a')
+        self.assertGreater(self.cores(driver, f'{self.parent}/a', 0.3), 0.2)
+
+    def test_working_set_is_without_page_cache(self) -> None:
+        driver = self.driver('a')
+        folder = self.useFixture(fixtures.TempDir(
+            rootdir='/var/tmp')).path
+        self.up(textwrap.dedent(f'''
+            import os, time
+            kept = bytearray(b"x") * {40 * MIB}
+            with open({folder!r} + "/cache", "wb") as file:
+                for _ in range(30):
+                    file.write(os.urandom({MIB}))
+                file.flush()
+                os.fsync(file.fileno())
+            print("up")
+            time.sleep(60)
+            '''), '/bg/a')
+        usage = int(self.tree.read('memory', '/bg/a',
+                                   'memory.usage_in_bytes'))
+        self.assertGreater(usage, 65 * MIB)
+
+        def settled() -> bool:
+            held = self.one(driver, f'{self.parent}/a').memory_bytes
+            return held is not None and 40 * MIB < held < 55 * MIB
+
+        self.wait_for('40 MiB and some for Python', settled)
+
+    def test_who_it_is(self) -> None:
+        self.tree.make('/fg')
+        self.tree.make('/fg/web')
+        self.tree.make('/bg/b')
+        self.tree.make('/bg/b/deeper')
+        self.tree.write('memory', '/bg/b', 'memory.limit_in_bytes',
+                        str(64 * MIB))
+        self.tree.write('cpu', '/bg/b', 'cpu.cfs_quota_us', '50000')
+        driver = self.driver('c', foreground_parents=[f'{self.tree.name}/fg'],
+                             killable_parents=[self.parent])
+        found = {s.workload.id: s.workload for s in driver.sample()}
+        self.assertEqual({f'{self.parent}/b', f'{self.parent}/c',
+                          f'{self.tree.name}/fg/web'}, set(found))
+        b, c = found[f'{self.parent}/b'], found[f'{self.parent}/c']
+        web = found[f'{self.tree.name}/fg/web']
+        self.assertEqual((Priority.BACKGROUND, 'parent', self.parent, 0.5,
+                          64 * MIB, None, True),
+                         (b.priority, b.source, b.group, b.vcpus,
+                          b.memory_allotment_bytes, b.allowed_cpus,
+                          b.killable))
+        self.assertEqual((Priority.FOREGROUND, web.id, False, None),
+                         (web.priority, web.group, web.killable,
+                          web.memory_allotment_bytes))
+        self.assertEqual(os.cpu_count(), c.vcpus)
+        # b was made before c, though both were found at the same instant.
+        self.assertLess(b.created_s, c.created_s)
+        again = {s.workload.id: s.workload for s in driver.sample()}
+        self.assertIs(b, again[b.id])
+
+    def test_group_is_as_high_as_background_goes(self) -> None:
+        outer = self.tree.name
+        self.tree.make('/bg/inner')
+        self.tree.make('/bg/inner/x')
+        driver = Cgroups([f'{self.parent}/inner'])
+        self.addCleanup(driver.close)
+
+        def group() -> str:
+            return driver.sample()[0].workload.group
+
+        self.assertEqual(outer, group())
+        self.tree.make('/fg')
+        self.assertEqual(self.parent, group())
+        self.job(SLEEP, '/bg')
+        self.assertEqual(f'{self.parent}/inner', group())
+
+    def test_group_above_must_be_background_for_cpu_sets_too(self) -> None:
+        self.tree.make('/bg/inner')
+        self.tree.make('/bg/inner/x')
+        self.tree.path('cpuset', '/service').mkdir()
+        driver = Cgroups([f'{self.parent}/inner'])
+        self.addCleanup(driver.close)
+        self.assertEqual(self.parent, driver.sample()[0].workload.group)
+
+    def test_parent_with_tasks_and_no_children_is_a_workload(self) -> None:
+        driver = self.driver()
+        self.assertEqual((), driver.sample())
+        self.job(SLEEP, '/bg')
+        self.assertEqual([self.parent],
+                         [s.workload.id for s in driver.sample()])
+        self.tree.make('/bg/child')
+        self.assertEqual([f'{self.parent}/child'],
+                         [s.workload.id for s in driver.sample()])
+
+    def test_parent_that_comes_later(self) -> None:
+        late = f'{self.tree.name}/late'
+        self.tree.make('/bg/a')
+        driver = Cgroups([late, self.parent])
+        self.addCleanup(driver.close)
+        for _ in range(3):
+            self.assertEqual([f'{self.parent}/a'],
+                             [s.workload.id for s in driver.sample()])
+        lines = [line for line in self.logs.output.splitlines()
+                 if f'cannot read the cgroup {late}' in line]
+        self.assertEqual(1, len(lines), self.logs.output)
+        self.tree.make('/late')
+        self.tree.make('/late/b')
+        self.assertEqual({f'{self.parent}/a', f'{late}/b'},
+                         {s.workload.id for s in driver.sample()})
+
+    def test_vanished_in_the_middle(self) -> None:
+        driver = self.driver('a', 'b')
+        self.assertEqual(2, len(driver.sample()))
+        # Gone where it is read, still there where it is looked for.
+        self.tree.path('cpuacct', '/bg/a').rmdir()
+        self.assertEqual([f'{self.parent}/b'],
+                         [s.workload.id for s in driver.sample()])
+        self.tree.delete('/bg/a')
+        self.assertEqual([f'{self.parent}/b'],
+                         [s.workload.id for s in driver.sample()])
+        self.assertRaises(errors.WorkloadGone, driver.read,
+                          f'{self.parent}/a', Knob.CPU_CORES)
+        self.assertNotIn('WARNING', self.logs.output)
+
+    def test_made_anew_is_another_workload(self) -> None:
+        driver = self.driver('a')
+        self.job(SPIN, '/bg/a')
+        time.sleep(0.1)
+        old = self.one(driver, f'{self.parent}/a')
+        self.tree.delete('/bg/a')
+        self.tree.make('/bg/a')
+        new = self.one(driver, f'{self.parent}/a')
+        assert old.cpu_s and new.cpu_s is not None
+        self.assertLess(new.cpu_s, old.cpu_s)
+        self.assertGreater(new.workload.created_s, old.workload.created_s)
+
+    def test_hierarchies_that_fill_one_by_one(self) -> None:
+        driver = self.driver()
+        self.tree.path('cpu', '/bg/slow').mkdir()
+        self.assertIsNone(self.one(driver, f'{self.parent}/slow').cpu_s)
+        self.tree.make('/bg/slow')
+        self.tree.write('memory', '/bg/slow', 'memory.limit_in_bytes',
+                        str(32 * MIB))
+        found = self.one(driver, f'{self.parent}/slow')
+        self.assertEqual(0, found.cpu_s)
+        self.assertEqual(32 * MIB, found.workload.memory_allotment_bytes)
+
+    def test_own_limits_are_not_taken_from_our_caps(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        before = self.one(driver, name).workload
+        driver.restore_steps(name, Knob.MEMORY_BYTES)
+        driver.write(name, Knob.MEMORY_BYTES, 32 * MIB)
+        driver.restore_steps(name, Knob.CPU_CORES)
+        driver.write(name, Knob.CPU_CORES, 0.2)
+        for _ in range(5):
+            self.assertIs(before, self.one(driver, name).workload)
+        # One that is born below a narrowed group has the group's full set.
+        driver.write(self.parent, Knob.CPU_SET, '0')
+        self.tree.make('/bg/newborn')
+        born = self.one(driver, f'{self.parent}/newborn').workload
+        self.assertIsNone(born.allowed_cpus)
+
+    def test_pinned_workload(self) -> None:
+        self.tree.make('/bg/pinned')
+        self.tree.write('cpuset', '/bg/pinned', 'cpuset.cpus', '1')
+        driver = self.driver()
+        found = self.one(driver, f'{self.parent}/pinned').workload
+        self.assertEqual((frozenset({1}), 1.0),
+                         (found.allowed_cpus, found.vcpus))
+
+    def test_memory_that_a_cgroup_plays(self) -> None:
+        self.tree.write('memory', '', 'memory.limit_in_bytes',
+                        str(200 * MIB))
+        driver = self.driver('a', memory_root=self.tree.name)
+        self.up(HOLD.format(size=50 * MIB), '/bg/a')
+        total, available = driver.memory() or (0, 0)
+        self.assertEqual(200 * MIB, total)
+        self.assertTrue(130 * MIB < available < 150 * MIB, available)
+        self.assertIsNone(self.driver().memory())
+
+    def test_memory_root_without_a_limit(self) -> None:
+        driver = self.driver(memory_root=self.tree.name)
+        for _ in range(2):
+            self.assertIsNone(driver.memory())
+        self.assertEqual(1, self.logs.output.count('sets no limit'))
+
+    def test_pressure_where_the_v2_tree_has_the_same_path(self) -> None:
+        self._make_unified('/bg/a')
+        driver = self.driver('a', 'b')
+        procs = f'/sys/fs/cgroup/unified{self.parent}/a/cgroup.procs'
+        for _ in range(3):
+            spinner = self.job(SPIN, '/bg/a')
+            pathlib.Path(procs).write_text(str(spinner.pid))
+        driver.write(f'{self.parent}/a', Knob.CPU_SET, '0')
+        before = self.one(driver, f'{self.parent}/a').psi_cpu_s
+        time.sleep(0.5)
+        after = self.one(driver, f'{self.parent}/a').psi_cpu_s
+        assert before is not None and after is not None
+        self.assertTrue(0.1 < after - before < 5, after - before)
+        self.assertIsNone(self.one(driver, f'{self.parent}/b').psi_cpu_s)
+
+    def _make_unified(self, below: str) -> None:
+        unified = pathlib.Path('/sys/fs/cgroup/unified')
+        if not unified.is_dir():
+            self.skipTest('needs the v2 tree beside v1')
+        path = unified
+        for part in f'{self.tree.name}{below}'.strip('/').split('/'):
+            path = path / part
+            path.mkdir()
+            self.addCleanup(base._remove, path)
+
+
+class TestUnified(base.FunctionalTestCase):
+    """What the v2 tree beside v1 can do here: a driver that sees only it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        unified = pathlib.Path('/sys/fs/cgroup/unified')
+        if not (unified / 'cgroup.controllers').exists():
+            self.skipTest('needs the v2 tree beside v1')
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (root / 'proc/self').mkdir(parents=True)
+        (root / 'proc/self/mounts').write_text(
+            'cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n')
+        (root / 'sys').symlink_to('/sys')
+        self.parent = f'/scv-test-v2-{os.getpid()}'
+        self.top = pathlib.Path(f'{unified}{self.parent}')
+        self.top.mkdir()
+        self.addCleanup(base._remove, self.top)
+        self.job = self.top / 'job'
+        self.job.mkdir()
+        self.addCleanup(self.end)
+        self.driver = Cgroups([self.parent], killable_parents=[self.parent],
+                              root_dir=str(root))
+        self.addCleanup(self.driver.close)
+        self.name = f'{self.parent}/job'
+
+    def end(self) -> None:
+        if self.job.exists():
+            (self.job / 'cgroup.kill').write_text('1')
+            base._remove(self.job)
+
+    def start(self) -> subprocess.Popen[str]:
+        return self.spawn(
+            f'open("{self.job}/cgroup.procs", "w").write("0")\n'
+            'print("up")\n' + SPIN)
+
+    def test_all_that_is_there(self) -> None:
+        process = self.start()
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.2)
+        sample, = self.driver.sample()
+        assert sample.cpu_s is not None
+        self.assertGreater(sample.cpu_s, 0.05)
+        self.assertIsNotNone(sample.psi_cpu_s)
+        self.assertIsNotNone(sample.psi_memory_s)
+        self.assertIsNone(sample.memory_bytes)
+        self.assertIsNone(sample.throttled_s)
+        steps = self.driver.restore_steps(self.name, Knob.PAUSED)
+        self.assertEqual(1, self.driver.write(self.name, Knob.PAUSED, 1))
+        before = self.driver.sample()[0].cpu_s
+        time.sleep(0.2)
+        self.assertEqual(before, self.driver.sample()[0].cpu_s)
+        restore(steps)
+        self.assertEqual(0, self.driver.read(self.name, Knob.PAUSED))
+        self.assertRaises(errors.Unsupported, self.driver.write, self.name,
+                          Knob.MEMORY_BYTES, 64 * MIB)
+        self.assertEqual(1, self.driver.kill(self.name))
+        self.assertEqual(-9, process.wait(5))
+
+    def test_gone(self) -> None:
+        self.assertEqual(1, len(self.driver.sample()))
+        self.driver.write(self.name, Knob.PAUSED, 0)
+        self.job.rmdir()
+        self.assertRaises(errors.WorkloadGone, self.driver.write, self.name,
+                          Knob.PAUSED, 1)
+        self.assertEqual((), self.driver.sample())

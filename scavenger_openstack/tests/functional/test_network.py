@@ -1,0 +1,178 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import os
+import socket
+
+import fixtures
+from testtools import matchers
+
+from scavenger_openstack.drivers import network
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.types import Knob
+
+RATE = Knob.EGRESS_BYTES_PER_S
+JOB = '/batch/job'
+
+
+class NetworkTestCase(base.FunctionalTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level='WARNING'))
+        self.wire = self.useFixture(namespaces.Wire())
+        self.driver = network.Network({self.wire.device: 25e6},
+                                      {JOB: self.wire.device})
+        self.addCleanup(self.driver.close)
+
+    def tc(self, *words):
+        return namespaces.run('tc', '-n', self.wire.near, *words)
+
+    def root(self):
+        return self.tc('qdisc', 'show', 'dev', 'scv0')
+
+    def restore(self):
+        """What scavenger-restore does with the step."""
+        step, = self.driver.restore_steps(JOB, RATE)
+        self.assertEqual(('tc', self.wire.near, 'scv0'),
+                         (step['do'], step['netns'], step['dev']))
+        self.tc('qdisc', 'del', 'dev', step['dev'], 'root')
+
+    def test_goodput_is_near_the_rate(self):
+        # The exact figures are in benchmarks/egress.py.
+        for rate in (2.5e6, 25e6):
+            self.assertEqual(rate, self.driver.write(JOB, RATE, rate))
+            goodput = self.wire.goodput(1.5)
+            self.assertLess(abs(goodput / rate - 1), 0.15,
+                            f'{goodput} of {rate}')
+
+    def test_restored_by_the_step(self):
+        before = self.root()
+        self.assertIsNone(self.driver.read(JOB, RATE))
+        self.driver.write(JOB, RATE, 125000)
+        self.assertEqual(125000, self.driver.read(JOB, RATE))
+        self.assertIn('tbf 5ca0:', self.root())
+        self.restore()
+        self.assertIsNone(self.driver.read(JOB, RATE))
+        self.assertEqual(before, self.root())
+
+    def test_rates_beyond_32_bits(self):
+        self.assertEqual(12.5e9, self.driver.write(JOB, RATE, 12.5e9))
+        self.assertIn('rate 100Gbit', self.root())
+
+    def test_a_change_loses_nothing_that_waits(self):
+        self.driver.write(JOB, RATE, 50000)
+        near, far = (namespaces.socket_in(name, socket.SOCK_DGRAM)
+                     for name in (self.wire.near, self.wire.far))
+        with near, far:
+            far.bind(('10.99.0.2', 0))
+            far.settimeout(10)
+            for number in range(40):
+                near.sendto(bytes([number]) * 1000, far.getsockname())
+            backlog = self.tc('-s', 'qdisc', 'show', 'dev', 'scv0')
+            self.assertNotIn('backlog 0b', backlog)
+            self.driver.write(JOB, RATE, 2.5e6)
+            self.assertEqual(list(range(40)),
+                             [far.recv(2000)[0] for _ in range(40)])
+
+    def test_somebody_elses_qdisc_is_never_touched(self):
+        for words in ('handle 1: tbf rate 1mbit burst 10kb latency 9ms',
+                      'handle 5ca0: pfifo limit 100', 'pfifo limit 100'):
+            self.tc('qdisc', 'add', 'dev', 'scv0', 'root', *words.split())
+            before = self.root()
+            for call in (lambda: self.driver.read(JOB, RATE),
+                         lambda: self.driver.restore_steps(JOB, RATE),
+                         lambda: self.driver.write(JOB, RATE, 1e6)):
+                exc = self.assertRaises(errors.Unsupported, call)
+                self.assertIn('somebody else', str(exc))
+            self.assertEqual(before, self.root())
+            self.tc('qdisc', 'del', 'dev', 'scv0', 'root')
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
+
+    def test_device_made_again_under_its_name(self):
+        old, = self.driver.restore_steps(JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6)
+        self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
+        namespaces.run('ip', '-n', self.wire.near, 'link', 'del', 'scv0')
+        self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
+        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
+                          1e6)
+        self.assertIsNone(self.driver.tx_bytes(self.wire.device))
+        self.assertEqual({}, self.driver.link_tx())
+        self.wire.connect()
+        # Counting sees the new device; a write waits for a lease on it.
+        self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
+        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
+                          1e6)
+        self.assertNotIn('tbf', self.root())
+        new, = self.driver.restore_steps(JOB, RATE)
+        self.assertNotEqual(old['ifindex'], new['ifindex'])
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
+
+    def test_namespace_deleted_and_made_again(self):
+        self.driver.restore_steps(JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6)
+        self.wire.remove(self.wire.near)
+        self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
+        # Our socket must not keep it, and its end of the wire, alive.
+        self.wait_for('the far end goes with the namespace', lambda:
+                      'scv1' not in namespaces.run(
+                          'ip', '-n', self.wire.far, 'link'))
+        namespaces.run('ip', 'netns', 'add', self.wire.near)
+        self.wire.connect()
+        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
+                          1e6)
+        self.driver.restore_steps(JOB, RATE)
+        self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
+
+    def test_namespace_replaced_between_two_looks(self):
+        self.driver.restore_steps(JOB, RATE)
+        self.driver.write(JOB, RATE, 1e6)
+        self.wire.remove(self.wire.near)
+        namespaces.run('ip', 'netns', 'add', self.wire.near)
+        self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
+        self.wait_for('the old namespace is let go', lambda:
+                      'scv1' not in namespaces.run(
+                          'ip', '-n', self.wire.far, 'link'))
+        self.wire.connect()
+        self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
+                          1e6)
+        self.assertIsNone(self.driver.read(JOB, RATE))
+
+    def test_sent_bytes_are_counted(self):
+        near, far = (namespaces.socket_in(name, socket.SOCK_DGRAM)
+                     for name in (self.wire.near, self.wire.far))
+        with near, far:
+            far.bind(('10.99.0.2', 0))
+            far.settimeout(10)
+            near.sendto(b'hello', far.getsockname())
+            far.recv(2000)
+            before = self.driver.link_tx()[self.wire.device]
+            for _ in range(100):
+                near.sendto(bytes(1000), far.getsockname())
+                far.recv(2000)
+        sent = self.driver.link_tx()[self.wire.device] - before
+        # Headers: UDP 8, IP 20, Ethernet 14; the rest is ARP and the like.
+        self.assertThat(sent, matchers.MatchesAll(
+            matchers.GreaterThan(104199), matchers.LessThan(106000)))
+
+    def test_nothing_stays_open(self):
+        before = len(os.listdir('/proc/self/fd'))
+        driver = network.Network({self.wire.device: 1e6}, {})
+        driver.link_tx()
+        driver.close()
+        self.assertEqual(before, len(os.listdir('/proc/self/fd')))
+        self.assertEqual('', self.log.output)

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import struct
+import sys
+import threading
+import time
+
+from testtools import matchers
+
+from scavenger_openstack.drivers import running
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+
+
+def programs() -> set[int]:
+    """Ids of all BPF programs in the kernel (BPF_PROG_GET_NEXT_ID)."""
+    found: set[int] = set()
+    last = 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    while True:
+        buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
+        if libc.syscall(ctypes.c_long(running._calls().bpf), 11, buffer, 128):
+            return found
+        last = struct.unpack_from('=4xI', buffer.raw)[0]
+        found.add(last)
+
+
+class RunningTestCase(base.FunctionalTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cpus = sorted(os.sched_getaffinity(0))
+        self.before = programs()
+
+    def running(self):
+        try:
+            made = running.Running()
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(made.close)
+        return made
+
+    def spinner(self, cpu):
+        process = self.spawn(f'import os\nos.sched_setaffinity(0, {{{cpu}}})'
+                             '\nprint()\nwhile True:\n    pass')
+        process.stdout.readline()
+        return process
+
+    def test_every_cpu_is_known_from_the_start(self):
+        pids = self.running().pids()
+        self.assertGreater(len(pids), max(self.cpus))
+        for cpu in self.cpus:
+            self.assertIsNotNone(pids[cpu], f'CPU {cpu}')
+
+    def test_who_runs(self):
+        cpu = self.cpus[-1]
+        spinner = self.spinner(cpu)
+        reader = self.running()
+        self.wait_for('the spinner is seen',
+                      lambda: reader.pids()[cpu] == spinner.pid)
+        self.assertNotIn(cpu, reader.idle([cpu]))
+        self.assertEqual(0, reader.idle_count(frozenset([cpu])))
+        spinner.kill()
+        spinner.wait(10)
+        reader.observe()  # or this test's own wake-ups are all that it sees
+        self.wait_for('the CPU is idle again',
+                      lambda: cpu in reader.idle([cpu]))
+        self.wait_for('and counted',
+                      lambda: reader.idle_count(frozenset([cpu])) == 1)
+
+    def test_an_observer_sees_whom_it_found(self):
+        cpu = self.cpus[-1]
+        spinner = self.spinner(cpu)
+        reader = self.running()
+        seen: list[set[object]] = []
+
+        def look():
+            own = set()
+            os.sched_setaffinity(0, {cpu})
+            for _ in range(100):
+                time.sleep(0.001)
+                own.add(reader.pids()[cpu])
+            seen.append(own)
+
+        def observe():
+            reader.observe()
+            look()
+            seen.append({threading.get_native_id()})
+
+        for target in (look, observe):
+            thread = threading.Thread(target=target)
+            thread.start()
+            thread.join(20)
+        unaware, aware, own = seen
+        self.assertNotIn(spinner.pid, unaware)
+        self.assertIn(spinner.pid, aware)
+        self.assertNotIn(own.pop(), aware)
+
+    def test_observing_leaves_the_thread_where_it_may_run(self):
+        reader = self.running()
+        before = os.sched_getaffinity(0)
+        reader.observe()
+        self.assertEqual(before, os.sched_getaffinity(0))
+
+    def test_nothing_is_left_behind(self):
+        mounts = pathlib.Path('/proc/self/mountinfo').read_text()
+        descriptors = set(os.listdir('/proc/self/fd'))
+        reader = self.running()
+        self.assertNotEqual(self.before, programs())
+        self.assertEqual(mounts,
+                         pathlib.Path('/proc/self/mountinfo').read_text())
+        reader.close()
+        reader.close()
+        self.assertEqual(descriptors, set(os.listdir('/proc/self/fd')))
+        self.wait_for('the program leaves the kernel',
+                      lambda: programs() <= self.before)
+        for call in (reader.pids, lambda: reader.idle([0]), reader.observe,
+                     lambda: reader.idle_count(frozenset([0]))):
+            self.assertRaises(errors.DriverError, call)
+
+    def test_gone_with_its_process(self):
+        process = self.spawn(
+            f'import sys, time\nsys.path[:0] = {sys.path!r}\n'
+            'from scavenger_openstack.drivers import running\n'
+            'reader = running.Running()\nprint("ready")\ntime.sleep(60)')
+        self.assertEqual('ready\n', process.stdout.readline())
+        self.assertNotEqual(self.before, programs())
+        process.kill()
+        process.wait(10)
+        self.wait_for('the program leaves the kernel',
+                      lambda: programs() <= self.before)
+
+    def test_without_the_right_to(self):
+        process = self.spawn(
+            f'import os, sys\nsys.path[:0] = {sys.path!r}\n'
+            'from scavenger_openstack.drivers import running\n'
+            'from scavenger_openstack import errors\n'
+            'os.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n'
+            'before = os.listdir("/proc/self/fd")\n'
+            'try:\n    running.Running()\n'
+            'except errors.Unsupported as exc:\n    print(exc)\n'
+            'print(before == os.listdir("/proc/self/fd"))')
+        told = process.stdout.readline()
+        self.assertIn('cannot watch who runs on each CPU', told)
+        self.assertIn('CAP_BPF and CAP_PERFMON', told)
+        self.assertEqual('True\n', process.stdout.readline())
+        self.assertEqual(0, process.wait(10))
+
+    def test_nothing_stays_open_wherever_it_fails(self):
+        process = self.spawn(
+            f'import os, resource, sys\nsys.path[:0] = {sys.path!r}\n'
+            'from scavenger_openstack.drivers import running\n'
+            'from scavenger_openstack import errors\n'
+            'hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n'
+            'def used():\n'
+            '    return set(os.listdir("/proc/self/fd"))\n'
+            'before = used()\n'
+            'for spare in range(99):\n'
+            '    # Listing the descriptors takes one, too.\n'
+            '    limit = len(before) - 1 + spare\n'
+            '    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))\n'
+            '    try:\n        running.Running().close()\n'
+            '        told = "works"\n'
+            '    except errors.Unsupported as exc:\n'
+            '        told = str(exc)\n'
+            '    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n'
+            '    print(told, "|", used() == before)\n'
+            '    if told == "works":\n        break\n')
+        lines = process.stdout.read().splitlines()
+        self.assertEqual(0, process.wait(10))
+        self.assertEqual('works | True', lines.pop())
+        steps = {line.split(': ')[1] for line in lines}
+        self.assertIn('open sched:sched_switch by perf_event_open()', steps)
+        self.assertIn('attach a BPF program to sched_switch', steps)
+        for line in lines:
+            self.assertIn('Too many open files', line)
+            self.assertThat(line, matchers.EndsWith('| True'))
