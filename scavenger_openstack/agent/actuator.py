@@ -1,0 +1,368 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The one place that writes limits: leases first, then the diff.
+
+Controllers say every tick all the caps they want.  The actuator compares
+that with what is in force, leases what it is about to touch for the first
+time, writes, reads back, and lifts what nobody wants any more.  A write
+that failed shows again in the next diff, so nothing is retried here.
+
+``restore`` is the state of a knob as restore steps.  The steps that a lease
+holds are the state before us; the steps that follow each write of ours are
+kept in memory, so that a third party's write can be told from our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import queue
+import threading
+
+from oslo_log import log
+
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+LOG = log.getLogger(__name__)
+
+Key = tuple[str, Knob]
+
+DRIFT_SLACK = 0.001
+"""Read-backs closer than this share are the kernel's rounding."""
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """What one diff did: counts, refusals in bytes, and problems."""
+
+    written: int = 0
+    lifted: int = 0
+    unmet: dict[str, int] = dataclasses.field(default_factory=dict)
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+
+class Actuator:
+    """Puts caps in force on one host through ``driver``.
+
+    :param deadline_s: how long one tick waits for memory limits
+    """
+
+    def __init__(self, driver: base.Knobs, leases: leases_.Leases,
+                 deadline_s: float) -> None:
+        self._driver = driver
+        self._leases = leases
+        self._worker = _Worker(deadline_s)
+        self._current: dict[Key, Value | None] = {}
+        self._ours: dict[Key, Value | None] = {}
+        self._ours_steps: dict[Key, Sequence[base.Step]] = {}
+        self._complained: dict[Key, str] = {}
+        self.in_force: dict[Key, Cap] = {}
+
+    def originals(self, wishes: Iterable[Cap]) -> dict[Key, Value | None]:
+        """What each wished knob would hold without us.
+
+        Knobs that cannot be read are left out: no cap is set on them.
+        Leased knobs that somebody else wrote get that value as the new
+        original (and no cap this tick when that cannot be recorded).
+        """
+        found: dict[Key, Value | None] = {}
+        held = self._leases.held()
+        read = self._driver.read
+        for cap in wishes:
+            key = (cap.workload, cap.knob)
+            if key in found or key in self._worker.pending:
+                continue
+            try:
+                current = read(*key)
+                if key in held:
+                    if key in self._ours:
+                        self._check_drift(key, current)
+                    found[key] = self._leases.original(*key)
+                else:
+                    found[key] = current
+            except errors.WorkloadGone:
+                if key in held:
+                    self.lift(key)
+                continue
+            except errors.ScavengerError as exc:
+                self._complain(key, f'{key[0]} {key[1]}: not limited: {exc}')
+                continue
+            self._current[key] = current
+        return found
+
+    def reconcile(self, wanted: Mapping[Key, Cap],
+                  foreign: Callable[[Key], bool] = lambda key: False
+                  ) -> Outcome:
+        """Bring what is in force to what is wanted.
+
+        Tightens first, so that what one workload gains another has given
+        up already.
+
+        :param foreign: knobs that another thread looks after; left alone
+        """
+        outcome = Outcome()
+        tighten, loosen, memory = [], [], []
+        for key, cap in wanted.items():
+            if key in self._worker.pending or key not in self._current:
+                continue
+            current = self._current[key]
+            if not arbitrate.worth_writing(cap.knob, current, cap.value):
+                self.in_force[key] = cap
+            elif not _tightens(cap, current):
+                loosen.append(cap)
+            elif cap.knob is Knob.MEMORY_BYTES:
+                memory.append(cap)
+            else:
+                tighten.append(cap)
+        self._write_all(tighten, outcome)
+        if memory:
+            self._worker.run([(cap.workload, cap.knob) for cap in memory],
+                             lambda: self._write_all(memory, outcome))
+        for key in list(self._leases.held()):
+            if (key not in wanted and key not in self._worker.pending
+                    and not foreign(key)):
+                self.lift(key, outcome)
+        self._write_all(loosen, outcome)
+        self._current.clear()
+        return outcome
+
+    def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
+        """Set further caps in the same tick."""
+        for cap in caps:
+            key = (cap.workload, cap.knob)
+            try:
+                self._current[key] = self._driver.read(*key)
+            except errors.ScavengerError as exc:
+                self._failed(cap, exc, outcome)
+                continue
+            if arbitrate.worth_writing(cap.knob, self._current[key],
+                                       cap.value):
+                self._write_all([cap], outcome)
+        self._current.clear()
+
+    def hold(self, workload: str, knob: Knob) -> None:
+        """Lease a knob that somebody else will write (the fast loop).
+
+        Groups that came to life since get into the lease too.
+
+        :raises LeaseError: no durable record could be made
+        :raises DriverError: the knob cannot be read
+        """
+        key = (workload, knob)
+        now = self._driver.restore_steps(*key)
+        if key not in self._leases.held():
+            self._leases.hold(workload, knob, now,
+                              self._driver.read(workload, knob))
+            return
+        steps = list(self._leases.held()[key].steps)
+        known = {_place(step) for step in steps}
+        newborn = [step for step in now if _place(step) not in known]
+        if newborn:
+            original = self._leases.original(*key)
+            self._leases.replace(
+                workload, knob,
+                steps + _inherited(newborn, steps, now), original)
+
+    def lift(self, key: Key, outcome: Outcome | None = None) -> None:
+        """Give one knob its original back and end its lease."""
+        outcome = outcome if outcome is not None else Outcome()
+        try:
+            self._leases.lift(*key)
+        except errors.ScavengerError as exc:
+            outcome.problems.append(self._complain(
+                key, f'{key[0]} {key[1]}: not given back yet, the next '
+                     f'tick tries again: {exc}'))
+            return
+        cap = self.in_force.pop(key, None)
+        self.forget(key)
+        outcome.lifted += 1
+        LOG.info('%s %s: limit lifted%s', key[0], key[1],
+                 f' (was {cap.value})' if cap else '')
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of a knob that we no longer hold."""
+        self.in_force.pop(key, None)
+        self._ours.pop(key, None)
+        self._ours_steps.pop(key, None)
+        self._complained.pop(key, None)
+
+    def forget_all(self) -> None:
+        for key in {*self.in_force, *self._ours}:
+            self.forget(key)
+
+    @property
+    def pending(self) -> frozenset[Key]:
+        """Knobs whose write the kernel has not finished yet."""
+        return frozenset(self._worker.pending)
+
+    def _write_all(self, caps: list[Cap], outcome: Outcome) -> None:
+        for cap in caps:
+            key = (cap.workload, cap.knob)
+            try:
+                self._write(key, cap.value)
+            except errors.Refused as exc:
+                outcome.unmet[cap.workload] = exc.unmet_bytes
+                self._complain(key, f'{cap.workload} {cap.knob}: {exc}')
+            except errors.ScavengerError as exc:
+                self._failed(cap, exc, outcome)
+            else:
+                outcome.written += 1
+                self._complained.pop(key, None)
+                if key not in self.in_force:
+                    LOG.info('%s %s = %s: %s (%s)', cap.workload, cap.knob,
+                             cap.value, cap.reason, cap.owner)
+                self.in_force[key] = cap
+
+    def _write(self, key: Key, value: Value) -> None:
+        held = self._leases.held()
+        if key not in held:
+            self._leases.hold(*key, self._driver.restore_steps(*key),
+                              self._current[key])
+        elif key[1] is Knob.CPU_SET:
+            self.hold(*key)
+        with self._leases.writing(*key):
+            self._ours[key] = self._driver.write(*key, value)
+        self._ours_steps[key] = self._driver.restore_steps(*key)
+
+    def _check_drift(self, key: Key, current: Value | None) -> None:
+        if _same(current, self._ours[key]):
+            return
+        now = self._driver.restore_steps(*key)
+        if _identity(now) != _identity(self._leases.held()[key].steps):
+            raise errors.WorkloadGone(f'{key[0]} was made anew')
+        ours = {_place(step): step for step in self._ours_steps.get(key, [])}
+        before = {_place(step): step
+                  for step in self._leases.held()[key].steps}
+        steps = [before.get(_place(step), step)
+                 if step == ours.get(_place(step)) else step for step in now]
+        self._leases.replace(*key, steps, current)
+        LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
+                    'that is what will be given back',
+                    key[0], key[1], current, self._ours[key])
+        self._ours[key] = current
+        self._ours_steps[key] = now
+
+    def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
+        if isinstance(exc, errors.WorkloadGone):
+            # Its cap died with it; one made anew is met at the next tick.
+            self.lift((cap.workload, cap.knob))
+            return
+        outcome.problems.append(self._complain(
+            (cap.workload, cap.knob),
+            f'{cap.workload} {cap.knob} = {cap.value} not set, the next '
+            f'tick tries again: {exc}'))
+
+    def _complain(self, key: Key, message: str) -> str:
+        """Log a problem when it is new."""
+        kind = message.split(':', 1)[-1]
+        if self._complained.get(key) != kind:
+            self._complained[key] = kind
+            LOG.warning('%s', message)
+        return message
+
+
+def _place(step: base.Step) -> tuple[object, ...]:
+    return (step.get('dir'), step.get('file'), step.get('device'),
+            step.get('dev'), step.get('netns'))
+
+
+def _identity(steps: Sequence[base.Step]) -> object:
+    """The object that the steps are about, however often it is renamed."""
+    return steps[0].get('inode') or steps[0].get('ifindex')
+
+
+def _inherited(newborn: Sequence[base.Step], steps: Sequence[base.Step],
+               now: Sequence[base.Step]) -> list[base.Step]:
+    """Originals of groups that were born below a capped one.
+
+    One that holds just what its parent holds now took the cap over, so its
+    original is the parent's; any other value is its own.
+    """
+    before = {str(step['dir']): step['text'] for step in steps}
+    present = {str(step['dir']): step['text'] for step in now}
+    found: list[base.Step] = []
+    for step in newborn:
+        parent = str(step['dir']).rpartition('/')[0]
+        text = step['text']
+        if parent in before and text == present.get(parent):
+            text = before[parent]
+        before[str(step['dir'])] = text
+        found.append({**step, 'text': text})
+    return found
+
+
+def _tightens(cap: Cap, current: Value | None) -> bool:
+    """Whether the cap takes something away from what is in force."""
+    if current is None or cap.knob in arbitrate.SWITCHES:
+        return True
+    if cap.knob is Knob.CPU_SET:
+        return not parse_cpus(str(current)) <= parse_cpus(str(cap.value))
+    return float(cap.value) < float(current)
+
+
+def _same(a: Value | None, b: Value | None) -> bool:
+    if a == b:
+        return True
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b))
+    return False
+
+
+class _Worker:
+    """A thread for writes that may block in the kernel."""
+
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
+        self._jobs: queue.SimpleQueue[tuple[list[Key], Callable[[], None],
+                                            threading.Event]]
+        self._jobs = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self.pending: set[Key] = set()
+
+    def run(self, keys: list[Key], job: Callable[[], None]) -> None:
+        """Do ``job``, waiting for it until the deadline.
+
+        Until it is done, ``keys`` are pending and nobody touches them.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, daemon=True,
+                                            name='memory-writer')
+            self._thread.start()
+        self.pending.update(keys)
+        done = threading.Event()
+        self._jobs.put((keys, job, done))
+        if not done.wait(self._deadline_s):
+            LOG.warning('%d memory limits not in force after %s s: the '
+                        'kernel is still reclaiming', len(keys),
+                        self._deadline_s)
+
+    def _work(self) -> None:
+        while True:
+            keys, job, done = self._jobs.get()
+            try:
+                job()
+            except Exception:
+                LOG.exception('memory limits: unexpected failure')
+            finally:
+                self.pending.difference_update(keys)
+                done.set()

@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The heartbeat: until when the leases of an agent last, and who says so.
+
+The expiry is on disk before memory knows of it, so the agent thinks that
+its leases run out no later than the watcher does.  Renewing is one write in
+place: it needs no disk space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import json
+import os
+import pathlib
+import threading
+import time
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.agent.records import boot_id
+from scavenger_openstack.agent.records import FILE
+from scavenger_openstack.agent.records import now_s
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+SIZE = 128
+EXPIRY_SHARE = 0.9
+"""A renewal lasts this share of ``lease_s``: the rest is for restoring."""
+MARGIN_SHARE = 0.1
+"""No write starts in the last part of a lease, this share of it."""
+RENEWALS = 3
+_BOOTTIME = time.CLOCK_BOOTTIME
+_clock = time.clock_gettime
+
+
+class Heartbeat:
+    """One line in one file, kept open.  Safe to use from many threads."""
+
+    def __init__(self, lease_s: float) -> None:
+        self._lease_s = lease_s
+        self._mutex = threading.Lock()
+        self._expires_s = self._last_write_s = 0.0
+        self.fd = -1
+
+    def open(self, path: pathlib.Path) -> None:
+        """Begin: the leases last from now on.
+
+        :raises OSError: the file cannot be written.
+        """
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | FILE, 0o600)
+        self._expires_s = self._last_write_s = 0.0
+        self.beat(now_s())
+        os.ftruncate(self.fd, SIZE)
+
+    def beat(self, now: float) -> None:
+        """Move the expiry, even when it has passed; never back.
+
+        :raises OSError: the file cannot be written.
+        """
+        with self._mutex:
+            expires_s = now + EXPIRY_SHARE * self._lease_s
+            if expires_s <= self._expires_s:
+                return
+            line = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
+                               'expires_s': round(expires_s, 6)}).encode()
+            if os.pwrite(self.fd, line.ljust(SIZE - 1) + b'\n', 0) != SIZE:
+                raise OSError('no space left for the heartbeat')
+            if now < self._expires_s <= now_s():
+                return      # stopped in between: the watcher may have lifted
+            self._last_write_s = expires_s - MARGIN_SHARE * self._lease_s
+            self._expires_s = expires_s
+
+    def check(self) -> None:
+        """Whether a write may start.
+
+        :raises LeaseError: no time is left.
+        """
+        if _clock(_BOOTTIME) >= self._last_write_s:
+            raise errors.LeaseError(self.ran_out())
+
+    def expired(self, now: float) -> bool:
+        """Whether the watcher may be lifting by now."""
+        return now >= self._expires_s
+
+    def ran_out(self) -> str:
+        late_s = now_s() - self._last_write_s
+        return (f'the leases ran out {late_s:.3f} s ago: the agent was '
+                'stopped or starved; all caps are lifted')
+
+    def close(self) -> None:
+        self._expires_s = self._last_write_s = 0.0
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+
+class Renewable(Protocol):
+    """What a :class:`Renewer` renews."""
+
+    lease_s: float
+
+    def renew(self, now: float) -> None:
+        ...
+
+
+class Renewer(threading.Thread):
+    """Renews the leases while the main loop makes progress.
+
+    :param progress: CLOCK_BOOTTIME of the last tick that ended, in seconds
+    :param interval_s: how often the main loop ticks
+    """
+
+    def __init__(self, leases: Renewable, progress: Callable[[], float],
+                 interval_s: float) -> None:
+        super().__init__(name='lease-renewer', daemon=True)
+        self._leases = leases
+        self._progress = progress
+        self._patience_s = max(leases.lease_s, 3 * interval_s)
+        self._ending = threading.Event()
+        self._problem = ''
+
+    def run(self) -> None:
+        while not self._ending.wait(self._leases.lease_s / RENEWALS):
+            now = now_s()
+            stalled_s = now - self._progress()
+            if stalled_s > self._patience_s:
+                self._complain('stalled', f'no tick has ended for '
+                               f'{stalled_s:.1f} s: the leases are not '
+                               'renewed until one does')
+                continue
+            try:
+                self._leases.renew(now)
+            except errors.LeaseError as exc:
+                self._complain('failed', str(exc))
+            else:
+                self._problem = ''
+
+    def _complain(self, kind: str, text: str) -> None:
+        if self._problem != kind:
+            self._problem = kind
+            LOG.error('%s', text)
+
+    def stop(self) -> None:
+        """End the thread; the leases then run out by themselves."""
+        self._ending.set()
+        if self.is_alive():
+            self.join(5)

@@ -1,0 +1,174 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPU blind isolation between the slow loop and the fast one.
+
+The slow loop says which groups there are and which CPUs they may use; the
+fast loop moves the set inside those bounds and is then its only writer.
+This module starts and stops the fast loop and keeps its leases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import fastloop
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers import running
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+LOG = log.getLogger(__name__)
+
+
+class FastSet(Protocol):
+    """A group's CPU set behind kept descriptors."""
+
+    def set(self, cpus: frozenset[int]) -> None:
+        ...
+
+    def refresh(self) -> None:
+        ...
+
+
+class Isolation:
+    """Runs the fast loop while there is something for it to do."""
+
+    def __init__(self, driver: Any, leases: leases_.Leases,
+                 params: perfiso.Params, mode: Mode) -> None:
+        self._driver = driver
+        self._leases = leases
+        self._params = params
+        self._mode = mode
+        self._fast: fastloop.FastLoop | None = None
+        self._sets: dict[str, FastSet] = {}
+        self._state = 'off'
+
+    def owns(self, key: actuator_.Key) -> bool:
+        """Whether the fast loop is the one writer of this knob."""
+        return (key[1] is Knob.CPU_SET and key[0] in self._sets
+                and self._fast is not None)
+
+    def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
+               actuator: actuator_.Actuator) -> list[Cap]:
+        """Bring the fast loop up to date; the wishes that it leaves over."""
+        groups = {w.workload.group or w.workload.id
+                  for w in rates.workloads
+                  if w.workload.priority is Priority.BACKGROUND}
+        buffer_cores = perfiso.buffer_cores(self._params,
+                                            len(rates.topology))
+        if self._mode is Mode.OFF or not buffer_cores:
+            self._say('off' if self._mode is Mode.OFF else
+                      f'off: buffer_cores is 0 on {len(rates.topology)} '
+                      'CPUs, cpu.idle carries the job')
+            return wishes
+        enforce = self._mode is Mode.ENFORCE and not held_back
+        if not groups or self._failed():
+            self.stop()
+            return wishes
+        claims = {cap.workload: parse_cpus(str(cap.value))
+                  for cap in wishes if cap.knob is Knob.CPU_SET}
+        allowed = frozenset(rates.topology)
+        for group in groups:
+            allowed &= claims.get(group, allowed)
+        try:
+            self._lease(groups if enforce else set(), actuator)
+            self._start(allowed, rates, enforce)
+        except errors.ScavengerError as exc:
+            self.stop()
+            self._say(f'off: {exc}')
+            return wishes
+        return [cap for cap in wishes
+                if not self.owns((cap.workload, cap.knob))]
+
+    def stop(self) -> None:
+        """End the fast loop; its leases are lifted by the next diff."""
+        if self._fast is not None:
+            self._fast.stop()
+            self._fast = None
+            self._say('off')
+        self._sets = {}
+
+    def facts(self) -> dict[str, Any]:
+        """For the status: plain JSON."""
+        found: dict[str, Any] = {'mode': self._mode, 'state': self._state}
+        if self._fast is not None:
+            found.update(self._fast.facts())
+        return found
+
+    def _failed(self) -> bool:
+        if self._fast is not None and self._fast.problem:
+            self._say(f'off: {self._fast.problem}')
+            return True
+        return False
+
+    def _lease(self, groups: set[str],
+               actuator: actuator_.Actuator) -> None:
+        """Hold the CPU set of each group, also of those born below it."""
+        for group in groups:
+            actuator.hold(group, Knob.CPU_SET)
+        if set(self._sets) != groups:
+            self.stop()
+            self._sets = {group: self._driver.fast_cpu_set(group)
+                          for group in groups}
+        for fast_set in self._sets.values():
+            fast_set.refresh()
+
+    def _within_originals(self, allowed: frozenset[int]) -> frozenset[int]:
+        for group in self._sets:
+            original = self._leases.original(group, Knob.CPU_SET)
+            if original:
+                allowed &= parse_cpus(str(original))
+        if not allowed:
+            raise errors.DriverError(
+                'no CPU is left for the background: its own CPU sets and '
+                'those of pinned foreground workloads do not overlap')
+        return allowed
+
+    def _start(self, watched: frozenset[int], rates: Rates,
+               enforce: bool) -> None:
+        allowed = self._within_originals(watched)
+        if self._fast is not None:
+            self._fast.allowed = allowed
+            self._fast.watched = watched
+            return
+        sets = list(self._sets.values())
+
+        def write(cpus: frozenset[int]) -> None:
+            for fast_set in sets:
+                fast_set.set(cpus)
+
+        self._fast = fastloop.FastLoop(
+            running.Running(),
+            perfiso.Controller(
+                self._params, topology=rates.topology, current=allowed),
+            write, self._leases.check, allowed,
+            self._params.poll_interval_ms / 1000, watched)
+        self._fast.start()
+        self._say(('running' if enforce else 'observing') + ' on CPUs '
+                  + format_cpus(allowed))
+
+    def _say(self, state: str) -> None:
+        if state != self._state:
+            LOG.info('blind isolation: %s', state)
+            self._state = state

@@ -1,0 +1,434 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Leases: how a cap outlives neither its agent nor its workload.
+
+What is on disk when the process dies, and why that is safe:
+
+* ``open``: the lock first, so that nobody else writes knobs or records.
+  Each record of an earlier agent stays until its knob reads back as the
+  original; one that does not come back keeps its record, and its original.
+* ``hold``: before the rename a ``.tmp`` that nobody reads, and no write;
+  after it the record, and a knob that may or may not have been written.
+* ``replace``: the rename leaves the old original or the new, never none.
+* ``lift``: the record goes last, after the read-back.  A CPU set that is
+  about to be widened is noted in the record, see :mod:`.records`.
+* ``reopen``: as lift, and no record goes: a write that was on its way when
+  we were stopped lands under a lease.
+* ``close``: as lift; then the heartbeat (without it all has run out), then
+  the lock.  While a write is on its way the lock is left to the kernel,
+  which frees it when the last thread is dead.
+* the heartbeat: see :mod:`.heartbeat`.
+
+No write to a knob is made under the lock of these objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import threading
+import time
+from typing import cast
+from typing import NamedTuple
+
+from oslo_log import log
+
+from scavenger_openstack.agent import heartbeat
+from scavenger_openstack.agent.heartbeat import Renewer
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent.records import boot_id
+from scavenger_openstack.agent.records import Lease
+from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import restore
+from scavenger_openstack.agent.statedir import DIRECTORY
+from scavenger_openstack.agent import steps as steps_
+from scavenger_openstack.drivers.base import Step
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+__all__ = ['Held', 'Key', 'Leases', 'Renewer']
+
+LOG = log.getLogger(__name__)
+
+Key = tuple[str, Knob]
+"""Workload and knob."""
+
+LOCK_TIMEOUT_S = 2.0
+
+
+def _key(lease: Lease) -> Key:
+    try:
+        return lease.workload, Knob(lease.knob)
+    except ValueError:      # of a newer version: it can still be lifted
+        return lease.workload, cast(Knob, lease.knob)
+
+
+class Held(NamedTuple):
+    """A knob under lease: what it held before us, and the way back."""
+
+    original: Value | None
+    steps: tuple[Step, ...]
+
+
+class Leases:
+    """The leases of one agent; all of them end with one heartbeat.
+
+    One thread at a time writes one knob; different threads may look after
+    different knobs.
+    """
+
+    def __init__(self, state_dir: pathlib.Path,
+                 lease_s: float = 15.0) -> None:
+        self.state_dir = state_dir
+        self.lease_s = lease_s
+        self._mutex = threading.Lock()
+        self._records: dict[Key, Lease] = {}
+        self._held: Mapping[Key, Held] = {}
+        self._busy: dict[Key, int] = {}
+        self._lifting: set[Key] = set()
+        self._beat = heartbeat.Heartbeat(lease_s)
+        self._lock = self._dir = -1
+        self._say = restore.Say(LOG.warning)
+
+    def open(self) -> None:
+        """Own the state directory and lift what an earlier agent left.
+
+        :raises AlreadyRunning: another agent has it.
+        :raises LeaseError: it cannot be used; the message says why.
+        """
+        try:
+            for path in (self.state_dir, self.state_dir / 'leases'):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if path.stat().st_mode & 0o077:
+                    path.chmod(0o700)
+            self._lock = self._take_lock()
+            left = self._lift_leftovers()
+            self._dir = os.open(self.state_dir / 'leases', DIRECTORY)
+            self._beat.open(self.state_dir / 'heartbeat')
+        except OSError as exc:
+            self._close_files()
+            raise errors.LeaseError(
+                f'state directory {self.state_dir}: {exc}: nothing is '
+                'capped without it; make it writable, with some free space'
+            ) from exc
+        except errors.AlreadyRunning:
+            self._close_files()
+            raise
+        with self._mutex:
+            for lease in left:
+                self._records[_key(lease)] = lease
+                self._show(lease)
+
+    def renew(self, now: float) -> None:
+        """Move the end of all leases; ``now`` is CLOCK_BOOTTIME in seconds.
+
+        :raises LeaseError: they have run out, or the directory is gone.
+        """
+        if self._beat.expired(now):
+            raise errors.LeaseError(self._beat.ran_out())
+        if self._moved():
+            raise errors.LeaseError(
+                f'state directory {self.state_dir} was removed or made '
+                'anew: all caps are lifted when the leases run out')
+        self._renew(now)
+
+    def check(self) -> None:
+        """To be called right before each write to a knob, and after it.
+
+        :raises LeaseError: no time is left; do not write, and after a
+            write call :meth:`reopen`.
+        """
+        self._beat.check()
+
+    def expired(self) -> bool:
+        """Whether :meth:`check` would raise: time for :meth:`reopen`."""
+        try:
+            self._beat.check()
+        except errors.LeaseError:
+            return True
+        return False
+
+    @contextlib.contextmanager
+    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        """Around one write: like :meth:`check` before and after it.
+
+        Until it ends, the record of the knob stays on disk whoever lifts
+        it, and :meth:`close` leaves the lock to the kernel.
+
+        :raises LeaseError: no time is left, or the knob is not held.
+        """
+        key = (workload, knob)
+        with self._mutex:
+            if key not in self._records or key in self._lifting:
+                raise errors.LeaseError(f'{knob} of {workload} is not held')
+            self._busy[key] = self._busy.get(key, 0) + 1
+        try:
+            self.check()
+            yield
+            self.check()
+        finally:
+            with self._mutex:
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+
+    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+             original: Value | None) -> None:
+        """Make the durable record that must be there before a first write.
+
+        Nothing happens when the knob is held already.
+
+        :raises LeaseError: there is no record; do not write.
+        """
+        with self._mutex:
+            if (workload, knob) in self._lifting:
+                raise errors.LeaseError(
+                    f'{knob} of {workload} is being lifted right now')
+            if (workload, knob) not in self._records:
+                self._record(workload, knob, steps, original)
+
+    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+                original: Value | None) -> None:
+        """Somebody else wrote the knob: that is what it goes back to.
+
+        :raises LeaseError: the knob is not held, or the record could not
+            be made: then the old one is in force.
+        """
+        with self._mutex:
+            if ((workload, knob) not in self._records
+                    or (workload, knob) in self._lifting):
+                raise errors.LeaseError(f'{knob} of {workload} is not held')
+            self._record(workload, knob, steps, original)
+
+    def original(self, workload: str, knob: Knob) -> Value | None:
+        """What the knob held before us, ``None`` for no limit or no lease."""
+        held = self._held.get((workload, knob))
+        return held.original if held else None
+
+    def held(self) -> Mapping[Key, Held]:
+        """All that is held now; later changes do not show in it."""
+        return self._held
+
+    def lift(self, workload: str, knob: Knob) -> None:
+        """Give a knob its original back, then end its lease.
+
+        :raises DriverError: not restored, or a write is on its way: it
+            stays held, try again.
+        """
+        key = (workload, knob)
+        with self._mutex:
+            lease = self._records.get(key)
+            if lease is None:
+                return
+            if key in self._lifting:
+                raise errors.DriverError(f'{knob} of {workload} is being '
+                                         'lifted by another thread')
+            self._lifting.add(key)
+        try:
+            self._restore(lease)
+            with self._mutex:
+                if key in self._busy:
+                    raise errors.DriverError(
+                        f'{knob} of {workload}: the kernel has not finished '
+                        'a write to it, it is lifted when that is done')
+                self._delete(lease)
+        finally:
+            with self._mutex:
+                self._lifting.discard(key)
+
+    def lift_all(self) -> list[str]:
+        """Lift everything; return what did not come back, and why."""
+        problems: dict[Key, str] = {}
+        for attempt in range(2):        # a parent may free its children
+            for key in list(problems) if attempt else sorted(self._held):
+                problems.pop(key, None)
+                try:
+                    self.lift(*key)
+                except errors.ScavengerError as exc:
+                    problems[key] = str(exc)
+        return list(problems.values())
+
+    def reopen(self) -> None:
+        """After standing still past the leases: all back, then go on.
+
+        Everything stays held, with its original: lift what is not wanted.
+
+        :raises LeaseError: the state directory cannot be used.
+        """
+        for lease in list(self._records.values()):
+            try:
+                self._restore(lease)
+            except errors.DriverError as exc:
+                LOG.warning('%s', exc)
+        if self._moved():
+            self._close_files()
+            again = list(self._records.values())
+            self.open()
+            with self._mutex:
+                for lease in again:
+                    self._record(*_key(lease), lease.steps, lease.original)
+            return
+        self._renew(now_s())
+
+    def watched(self) -> bool:
+        """Whether ``scavenger-restore --watch`` looks after us."""
+        try:
+            fd = os.open(self.state_dir / 'watcher.lock',
+                         os.O_RDONLY | records.FILE)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Lift all; what does not come back is left to the watcher."""
+        if self._dir < 0:
+            return
+        for problem in self.lift_all():
+            LOG.error('left to scavenger-restore: %s', problem)
+        with self._mutex:
+            (self.state_dir / 'heartbeat').unlink(missing_ok=True)
+            self._close_files(keep_lock=bool(self._busy))
+
+    def _take_lock(self) -> int:
+        path = self.state_dir / 'lock'
+        deadline = now_s() + LOCK_TIMEOUT_S
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | records.FILE, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(fd).st_ino == os.stat(path).st_ino:
+                    text = b'%d\n' % os.getpid()
+                    os.pwrite(fd, text, 0)
+                    os.ftruncate(fd, len(text))
+                    return fd
+            except BlockingIOError:
+                if now_s() >= deadline:
+                    holder = os.pread(fd, 64, 0).decode(errors='replace')
+                    os.close(fd)
+                    raise errors.AlreadyRunning(
+                        f'{path} is held by process {holder.strip()!r}: '
+                        + ('it restores what an earlier agent left; see what '
+                           'it says, then start again'
+                           if 'restorer' in holder else
+                           'one agent per host; stop that one first')
+                    ) from None
+            except OSError:
+                os.close(fd)
+                raise
+            os.close(fd)
+            time.sleep(0.02)
+
+    def _lift_leftovers(self) -> list[Lease]:
+        fd = os.open(self.state_dir, DIRECTORY)
+        try:
+            return restore.lift_all(fd, self._say, delete=True)
+        finally:
+            os.close(fd)
+
+    def _restore(self, lease: Lease) -> None:
+        what = f'{lease.knob} of {lease.workload}'
+        try:
+            restore.lift(lease, directory=self._dir)
+        except steps_.Gone as exc:
+            LOG.info('%s: nothing to restore, %s', what, exc)
+        except (steps_.RestoreError, steps_.Refused, OSError) as exc:
+            raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
+
+    def _record(self, workload: str, knob: Knob, steps: Sequence[Step],
+                original: Value | None) -> None:
+        key = f'{workload}\0{knob}'.encode()
+        name = hashlib.sha256(key).hexdigest()[:32] + '.json'
+        lease = Lease(str(workload), str(knob), boot_id(),
+                      [dict(step) for step in steps], original, now_s(),
+                      os.getpid(), name)
+        try:
+            mounts = steps_.cgroup_mounts()
+            for step in lease.steps:
+                steps_.validate(step, mounts)
+            records.save(self._dir, lease)
+        except (OSError, steps_.Refused) as exc:
+            raise errors.LeaseError(
+                f'no lease for {knob} of {workload} in '
+                f'{self.state_dir}/leases: {exc}: it is not capped'
+                + ('; make that directory writable, with free space'
+                   if isinstance(exc, OSError) else '')) from exc
+        self._sync()
+        self._records[workload, knob] = lease
+        self._show(lease)
+
+    def _delete(self, lease: Lease) -> None:
+        try:
+            os.unlink(lease.name, dir_fd=self._dir)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise errors.DriverError(
+                f'{lease.knob} of {lease.workload}: restored, but its lease '
+                f'stays: {exc}') from exc
+        self._sync()
+        del self._records[_key(lease)]
+        self._show(lease)
+
+    def _sync(self) -> None:
+        # Names outlive the process without this.  Only a power cut could
+        # lose one, and it ends the caps as well.
+        with contextlib.suppress(OSError):
+            os.fsync(self._dir)
+
+    def _show(self, lease: Lease) -> None:
+        """Bring what :meth:`held` returns up to date; never change it."""
+        held, key = dict(self._held), _key(lease)
+        held.pop(key, None)
+        if key in self._records:
+            held[key] = Held(lease.original, tuple(lease.steps))
+        self._held = held
+
+    def _moved(self) -> bool:
+        """Whether the files that we keep open are no longer in place."""
+        try:
+            return any(os.fstat(fd).st_ino != os.stat(path).st_ino
+                       for fd, path in (
+                           (self._lock, self.state_dir / 'lock'),
+                           (self._beat.fd, self.state_dir / 'heartbeat'),
+                           (self._dir, self.state_dir / 'leases')))
+        except FileNotFoundError:
+            return True
+
+    def _renew(self, now: float) -> None:
+        try:
+            self._beat.beat(now)
+        except OSError as exc:
+            raise errors.LeaseError(
+                f'heartbeat in {self.state_dir}: {exc}') from exc
+
+    def _close_files(self, keep_lock: bool = False) -> None:
+        self._beat.close()
+        for fd in (self._dir, -1 if keep_lock else self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._dir = -1
+        self._lock = self._lock if keep_lock else -1

@@ -1,0 +1,260 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The slow loop: sample, decide, arbitrate, act, tell; once per interval.
+
+The loop is level-triggered: everything is decided anew from what is seen
+now, so there is nothing to undo but the leases.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+import time
+from typing import Any
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import isolation as isolation_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+
+LOG = log.getLogger(__name__)
+
+RECENT = 50
+"""Actions and problems that the status remembers."""
+
+
+class Controller(Protocol):
+    """What the loop asks of a regulator or detector."""
+
+    name: str
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All caps that are wanted now."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What has to outlive the process, as JSON."""
+        ...
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Take up what :meth:`state` said, as far as it is still true."""
+        ...
+
+
+@dataclasses.dataclass(slots=True)
+class Tick:
+    """What one turn of the loop saw, wanted and did."""
+
+    time_s: float
+    sample: HostSample | None = None
+    rates: Rates | None = None
+    decisions: dict[str, Decision] = dataclasses.field(default_factory=dict)
+    would: list[Cap] = dataclasses.field(default_factory=list)
+    outcome: actuator_.Outcome = dataclasses.field(
+        default_factory=actuator_.Outcome)
+    stopped: bool = False
+    unwatched: bool = False
+    cost_s: float = 0.0
+
+
+class Loop:
+    """One host's slow loop.
+
+    :param controllers: each with the mode it runs in
+    :param stop_file: no cap while it exists
+    :param require_watcher: no cap while nobody would restore after us
+    """
+
+    def __init__(self, driver: base.Driver,
+                 controllers: Sequence[tuple[Controller, Mode]],
+                 leases: leases_.Leases, actuator: actuator_.Actuator,
+                 stop_file: pathlib.Path, require_watcher: bool = True,
+                 isolation: isolation_.Isolation | None = None) -> None:
+        self._driver = driver
+        self._controllers = [(controller, mode)
+                             for controller, mode in controllers
+                             if mode is not Mode.OFF]
+        self._leases = leases
+        self._actuator = actuator
+        self._stop_file = stop_file
+        self._require_watcher = require_watcher
+        self._isolation = isolation
+        self._previous: HostSample | None = None
+        self._pauses: dict[str, Cap] = {}
+        self._blind = ''
+        self._held_back = ''
+        self.actions: collections.deque[tuple[float, Action, int]]
+        self.actions = collections.deque(maxlen=RECENT)
+        self.counters = {'ticks': 0, 'writes': 0, 'lifts': 0, 'kills': 0,
+                         'refusals': 0, 'problems': 0, 'blind_ticks': 0}
+
+    def tick(self, now: float) -> Tick:
+        """Turn once; ``now`` is CLOCK_BOOTTIME in seconds."""
+        began = time.thread_time()
+        tick = Tick(now)
+        if self._leases.expired():
+            self._start_over()
+        tick.stopped = self._stop_file.exists()
+        tick.unwatched = (self._require_watcher
+                          and not self._leases.watched())
+        self._say_held_back(tick)
+        try:
+            tick.sample = self._driver.sample()
+        except errors.DriverError as exc:
+            self._say_blind(str(exc))
+        else:
+            self._say_blind('')
+            self._decide(tick, tick.sample)
+        if self._leases.expired():
+            self._start_over()
+        self._count(tick)
+        tick.cost_s = time.thread_time() - began
+        return tick
+
+    def state(self) -> dict[str, Any]:
+        return {controller.name: controller.state()
+                for controller, _ in self._controllers}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        for controller, _ in self._controllers:
+            if controller.name in state:
+                controller.load(state[controller.name], now)
+
+    def close(self) -> list[str]:
+        """Take every limit back; return what could not be."""
+        if self._isolation:
+            self._isolation.stop()
+        return self._leases.lift_all()
+
+    def _decide(self, tick: Tick, sample: HostSample) -> None:
+        rates = tick.rates = rates_.rates(self._previous, sample)
+        self._previous = sample
+        wishes: list[Cap] = []
+        for controller, mode in self._controllers:
+            decision = controller.step(sample.time_s, rates)
+            tick.decisions[controller.name] = decision
+            (wishes if mode is Mode.ENFORCE else tick.would).extend(
+                decision.caps)
+        held_back = tick.stopped or tick.unwatched
+        if held_back:
+            tick.would.extend(wishes)
+            wishes = []
+            self._pauses.clear()
+        if self._isolation:
+            wishes = self._isolation.follow(wishes, rates, held_back,
+                                            self._actuator)
+        wishes.extend(self._pauses.values())
+        floors = {w.workload.id: w.workload.floor for w in rates.workloads}
+        wanted = arbitrate.arbitrate(
+            wishes, self._actuator.originals(wishes), floors,
+            stopped=held_back)
+        tick.outcome = self._actuator.reconcile(wanted, self._is_foreign)
+        self._answer_refusals(tick, rates)
+
+    def _is_foreign(self, key: actuator_.Key) -> bool:
+        return self._isolation is not None and self._isolation.owns(key)
+
+    def _answer_refusals(self, tick: Tick, rates: Rates) -> None:
+        """Memory that the kernel did not take back: freeze, or kill.
+
+        A kill needs the consent of the workload's parent cgroup; see
+        killable_parents.
+        """
+        unmet = tick.outcome.unmet
+        if not unmet:
+            self._pauses.clear()
+            return
+        pauses, kills = scavenger.answer_refusal(unmet, rates.workloads)
+        self._pauses = {
+            workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
+                          f'{unmet[workload]} bytes that the foreground '
+                          'needs could not be reclaimed')
+            for workload in pauses}
+        self._actuator.also(self._pauses.values(), tick.outcome)
+        for workload in kills:
+            action = Action(workload, 'kill', scavenger.NAME,
+                            f'the foreground needs {sum(unmet.values())} '
+                            'bytes that could not be reclaimed')
+            try:
+                # A kill freezes first: whoever dies half-way is thawed.
+                self._actuator.hold(action.workload, Knob.PAUSED)
+                count = self._driver.kill(action.workload)
+            except errors.ScavengerError as exc:
+                tick.outcome.problems.append(str(exc))
+                LOG.warning('%s: not killed: %s', action.workload, exc)
+                continue
+            self.actions.append((tick.time_s, action, count))
+            self.counters['kills'] += 1
+            LOG.warning('AUDIT killed %d processes of %s: %s (%s)', count,
+                        action.workload, action.reason, action.owner)
+
+    def _start_over(self) -> None:
+        """Our leases ran out (we were stopped): own nothing, begin anew."""
+        LOG.warning('the leases ran out while the agent stood still: all '
+                    'limits are given back, deciding anew')
+        if self._isolation:
+            self._isolation.stop()
+        self._leases.reopen()
+        self._actuator.forget_all()
+        self._previous = None
+
+    def _say_held_back(self, tick: Tick) -> None:
+        why = ''
+        if tick.stopped:
+            why = (f'stopped by {self._stop_file}; scavenger-agent resume '
+                   'ends that')
+        elif tick.unwatched:
+            why = ('no scavenger-restore --watch runs on this state '
+                   'directory, so nobody would take limits back after a '
+                   'crash; start it, or set [agent] require_watcher = false')
+        if why != self._held_back:
+            LOG.warning('no limits are set: %s', why) if why else LOG.info(
+                'limits are set again')
+            self._held_back = why
+
+    def _say_blind(self, why: str) -> None:
+        if why != self._blind:
+            if why:
+                LOG.warning('the host cannot be read, limits stay until '
+                            'their lease ends: %s', why)
+            else:
+                LOG.info('the host can be read again')
+            self._blind = why
+        if why:
+            self.counters['blind_ticks'] += 1
+
+    def _count(self, tick: Tick) -> None:
+        outcome = tick.outcome
+        self.counters['ticks'] += 1
+        self.counters['writes'] += outcome.written
+        self.counters['lifts'] += outcome.lifted
+        self.counters['refusals'] += len(outcome.unmet)
+        self.counters['problems'] += len(outcome.problems)

@@ -1,0 +1,185 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Lease files: one JSON line, then blanks that a note may be written over.
+
+Standard library only, like all that ``scavenger-restore`` runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import re
+import stat
+import time
+from typing import Any
+
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent.steps import Refused
+
+MAX_BYTES = 256 * 1024
+NOTE_BYTES = 256
+FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclasses.dataclass
+class Lease:
+    """The way back of one knob of one workload.
+
+    ``note`` is the step whose CPU set was being widened and the set that
+    it had before, for whoever carries on after a crash.
+    """
+
+    workload: str
+    knob: str
+    boot_id: str
+    steps: Sequence[Mapping[str, Any]]
+    original: Any = None
+    created_s: float = 0.0
+    pid: int = 0
+    name: str = ''
+    note: tuple[int, str] | None = None
+    note_at: int = 0
+
+
+def now_s() -> float:
+    """CLOCK_BOOTTIME, the clock of leases: it counts suspended time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@functools.cache
+def boot_id() -> str:
+    """Which boot of the machine this is."""
+    with open('/proc/sys/kernel/random/boot_id') as file:
+        return file.read().strip()
+
+
+def dump(lease: Lease) -> bytes:
+    """The bytes of a lease file; sets ``lease.note_at``."""
+    line = json.dumps({
+        'schema': 1, 'workload': lease.workload, 'knob': lease.knob,
+        'boot_id': lease.boot_id, 'pid': lease.pid,
+        'created_s': lease.created_s, 'original': lease.original,
+        'steps': [dict(step) for step in lease.steps]}).encode() + b'\n'
+    lease.note_at = len(line)
+    return line + b' ' * (NOTE_BYTES - 1) + b'\n'
+
+
+def parse(data: bytes, name: str = '') -> Lease:
+    """Read the bytes of a lease file.
+
+    :raises Refused: they do not hold a lease of schema 1.
+    """
+    line, _, rest = data.partition(b'\n')
+    try:
+        record = json.loads(line)
+        lease = Lease(record['workload'], record['knob'], record['boot_id'],
+                      record['steps'], record.get('original'),
+                      float(record.get('created_s', 0)),
+                      int(record.get('pid', 0)), name)
+        texts = (lease.workload, lease.knob, lease.boot_id)
+        if not (record['schema'] == 1 and isinstance(lease.steps, list)
+                and all(isinstance(text, str) and text.isprintable()
+                        for text in texts) and lease.steps):
+            raise ValueError('schema, workload, knob, boot_id or steps')
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
+            RecursionError) as exc:
+        raise Refused(f'not a lease ({type(exc).__name__}: {exc!s:.99})'
+                      ) from None
+    if len(rest) >= NOTE_BYTES:
+        lease.note_at = len(line) + 1
+        note = re.fullmatch('([0-9]{1,5}) (' + steps.CPUS + ')',
+                            rest.decode(errors='replace').strip())
+        lease.note = (int(note[1]), note[2]) if note else None
+    return lease
+
+
+def save(directory: int, lease: Lease) -> None:
+    """Write a lease durably; there is always the old file or the new one.
+
+    :raises OSError: it could not be written; what was there still is.
+    :raises Refused: it could not be read again, so it is not written.
+    """
+    data = dump(lease)
+    parse(data)
+    if len(data) > MAX_BYTES:
+        raise Refused(f'{len(data)} bytes of steps, at most {MAX_BYTES}')
+    draft = lease.name.removesuffix('.json') + '.tmp'
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE,
+                     0o600, dir_fd=directory)
+        try:
+            while data:
+                data = data[os.write(fd, data):]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(draft, lease.name, src_dir_fd=directory,
+                  dst_dir_fd=directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=directory)
+        raise
+
+
+def load(directory: int, name: str, owners: set[int]) -> Lease:
+    """Read the file ``name`` in an open directory, if it can be trusted.
+
+    :raises Refused: wrong kind, owner, mode, size or content.
+    :raises FileNotFoundError: it has been taken away meanwhile.
+    """
+    try:
+        fd = os.open(name, os.O_RDONLY | FILE, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise Refused(f'cannot be opened ({exc.strerror})') from None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Refused('not a regular file')
+        if found.st_uid not in owners or found.st_mode & 0o022:
+            raise Refused(f'owner {found.st_uid}, mode '
+                          f'{stat.S_IMODE(found.st_mode):o}: others may '
+                          'have written it')
+        if found.st_size > MAX_BYTES:
+            raise Refused(f'{found.st_size} bytes, at most {MAX_BYTES}')
+        return parse(os.read(fd, MAX_BYTES), name)
+    finally:
+        os.close(fd)
+
+
+def remember(lease: Lease, index: int, directory: int | None,
+             cpus: str) -> None:
+    """Note a set about to be widened: over blanks, so on a full disk too."""
+    lease.note = (index, cpus)
+    text = f'{index} {cpus}'.encode().ljust(NOTE_BYTES - 1)
+    if directory is None or not lease.note_at or len(text) >= NOTE_BYTES:
+        return
+    try:
+        fd = os.open(lease.name, os.O_RDWR | FILE, dir_fd=directory)
+    except OSError:
+        return          # only a crash in the next microseconds would need it
+    try:
+        if os.pread(fd, 1, lease.note_at - 1) == b'\n':
+            os.pwrite(fd, text, lease.note_at)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)

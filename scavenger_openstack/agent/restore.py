@@ -1,0 +1,355 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Lift caps: the program that must work when nothing else does.
+
+``scavenger-restore`` reads the leases that an agent left in its state
+directory and puts each knob back to its original.  It runs on the standard
+library and three modules beside it (:mod:`.steps`, :mod:`.records`,
+:mod:`.statedir`), and needs no disk space.
+
+Who holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
+only then: an agent that was stopped may still write once when it is
+continued, so its knobs are looked at again and again until it is dead or
+has taken back its leases itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import os
+import signal
+import socket
+import sys
+import time
+
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent.records import boot_id
+from scavenger_openstack.agent.records import Lease
+from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent.statedir import DIRECTORY
+from scavenger_openstack.agent.statedir import StateDir
+from scavenger_openstack.agent.statedir import UNREADABLE_POLLS
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent.steps import Gone
+from scavenger_openstack.agent.steps import Refused
+from scavenger_openstack.agent.steps import RestoreError
+
+__all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'boot_id', 'lift',
+           'lift_all', 'main', 'now_s']
+
+STATE_DIR = '/run/scavenger'
+STOP_FILE = '/var/lib/scavenger/stop'
+POLL_S = 0.25
+RETRIES = 20
+RETRY_S = 0.1
+
+
+def lift(lease: Lease, *, directory: int | None = None,
+         mounts: Sequence[steps.Mount] | None = None) -> bool:
+    """Put a knob back to its original; whether that changed anything.
+
+    Every step is tried, in order, whatever became of those before it.
+    ``directory`` holds the lease's file; ``mounts`` saves reading them.
+
+    :raises Refused: a step is not in the closed set; nothing was done.
+    :raises Gone: all that the lease names has died.
+    :raises RestoreError: not everything reads back as the original.
+    """
+    mounts = steps.cgroup_mounts() if mounts is None else mounts
+    for step in lease.steps:
+        steps.validate(step, mounts)
+    named = {steps.inode(step) for step in lease.steps}
+    changed, gone, problems = False, [], []
+    for index, step in enumerate(lease.steps):
+        capped = lease.note[1] if lease.note and lease.note[0] == index else ''
+        try:
+            changed |= steps.run(
+                step, mounts, named=named, capped=capped,
+                remember=functools.partial(records.remember, lease, index,
+                                           directory))
+        except Gone as exc:
+            gone.append(str(exc))
+        except RestoreError as exc:
+            problems.append(str(exc))
+    if problems:
+        raise RestoreError('; '.join(problems))
+    if len(gone) == len(lease.steps):
+        raise Gone(gone[0])
+    return changed
+
+
+class Say:
+    """Lines for the operator: events always, a problem once."""
+
+    def __init__(self, out: Callable[[str], object]) -> None:
+        self.out = out
+        self.problems: dict[str, str] = {}
+        self.refused = 0
+
+    def event(self, name: str, text: str) -> None:
+        self.problems.pop(name, None)
+        self.out(text)
+
+    def forget(self) -> None:
+        """No lease is left: what was said of them may be said again."""
+        self.problems = {name: text for name, text in self.problems.items()
+                         if name in ('watcher', 'state')}
+
+    def problem(self, name: str, text: str) -> None:
+        if self.problems.get(name) != text:
+            self.problems[name] = text
+            self.out(text)
+
+
+def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
+    """Lift every lease below an open state directory; return the rest.
+
+    With ``delete``, which needs ``flock(lock)``, what was lifted or is
+    stale is deleted, and what was refused is renamed to ``*.refused``.
+    """
+    try:
+        here = os.open('leases', DIRECTORY, dir_fd=state_dir)
+    except FileNotFoundError:
+        return []
+    try:
+        left, mounts = [], steps.cgroup_mounts()
+        owners = {os.geteuid(), 0, os.fstat(state_dir).st_uid}
+        for name in sorted(os.listdir(here)):
+            if name.endswith('.tmp') and delete:
+                os.unlink(name, dir_fd=here)    # no lease: it was not renamed
+            elif name.endswith('.json'):
+                try:
+                    left.append(records.load(here, name, owners))
+                except FileNotFoundError:
+                    pass
+                except Refused as exc:
+                    _refuse(here, name, exc, say, delete)
+        left.sort(key=lambda lease: str(lease.steps[0]).count('/'))
+        before = None
+        while left and len(left) != before:     # a parent frees its children
+            before = len(left)
+            left = [lease for lease in left
+                    if not _lift_one(here, lease, mounts, say, delete)]
+        return left
+    finally:
+        os.close(here)
+
+
+def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
+              say: Say, delete: bool) -> bool:
+    what = f'{lease.knob} of {lease.workload}'
+    try:
+        if lease.boot_id != boot_id():
+            if delete:
+                say.event(lease.name, f'{what}: stale lease of another boot '
+                          'deleted; its cap went with that boot')
+        elif lift(lease, directory=here, mounts=mounts):
+            say.event(lease.name, f'{what}: restored to its original')
+    except Gone as exc:
+        say.problem(lease.name, f'{what}: nothing to restore, {exc}')
+    except Refused as exc:
+        _refuse(here, lease.name, exc, say, delete)
+        return True
+    except (RestoreError, OSError) as exc:
+        say.problem(lease.name, f'{what}: NOT restored: {exc}')
+        return False
+    try:
+        if delete:
+            os.unlink(lease.name, dir_fd=here)
+            say.problems.pop(lease.name, None)
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        say.problem(lease.name, f'{what}: restored, but its lease stays: '
+                    f'{exc}')
+    return True
+
+
+def _refuse(here: int, name: str, exc: Refused, say: Say,
+            rename: bool) -> None:
+    say.refused += 1
+    say.problem(name, f'lease {name} refused, nothing in it was done: {exc}. '
+                'Look at it, restore that knob by hand, delete the file')
+    if rename:
+        try:
+            os.rename(name, name + '.refused', src_dir_fd=here,
+                      dst_dir_fd=here)
+        except OSError as error:
+            say.problem(name + ' kept', f'{name} keeps its name: {error}')
+
+
+def restore(state: StateDir, stop_file: str, say: Say, *,
+            everything: bool = False, orphans: bool = False) -> list[Lease]:
+    """Lift what is due now; return what did not come back.
+
+    Always due: leases that have run out, and all while the stop file is
+    there.  ``orphans`` are the leases of an agent that is dead.
+
+    :raises OSError: the state directory cannot be used.
+    """
+    state.pid, state.expires_s = 0, 0.0
+    if not state.open() or not state.has_leases():
+        say.forget()
+        return []
+    lock = state.take('lock')
+    try:
+        state.pid = 0 if lock >= 0 else state.holder()
+        if orphans and lock >= 0:
+            why = 'no agent lives'
+        elif everything:
+            why = 'all leases are to be lifted'
+        elif os.path.exists(stop_file):
+            why = f'the stop file {stop_file} is there'
+        elif state.expired():
+            why = (f'agent {state.pid} has not renewed its leases, its caps '
+                   'are lifted until it does' if lock < 0 else
+                   'the leases have run out and no agent lives')
+        else:
+            say.problems.pop('why', None)
+            return []
+        say.problem('why', why)
+        return lift_all(state.fd, say, delete=lock >= 0)
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def once(state: StateDir, stop_file: str, say: Say, *,
+         everything: bool) -> int:
+    """Lift once, with some patience; the exit code.
+
+    :raises OSError: the state directory cannot be used.
+    """
+    if everything and state.open() and not os.path.exists(stop_file):
+        lock = state.take('lock')
+        if lock < 0:
+            say.out(f'agent {state.holder()} is running: stop it first, or '
+                    f'have it stop by the file {stop_file}')
+            return 1
+        os.close(lock)
+    for _ in range(RETRIES):
+        left = restore(state, stop_file, say, everything=everything)
+        if not left and not 0 < state.unreadable < UNREADABLE_POLLS:
+            return 1 if say.refused else 0
+        time.sleep(RETRY_S)
+    return 1
+
+
+def watch(state: StateDir, stop_file: str, say: Say, *,
+          with_parent: bool = False) -> int:
+    """Lift what is due, again and again, until SIGTERM.
+
+    :param with_parent: also end when our parent has, and all is lifted
+    """
+    parent = os.getppid()
+    ending: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _: ending.append(got))
+    ready = False
+    while True:
+        last = bool(ending)
+        left: list[Lease] = []
+        try:
+            if state.open() and state.watcher < 0:
+                state.watcher = _become_watcher(state)
+                if state.watcher < 0:
+                    say.out(f'another watcher holds {state.path}/'
+                                  'watcher.lock: one is enough')
+                    return 1
+            say.problems.pop('watcher', None)
+        except OSError as exc:
+            say.problem('watcher', f'{state.path}: {exc}')
+        try:
+            left = restore(state, stop_file, say, orphans=True)
+            say.problems.pop('state', None)
+        except OSError as exc:
+            say.problem('state', f'{state.path}: {exc}')
+        if not ready:
+            ready = True
+            _notify()
+        if last:
+            return 1 if left else 0
+        if with_parent and os.getppid() != parent and not left:
+            return 0
+        state.wait(POLL_S)
+
+
+def _become_watcher(state: StateDir) -> int:
+    for _ in range(5):      # whoever asks whether we are here has it a moment
+        fd = state.take('watcher.lock')
+        if fd >= 0:
+            return fd
+        time.sleep(0.05)
+    return -1
+
+
+def _notify() -> None:
+    """Tell systemd, if it asked, that we watch."""
+    where = os.environ.get('NOTIFY_SOCKET', '')
+    if where:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            try:
+                sock.sendto(b'READY=1', where.replace('@', '\0', 1))
+            except OSError:
+                pass
+
+
+def _print(text: str) -> None:
+    try:
+        print('scavenger-restore:', text, file=sys.stderr, flush=True)
+    except OSError:
+        pass                # a full disk must not keep us from lifting
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``scavenger-restore``; 0 all is back, 1 not all is, 2 usage."""
+    parser = argparse.ArgumentParser(
+        prog='scavenger-restore',
+        description='Put knobs that an agent has capped back to their '
+                    'originals. Without an option: those whose leases have '
+                    'run out.')
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument('--all', action='store_true',
+                      help='all of them; refused while an agent lives, '
+                           'unless the stop file is there')
+    what.add_argument('--watch', action='store_true',
+                      help='stay, and lift whenever the agent dies, hangs '
+                           'or is to stop')
+    parser.add_argument('--with-parent', action='store_true',
+                        help='with --watch: end when the process that '
+                             'started it has ended and all is lifted')
+    parser.add_argument('--state-dir', default=STATE_DIR, metavar='DIR',
+                        help='where the agent keeps its leases [%(default)s]')
+    parser.add_argument('--stop-file', metavar='FILE',
+                        help='nothing is capped while it exists '
+                             f'[{STOP_FILE}, or DIR/stop]')
+    args = parser.parse_args(argv)
+    stop_file = args.stop_file or (
+        STOP_FILE if args.state_dir == STATE_DIR
+        else os.path.join(args.state_dir, 'stop'))
+    state, say = StateDir(args.state_dir), Say(_print)
+    if args.watch:
+        return watch(state, stop_file, say, with_parent=args.with_parent)
+    try:
+        return once(state, stop_file, say, everything=args.all)
+    except OSError as exc:
+        _print(f'{args.state_dir}: {exc}')
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,262 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The agent as a process: puts its parts together, turns, and ends clean."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from stevedore import driver as stevedore_driver
+from stevedore import exception as stevedore_exception
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import isolation as isolation_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Mode
+
+LOG = log.getLogger(__name__)
+
+COST_SMOOTHING = 0.1
+"""Weight of the last tick in the shown cost of the agent."""
+
+STATE_EVERY_S = 5.0
+"""How often the controllers' windows go to disk."""
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
+    """The configured driver.
+
+    :raises ConfigError: there is none of that name.
+    """
+    cls = _plugin('scavenger.drivers', conf.agent.driver, '[agent] driver')
+    driver: base.Driver = cls(conf)
+    return driver
+
+
+def load_controllers(conf: cfg.ConfigOpts
+                     ) -> list[tuple[loop_.Controller, Mode]]:
+    """The configured controllers and their modes.
+
+    :raises ConfigError: one of them does not exist.
+    """
+    found = []
+    for name in conf.agent.controllers:
+        cls = _plugin('scavenger.controllers', name, '[agent] controllers')
+        params = conf_.params_of(conf, name, cls.params_type)
+        found.append((cls(params, interval_s=conf.agent.interval_s,
+                          host=conf.agent.host,
+                          boot_id=records.boot_id()),
+                      Mode(conf[name].mode)))
+    return found
+
+
+def _plugin(namespace: str, name: str, option: str) -> Any:
+    try:
+        return stevedore_driver.DriverManager(
+            namespace, name, invoke_on_load=False,
+            warn_on_missing_entrypoint=False).driver
+    except stevedore_exception.NoMatches:
+        raise errors.ConfigError(
+            f'{option}: {name!r} is not an entry point of {namespace}'
+        ) from None
+
+
+class Service:
+    """One agent: opens, turns until it is told to stop, closes."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._stop = threading.Event()
+        self._state_dir = conf_.state_dir(conf)
+        self._interval_s: float = conf.agent.interval_s
+        self._ticked_s = now()
+        self._cpu_s = 0.0
+        self._cpu_share = 0.0
+        self._driver = load_driver(conf)
+        self._controllers = load_controllers(conf)
+        self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
+        self._actuator = actuator_.Actuator(self._driver, self._leases,
+                                            conf.agent.write_deadline_s)
+        self._isolation = isolation_.Isolation(
+            self._driver, self._leases,
+            conf_.params_of(conf, 'perfiso', perfiso.Params),
+            Mode(conf.perfiso.mode))
+        self._loop = loop_.Loop(
+            self._driver, self._controllers, self._leases, self._actuator,
+            conf_.stop_file(conf), conf.agent.require_watcher,
+            self._isolation)
+
+    def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
+        """End after the tick at hand; may be a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Turn until :meth:`stop`; the process's exit code.
+
+        :raises AlreadyRunning: another agent has the state directory.
+        :raises ScavengerError: the state directory cannot be used.
+        """
+        self._leases.open()
+        try:
+            self._load_state()
+            renewer = leases_.Renewer(self._leases, lambda: self._ticked_s,
+                                      self._interval_s)
+            renewer.start()
+            try:
+                self._turn()
+            finally:
+                renewer.stop()
+        finally:
+            problems = self._loop.close()
+            self._save_state()
+            self._leases.close()
+            self._driver.close()
+            (self._state_dir / 'status.json').unlink(missing_ok=True)
+        for problem in problems:
+            LOG.error('not given back, scavenger-restore goes on: %s',
+                      problem)
+        return 1 if problems else 0
+
+    def _turn(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.stop)
+        LOG.info('started: %s', ', '.join(
+            f'{c.name} {m}' for c, m in self._controllers) or 'no controller')
+        notify('READY=1')
+        saved_s = now()
+        due = time.monotonic()
+        while not self._stop.is_set():
+            tick = self._loop.tick(now())
+            self._ticked_s = now()
+            self._count_cpu()
+            self._tell(tick)
+            notify('WATCHDOG=1')
+            if tick.time_s - saved_s >= STATE_EVERY_S:
+                self._save_state()
+                saved_s = tick.time_s
+            due = max(due + self._interval_s, time.monotonic())
+            self._stop.wait(due - time.monotonic())
+        notify('STOPPING=1')
+
+    def _count_cpu(self) -> None:
+        """Smooth the share of one CPU that all our threads use."""
+        used_s = time.process_time()
+        if self._cpu_s:
+            share = (used_s - self._cpu_s) / self._interval_s
+            self._cpu_share += (share - self._cpu_share) * (
+                COST_SMOOTHING if self._cpu_share else 1)
+        self._cpu_s = used_s
+
+    def _tell(self, tick: loop_.Tick) -> None:
+        try:
+            status.write(self._state_dir / 'status.json',
+                         self._document(tick))
+        except OSError as exc:
+            LOG.warning('%s: status not written: %s', self._state_dir, exc)
+
+    def _document(self, tick: loop_.Tick) -> dict[str, Any]:
+        rates = tick.rates
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        state = ('stopped: the stop file is there' if tick.stopped else
+                 'holding back: no watcher' if tick.unwatched else
+                 'cannot read the host' if tick.sample is None else
+                 'running')
+        in_force = self._actuator.in_force
+        return {
+            'schema': status.SCHEMA, 'time_s': tick.time_s,
+            'wall_time_s': time.time(), 'host': self._conf.agent.host,
+            'pid': os.getpid(), 'interval_s': self._interval_s,
+            'state': state, 'stopped': tick.stopped,
+            'tick_cpu_s': tick.cost_s,
+            'cpu_share': self._cpu_share,
+            'rss_bytes': usage.ru_maxrss * 1024,
+            'controllers': {
+                controller.name: {
+                    'mode': mode,
+                    'facts': (tick.decisions[controller.name].facts
+                              if controller.name in tick.decisions else {})}
+                for controller, mode in self._controllers},
+            'isolation': self._isolation.facts(),
+            'counters': self._loop.counters,
+            'memory_total_bytes': rates and rates.memory_total_bytes,
+            'memory_available_bytes': rates and rates.memory_available_bytes,
+            'workloads': [status.workload_row(w) for w in rates.workloads]
+            if rates else [],
+            'caps': [cap._asdict() for cap in in_force.values()],
+            'would': [cap._asdict() for cap in tick.would],
+            'unmet_bytes': tick.outcome.unmet,
+            'actions': [{'time_s': time_s, **action._asdict(),
+                         'processes': count}
+                        for time_s, action, count in self._loop.actions],
+            'incidents': [as_json(incident)
+                          for decision in tick.decisions.values()
+                          for incident in decision.incidents],
+            'problems': tick.outcome.problems,
+        }
+
+    def _save_state(self) -> None:
+        try:
+            status.write(self._windows, self._loop.state())
+        except OSError as exc:
+            LOG.warning('%s: windows not saved, a restart learns anew: %s',
+                        self._windows, exc)
+
+    def _load_state(self) -> None:
+        try:
+            self._loop.load(json.loads(self._windows.read_text()), now())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            LOG.warning('%s: not usable, learning anew: %r', self._windows,
+                        exc)
+
+    @property
+    def _windows(self) -> pathlib.Path:
+        return self._state_dir / 'windows.json'
+
+
+def notify(message: str) -> None:
+    """Tell systemd, when it started us and wants to know."""
+    address = os.environ.get('NOTIFY_SOCKET')
+    if not address:
+        return
+    if address.startswith('@'):
+        address = '\0' + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.sendto(message.encode(), address)
+        except OSError as exc:
+            LOG.debug('%s: %s', address, exc)

@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The state directory of an agent, as those who restore after it see it.
+
+Standard library only, like all that ``scavenger-restore`` runs on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+
+from scavenger_openstack.agent.records import boot_id
+from scavenger_openstack.agent.records import FILE
+from scavenger_openstack.agent.records import now_s
+
+MAX_AHEAD_S = 3600.0
+"""A heartbeat that promises more than this is garbage."""
+UNREADABLE_POLLS = 3
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StateDir:
+    """The state directory of an agent, as a restorer sees it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = self.watcher = -1
+        self.id = (0, 0)
+        self.pid = self.died = 0
+        self.expires_s = 0.0
+        self.unreadable = 0
+
+    def open(self) -> bool:
+        """Follow the path, where the directory may be made, or made again.
+
+        :raises OSError: it cannot be used; the message says why.
+        """
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            self.close()
+            return False
+        if (found.st_dev, found.st_ino) != self.id:
+            self.close()
+            self.fd = os.open(self.path, DIRECTORY)
+            self.id = (found.st_dev, found.st_ino)
+        if found.st_mode & 0o022:
+            raise OSError(f'others may write there (mode {found.st_mode:o}): '
+                          'chmod 700, and look at the leases in it')
+        return True
+
+    def close(self) -> None:
+        for fd in (self.fd, self.watcher):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.watcher = -1
+        self.id = (0, 0)
+
+    def has_leases(self) -> bool:
+        """Whether there is anything to lift, or to tidy up."""
+        try:
+            with os.scandir(os.path.join(self.path, 'leases')) as entries:
+                return any(entry.name.endswith(('.json', '.tmp'))
+                           for entry in entries)
+        except FileNotFoundError:
+            return False
+
+    def take(self, name: str) -> int:
+        """``flock`` a file in the directory; -1 when somebody has it."""
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | FILE, 0o600,
+                         dir_fd=self.fd)
+        except OSError:
+            fd = os.open(name, os.O_RDONLY | FILE, dir_fd=self.fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            owner = os.fstat(self.fd)
+            if os.geteuid() == 0 and os.fstat(fd).st_uid != owner.st_uid:
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+            os.pwrite(fd, b'%d restorer\n' % os.getpid(), 0)
+        except BlockingIOError:
+            os.close(fd)
+            return -1
+        except OSError:
+            pass            # the lock counts, its text is for people
+        return fd
+
+    def holder(self) -> int:
+        """The process id in ``lock``, 0 when there is none to be read."""
+        try:
+            fd = os.open('lock', os.O_RDONLY | FILE, dir_fd=self.fd)
+        except OSError:
+            return 0
+        try:
+            text = os.read(fd, 32).partition(b'\n')[0]
+        finally:
+            os.close(fd)
+        return int(text) if text.isdigit() else 0
+
+    def expired(self) -> bool:
+        """Whether the leases have run out, by the heartbeat."""
+        try:
+            fd = os.open('heartbeat', os.O_RDONLY | FILE,
+                         dir_fd=self.fd)
+        except FileNotFoundError:
+            return True
+        try:
+            beat = json.loads(os.read(fd, 4096))
+            self.expires_s = float(beat['expires_s'])
+            other_boot = str(beat['boot_id']) != boot_id()
+            if not other_boot and not self.expires_s < now_s() + MAX_AHEAD_S:
+                raise ValueError('too far ahead')
+            self.unreadable = 0
+        except (OSError, ValueError, KeyError, TypeError, OverflowError,
+                RecursionError):
+            self.unreadable += 1
+            self.expires_s = 0.0
+            return self.unreadable >= UNREADABLE_POLLS
+        finally:
+            os.close(fd)
+        return other_boot or now_s() >= self.expires_s
+
+    def wait(self, poll_s: float) -> None:
+        """Until the agent dies, its leases run out, or ``poll_s`` passed."""
+        ahead_s = self.expires_s - now_s()
+        if ahead_s > 0:
+            poll_s = min(poll_s, ahead_s + 0.001)
+        poller = select.poll()
+        pidfd = -1
+        if self.pid and self.pid != self.died:
+            try:
+                pidfd = os.pidfd_open(self.pid)
+                poller.register(pidfd, select.POLLIN)
+            except OSError:
+                pass
+        if poller.poll(poll_s * 1000):
+            self.died = self.pid    # a zombie would wake us without end
+        if pidfd >= 0:
+            os.close(pidfd)

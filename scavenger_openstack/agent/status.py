@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the agent tells on the host itself: ``status.json``, and its table.
+
+The file is replaced atomically each tick.  Its age says whether the agent
+still turns; nothing else has to be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+
+from scavenger_openstack import errors
+from scavenger_openstack.types import WorkloadRates
+
+SCHEMA = 1
+STALE_TICKS = 3
+"""Intervals after which the status counts as old."""
+
+
+WORKLOAD_COLUMNS = ('id', 'priority', 'source', 'cpu_cores', 'memory_bytes',
+                    'io_bytes_per_s', 'net_tx_bytes_per_s',
+                    'throttled_share')
+"""What a row of ``workloads`` holds.  Rows, because every tick writes one
+per workload, and names would cost as much as the numbers."""
+
+
+def workload_row(rates: WorkloadRates) -> tuple[Any, ...]:
+    """What the status says of one workload, as ``WORKLOAD_COLUMNS``."""
+    who = rates.workload
+    return (who.id, who.priority, who.source, rates.cpu_cores,
+            rates.memory_bytes, rates.io_bytes_per_s,
+            rates.net_tx_bytes_per_s, rates.throttled_share)
+
+
+def write(path: pathlib.Path, document: Mapping[str, Any]) -> None:
+    """Replace ``path`` by ``document``, never leaving half a file.
+
+    :raises OSError: the directory is full or gone.
+    """
+    temporary = path.with_name(path.name + '.new')
+    data = json.dumps(document, separators=(',', ':')).encode()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+                         0o640)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+
+
+def read(path: pathlib.Path) -> dict[str, Any]:
+    """The last status.
+
+    :raises ScavengerError: there is none, or it cannot be read.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise errors.ScavengerError(
+            f'{path}: no status; is scavenger-agent running with this '
+            'state directory?') from None
+    except (OSError, ValueError) as exc:
+        raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
+    if not isinstance(document, dict) or 'time_s' not in document:
+        raise errors.ScavengerError(f'{path}: not a status file')
+    document['workloads'] = [
+        dict(zip(WORKLOAD_COLUMNS, row, strict=False))
+        for row in document.get('workloads', ())]
+    return document
+
+
+def is_stale(document: Mapping[str, Any], now: float) -> bool:
+    age = now - float(document['time_s'])
+    return age > STALE_TICKS * float(document.get('interval_s', 1.0)) + 1
+
+
+def table(document: Mapping[str, Any], now: float) -> str:
+    """The status for people to read.
+
+    :param now: CLOCK_BOOTTIME in seconds
+    """
+    age = now - float(document['time_s'])
+    lines = [f'agent      {document["host"]}, process {document["pid"]}, '
+             f'last tick {age:.1f} s ago'
+             + (' - STALE: it hangs or is gone'
+                if is_stale(document, now) else '')]
+    lines.append(f'state      {document["state"]}')
+    for name, controller in sorted(document['controllers'].items()):
+        lines.append(f'{name:<10} {controller["mode"]}'
+                     + _facts(controller.get('facts', {})))
+    if document.get('isolation'):
+        lines.append(f'isolation  {document["isolation"]["state"]}')
+    lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '
+                 f'{document["rss_bytes"] / 2**20:.0f} MiB')
+    counters = document['counters']
+    lines.append('counted    ' + ', '.join(
+        f'{value} {name.replace("_", " ")}'
+        for name, value in counters.items()))
+    lines += _rows('limits in force', document['caps'])
+    lines += _rows('limits that would be set', document['would'])
+    if document['unmet_bytes']:
+        lines.append('memory that the kernel did not take back:')
+        lines += [f'  {name}: {amount} bytes'
+                  for name, amount in document['unmet_bytes'].items()]
+    if document['actions']:
+        lines.append('actions:')
+        lines += [f'  {action["kind"]} {action["workload"]}: '
+                  f'{action["reason"]}' for action in document['actions']]
+    for incident in document['incidents']:
+        lines.append(f'incident: {incident["cause"]} '
+                     f'{incident.get("victim", "")}')
+    for problem in document['problems']:
+        lines.append(f'problem: {problem}')
+    return '\n'.join(lines)
+
+
+def _facts(facts: Mapping[str, Any]) -> str:
+    memory = facts.get('memory') or {}
+    if memory.get('upper') is None:
+        return ''
+    return (f'; memory reserve {memory["upper"] / 2**20:.0f} MiB, '
+            f'{memory.get("violations", 0)} violations'
+            + (', learning' if memory.get('learning') else ''))
+
+
+def _rows(title: str, caps: list[Mapping[str, Any]]) -> list[str]:
+    if not caps:
+        return []
+    rows = [(cap['workload'], cap['knob'], _number(cap['value']),
+             cap['reason']) for cap in caps]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    return [f'{title}:', *(
+        f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'
+        for a, b, c, d in rows)]
+
+
+def _number(value: Any) -> str:
+    return f'{value:.10g}' if isinstance(value, float) else str(value)
+
+

@@ -1,0 +1,367 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The steps that a lease may hold: a closed set, standard library only.
+
+A lease file must not be a way to write as root.  So a step is either the
+write of a known text to a known file (:data:`FILES`) of a directory that
+lies strictly below a cgroup mount and still has the recorded inode, or the
+deletion of a token bucket from a network device that still has the
+recorded index.  Anything else is refused before anything is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+import errno
+import os
+import re
+import subprocess
+from typing import Any
+
+_CPUS = '[0-9]{1,5}(?:-[0-9]{1,5})?'
+CPUS = f'(?:{_CPUS}(?:,{_CPUS})*)?'
+_IO = '(?:[rw]bps|[rw]iops)=(?:max|[0-9]{1,20})'
+_THROTTLE = {f'blkio.throttle.{way}_{unit}_device': '[0-9]{1,20}'
+             for way in ('read', 'write') for unit in ('bps', 'iops')}
+FILES: Mapping[str, Mapping[str, str]] = {
+    'cgroup': {
+        'cpu.cfs_quota_us': '-1|[0-9]{1,16}',
+        'cpu.cfs_period_us': '[0-9]{1,9}',
+        'cpu.shares': '[0-9]{1,7}',
+        'cpu.idle': '[01]',
+        'cpuset.cpus': CPUS,
+        'memory.limit_in_bytes': '-1|[0-9]{1,20}',
+        'freezer.state': 'THAWED|FROZEN',
+        **_THROTTLE},
+    'cgroup2': {
+        'cpu.max': '(?:max|[0-9]{1,16}) [0-9]{1,9}',
+        'cpu.weight': '[0-9]{1,5}',
+        'cpu.idle': '[01]',
+        'cpuset.cpus': CPUS,
+        'memory.high': 'max|[0-9]{1,20}',
+        'memory.max': 'max|[0-9]{1,20}',
+        'io.max': f'{_IO}(?: {_IO}){{0,3}}',
+        'cgroup.freeze': '[01]'}}
+"""File system type -> file -> pattern of the whole text."""
+BUCKET = 'qdisc tbf 5ca0: '
+"""How ``tc`` shows a token bucket of ours: all have this handle."""
+_DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
+_LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
+_NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+_UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
+_TOOL_TIMEOUT_S = 5.0
+_ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
+_HINTS = {
+    errno.EROFS: 'mount the cgroup tree read-write',
+    errno.EACCES: 'run as root; a CPU set must fit in that of its parent',
+    errno.EPERM: 'run as root',
+    errno.EBUSY: 'the kernel is not ready for it yet',
+    errno.EINVAL: 'compare with the limits of the parent cgroup',
+    errno.ENOENT: 'mount its controller again'}
+
+Step = Mapping[str, Any]
+Mount = tuple[str, str, int]
+"""Mount point, file system type, device number."""
+
+
+class RestoreError(Exception):
+    """A knob is not back at its original yet; try again."""
+
+
+class Gone(Exception):
+    """What the step names has died, and the cap with it."""
+
+
+class Refused(Exception):
+    """This is no step of ours: it is not carried out."""
+
+
+def cgroup_mounts() -> list[Mount]:
+    """Where cgroup hierarchies are mounted, the shortest path first."""
+    mounts = []
+    with open('/proc/self/mountinfo', errors='surrogateescape') as file:
+        for line in file:
+            head, _, tail = line.partition(' - ')
+            kind = tail.partition(' ')[0]
+            if kind in FILES:
+                fields = head.split()
+                major, minor = fields[2].split(':')
+                point = re.sub(r'\\([0-7]{3})',
+                               lambda m: chr(int(m[1], 8)), fields[4])
+                mounts.append((point, kind,
+                               os.makedev(int(major), int(minor))))
+    return sorted(mounts, key=lambda mount: len(mount[0]))
+
+
+def validate(step: Any, mounts: Sequence[Mount]) -> None:
+    """Hold one step against the closed set.
+
+    :raises Refused: the step is not in it.
+    """
+    kind = step.get('do') if isinstance(step, dict) else None
+    if kind == 'tc':
+        _only(step, {'do', 'netns', 'dev', 'ifindex'})
+        _text(step, 'dev', _LINK)
+        _text(step, 'netns', _NETNS)
+        _number(step, 'ifindex')
+    elif kind == 'write':
+        _only(step, {'do', 'dir', 'inode', 'file', 'text', 'device'})
+        _text(step, 'dir', '(?:/[^/\0\n]+)+')
+        _number(step, 'inode')
+        if {'.', '..'} & set(step['dir'].split('/')):
+            raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
+        files = FILES[_mount_of(step['dir'], mounts)[1]]
+        _text(step, 'file', '|'.join(re.escape(file) for file in files))
+        _text(step, 'text', files[step['file']])
+        if step['file'] in _THROTTLE or step['file'] == 'io.max':
+            _text(step, 'device', _DEVICE)
+        elif 'device' in step:
+            raise Refused(f'{step["file"]} takes no device')
+    else:
+        raise Refused(f'{step!r:.99} is no known step')
+
+
+def _only(step: Step, keys: set[str]) -> None:
+    if set(step) - keys:
+        raise Refused(f'unknown fields {sorted(set(step) - keys)!r:.99}')
+
+
+def _text(step: Step, key: str, pattern: str) -> None:
+    text = step.get(key)
+    if not (isinstance(text, str) and re.fullmatch(pattern, text)):
+        raise Refused(f'{key} {text!r:.99} is not allowed')
+
+
+def _number(step: Step, key: str) -> None:
+    if type(step.get(key)) is not int or step[key] <= 0:
+        raise Refused(f'{key} {step.get(key)!r:.99} is not a number above 0')
+
+
+def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
+    for mount in mounts:
+        if path.startswith(mount[0].rstrip('/') + '/'):
+            return mount
+    raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
+
+
+def same(step: Step, got: str) -> bool:
+    """Whether a file that reads ``got`` holds what the step wants."""
+    file, text = step['file'], step['text']
+    if 'device' in step:
+        lines = dict(line.partition(' ')[::2] for line in got.splitlines())
+        found = lines.get(step['device'], '')
+        if file == 'io.max':
+            return _limits(found) == _limits(text)
+        return int(found or 0) == int(text)
+    if file == 'cpuset.cpus':
+        return _cpus(text) == _cpus(got)
+    if file.startswith('memory.') and 'max' not in (text, got):
+        return _pages(text) == _pages(got)
+    return bool(text == got)
+
+
+def _limits(text: str) -> dict[str, str]:
+    pairs = (word.partition('=')[::2] for word in text.split())
+    return {key: value for key, value in pairs if value != 'max'}
+
+
+def _cpus(text: str) -> set[int]:
+    ranges = [part.split('-') for part in text.split(',') if part]
+    return {cpu for ends in ranges
+            for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def _pages(text: str) -> int:
+    pages = int(text) // _PAGE
+    return _UNLIMITED_PAGES if text == '-1' else min(pages, _UNLIMITED_PAGES)
+
+
+def inode(step: Step) -> int:
+    """The directory whose CPU set the step restores, 0 for no such step."""
+    return step['inode'] if step.get('file') == 'cpuset.cpus' else 0
+
+
+def run(step: Step, mounts: Sequence[Mount], *,
+        named: Collection[int] = frozenset(), capped: str = '',
+        remember: Callable[[str], object] = str) -> bool:
+    """Carry out one valid step and read it back; whether it changed a thing.
+
+    A v1 CPU set passes to groups made below it while it was capped.  Those
+    whose inode is not in ``named`` and whose set equals the capped one get
+    their parent's set.  ``remember`` is called with the capped set before
+    it is lost, ``capped`` is what it was told by a try that did not end.
+
+    :raises Gone: the step's object is no longer there.
+    :raises RestoreError: it does not read back as the original.
+    :raises Refused: the path leads somewhere else.
+    """
+    if step['do'] == 'tc':
+        return _delete_bucket(step)
+    where = f'{step["dir"]}/{step["file"]}'
+    directory = None
+    try:
+        directory = _enter(step, mounts)
+        was = _read(directory, step['file'])
+        changed = not same(step, was)
+        subtree = inode(step) and _mount_of(where, mounts)[1] == 'cgroup'
+        if changed:
+            if subtree:
+                remember(was)
+            _write(directory, step['file'],
+                   f'{step.get("device", "")} {step["text"]}'.strip())
+            got = _read(directory, step['file'])
+            if not same(step, got):
+                raise RestoreError(
+                    f'{where} reads {got!r:.99} after {step["text"]!r} was '
+                    'written: see who else writes it')
+        if subtree:
+            sets = [_cpus(text) for text in {capped, was if changed else ''}
+                    if text]
+            changed |= _widen(directory, sets, step['text'], named)
+        return changed
+    except (OSError, ValueError) as exc:
+        _still_there(step, mounts)
+        code = getattr(exc, 'errno', None)
+        raise RestoreError(
+            f'{where} does not take {step["text"]!r} '
+            f'({os.strerror(code) if code else exc}): '
+            f'{_HINTS.get(code or 0, "see the kernel log")}') from exc
+    finally:
+        if directory is not None:
+            os.close(directory)
+
+
+def _enter(step: Step, mounts: Sequence[Mount]) -> int:
+    """Open the step's directory, following nothing on the way."""
+    path = step['dir']
+    point, _, device = _mount_of(path, mounts)
+    fd = os.open(point, _DIRECTORY)
+    try:
+        for part in path[len(point):].strip('/').split('/'):
+            above, fd = fd, os.open(part, _DIRECTORY, dir_fd=fd)
+            os.close(above)
+        found = os.fstat(fd)
+        if found.st_dev != device:
+            raise Refused(f'{path} is not on the cgroup mount {point}')
+        if found.st_ino != step['inode']:
+            raise Gone(f'{path} was deleted and made again')
+    except BaseException as exc:
+        os.close(fd)
+        code = getattr(exc, 'errno', None)
+        if code == errno.ENOENT:
+            raise Gone(f'{path} is no longer there') from None
+        if code in (errno.ENOTDIR, errno.ELOOP):
+            raise Refused(f'{path} leads over something that is not a '
+                          'directory') from None
+        raise
+    return fd
+
+
+def _still_there(step: Step, mounts: Sequence[Mount]) -> None:
+    try:
+        os.close(_enter(step, mounts))
+    except OSError:
+        pass        # the error that made us look again says more
+
+
+def _read(directory: int, file: str) -> str:
+    if file == 'freezer.state':     # its own state, whatever its parent's is
+        own = _read(directory, 'freezer.self_freezing')
+        return 'THAWED' if own == '0' else 'FROZEN'
+    fd = os.open(file, os.O_RDONLY | _FILE, dir_fd=directory)
+    try:
+        return os.read(fd, 65536).decode().strip()
+    finally:
+        os.close(fd)
+
+
+def _write(directory: int, file: str, text: str) -> None:
+    fd = os.open(file, os.O_WRONLY | _FILE, dir_fd=directory)
+    try:
+        os.write(fd, text.encode() or b'\n')
+    finally:
+        os.close(fd)
+
+
+def _widen(directory: int, capped: Collection[set[int]], text: str,
+           named: Collection[int]) -> bool:
+    """Give groups below that have a ``capped`` set that of their parent."""
+    changed = False
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries
+                 if entry.is_dir(follow_symlinks=False)]
+    for name in names if capped else []:
+        try:
+            child = os.open(name, _DIRECTORY, dir_fd=directory)
+        except FileNotFoundError:
+            continue
+        try:
+            if os.fstat(child).st_ino in named:
+                continue
+            own = _read(child, 'cpuset.cpus')
+            if _cpus(own) in capped and _cpus(own) != _cpus(text):
+                _write(child, 'cpuset.cpus', text)
+                own, changed = text, True
+            changed |= _widen(child, capped, own, named)
+        except OSError as exc:
+            if exc.errno not in (errno.ENODEV, errno.ENOENT):
+                raise
+        finally:
+            os.close(child)
+    return changed
+
+
+def _delete_bucket(step: Step) -> bool:
+    netns, dev = step['netns'], step['dev']
+    where = f'{dev} in network namespace {netns}' if netns else dev
+    if netns and not os.path.exists(f'/run/netns/{netns}'):
+        raise Gone(f'network namespace {netns} is no longer there')
+    link = _tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
+    if link.returncode and 'does not exist' in link.stderr:
+        raise Gone(f'{where} is no longer there')
+    index = link.stdout.partition(':')[0].strip()
+    if index.isdecimal() and int(index) != step['ifindex']:
+        raise Gone(f'{where} was deleted and made again')
+    changed = False
+    for _ in range(2):
+        shown = _tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
+        if shown.returncode or link.returncode:
+            raise RestoreError(f'{where}: ip and tc say '
+                               f'{link.stderr or shown.stderr!r:.199}: run '
+                               'as root with iproute2 installed')
+        if not shown.stdout.startswith(BUCKET):
+            return changed
+        gone = _tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
+        changed = True
+    raise RestoreError(f'{where} keeps its rate limit; tc says '
+                       f'{gone.stderr!r:.199}: delete it by hand')
+
+
+def _tool(name: str, netns: str, *args: str
+          ) -> subprocess.CompletedProcess[str]:
+    where = ['-n', netns] if netns else []
+    try:
+        return subprocess.run(
+            [name, *where, *args], env=_ENVIRONMENT, text=True,
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            timeout=_TOOL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise RestoreError(f'{name} cannot be run ({exc}): install iproute2'
+                           ) from None

@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``scavenger-standalone``: the agent and its watcher, all on one host.
+
+For a look, a demo or an embedded host.  The watcher is a process of its
+own, so that it outlives the agent and gives every limit back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import subprocess
+import sys
+import threading
+import time
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.agent import leases
+from scavenger_openstack.agent import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+WATCHER_START_S = 10.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code is 0, 1 (failed) or 2 (usage)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    try:
+        conf_.load(conf, arguments, 'scavenger-standalone')
+        log.setup(conf, 'scavenger')
+        with Watcher(conf):
+            return service.Service(conf).run()
+    except errors.ConfigError as exc:
+        print(f'scavenger-standalone: {exc}', file=sys.stderr)
+        return 2
+    except (errors.ScavengerError, OSError) as exc:
+        print(f'scavenger-standalone: {exc}', file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class Watcher:
+    """Keeps one ``scavenger-restore --watch`` alive while the agent runs.
+
+    It has a session of its own, so that a Ctrl-C reaches only the agent.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._command = [
+            sys.executable, '-m', 'scavenger_openstack.agent.restore',
+            '--watch', '--with-parent',
+            '--state-dir', conf.state_dir,
+            '--stop-file', str(conf_.stop_file(conf))]
+        self._stop = threading.Event()
+        state_dir = conf_.state_dir(conf)
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._process = self._start()
+        self._leases = leases.Leases(state_dir)
+        self._thread = threading.Thread(target=self._keep, daemon=True,
+                                        name='watcher-keeper')
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        deadline = time.monotonic() + WATCHER_START_S
+        while not self._leases.watched():
+            if time.monotonic() > deadline:
+                LOG.warning('the watcher does not come up; no limit is set '
+                            'until it does')
+                break
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._process.terminate()
+        try:
+            self._process.wait(WATCHER_START_S)
+        except subprocess.TimeoutExpired:
+            LOG.warning('the watcher (process %s) does not end; it still '
+                        'gives limits back', self._process.pid)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self._command, stdin=subprocess.DEVNULL,
+                                start_new_session=True)
+
+    def _keep(self) -> None:
+        while not self._stop.wait(0.5):
+            if self._process.poll() is not None:
+                LOG.warning('the watcher ended with %s, starting another',
+                            self._process.returncode)
+                time.sleep(0.5)
+                self._process = self._start()
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,290 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every option, its help and its checks, in one place.
+
+What an algorithm lets an operator tune is a field of its ``Params``; the
+options of its section are made from those fields, so that a number, its
+help and its bounds stand once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import dataclasses
+import difflib
+import pathlib
+import socket
+from typing import Any
+from typing import TypeVar
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms import scavenger_params
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+
+P = TypeVar('P')
+
+DEFAULT_STATE_DIR = '/run/scavenger'
+DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
+
+PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
+                           'perfiso': perfiso.Params}
+
+COMMON_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
+               help='Directory for leases, status and lock.  It has to be '
+                    'gone after a reboot, as the limits of cgroups are.'),
+    cfg.StrOpt('root-dir', default='/',
+               help='Where /proc and /sys are looked for.'),
+]
+
+AGENT_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('host', default=socket.gethostname(),
+               sample_default='the host name',
+               help='Name of this hypervisor in reports.'),
+    cfg.StrOpt('driver', default='host',
+               help='Entry point in scavenger.drivers that reads and '
+                    'limits workloads.'),
+    cfg.ListOpt('controllers', default=['scavenger'],
+                help='Entry points in scavenger.controllers that run in '
+                     'the slow loop, each with a section of its own.'),
+    cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=60,
+                 help='Seconds between two ticks of the slow loop.  '
+                      'Shorter reacts sooner and costs more CPU.  '
+                      'Source: Scavenger, section 4.1.'),
+    cfg.FloatOpt('lease_s', default=15.0, min=1, max=600,
+                 help='Seconds after which every limit is taken back when '
+                      'the agent no longer says that it lives.'),
+    cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
+                 help='Seconds that one tick waits for memory limits to '
+                      'take hold; the kernel may have to reclaim first.'),
+    cfg.BoolOpt('require_watcher', default=True,
+                help='Set no limit while no scavenger-restore --watch '
+                     'runs, since nobody would take limits back if the '
+                     'agent died.'),
+    cfg.StrOpt('stop_file',
+               sample_default=DEFAULT_STOP_FILE,
+               help='While this file exists no limit is set and all are '
+                    'taken back (scavenger-agent stop-all makes it).  It '
+                    'survives a reboot.  With another state_dir the '
+                    'default is the file "stop" in there.'),
+]
+
+FLOORS = {
+    Knob.CPU_CORES: (0.1, 'CPU that every background workload keeps, in '
+                          'cores.'),
+    Knob.MEMORY_BYTES: (64 * 2**20, 'Memory that every background container '
+                                    'keeps, in bytes.'),
+    Knob.EGRESS_BYTES_PER_S: (125_000, 'Egress that every background '
+                                       'workload keeps, in bytes per '
+                                       'second.'),
+    Knob.IO_BYTES_PER_S: (1_000_000, 'Disk throughput that every background '
+                                     'workload keeps, in bytes per second, '
+                                     'each direction and device.'),
+    Knob.IO_OPS_PER_S: (10, 'Disk operations per second that every '
+                            'background workload keeps, each direction and '
+                            'device.'),
+}
+
+CGROUPS_OPTS: list[cfg.Opt] = [
+    cfg.ListOpt('background_parents', default=[],
+                help='Cgroups, as paths below the cgroup mount, whose '
+                     'direct children are background workloads, such as '
+                     '/batch.'),
+    cfg.ListOpt('foreground_parents', default=[],
+                help='Cgroups whose direct children are shown as foreground '
+                     'workloads.  All that is not below '
+                     'background_parents is protected anyway.'),
+    cfg.ListOpt('killable_parents', default=[],
+                help='Those of background_parents whose containers may be '
+                     'killed, newest first, when the foreground needs '
+                     'their memory and the kernel cannot take it back.'),
+    cfg.StrOpt('memory_root',
+               help='Cgroup whose memory limit counts as the memory of the '
+                    'host.  Default: the machine itself.'),
+    cfg.ListOpt('io_devices', default=[],
+                help='Disks that I/O limits are set on, such as sda.  '
+                     'Default: all whole disks.'),
+    *(cfg.FloatOpt(f'floor_{knob}', default=value, min=0, help=text
+                   + '  No cap goes below.')
+      for knob, (value, text) in FLOORS.items()),
+]
+
+NETWORK_OPTS: list[cfg.Opt] = [
+    cfg.ListOpt('links', default=[],
+                help='Devices that foreground and background send over, as '
+                     'DEVICE or DEVICE=BYTES_PER_S (default: its speed).  '
+                     'A device in a network namespace is NETNS:DEVICE.'),
+    cfg.ListOpt('interfaces', default=[],
+                help='Which device carries the traffic of one background '
+                     'workload and nothing else: WORKLOAD=DEVICE or '
+                     'WORKLOAD=NETNS:DEVICE.  Its egress is shaped there.  '
+                     'With several links, /LINK at the end names the one '
+                     'that the traffic leaves by.'),
+]
+
+SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
+                                      'cgroups': CGROUPS_OPTS,
+                                      'network': NETWORK_OPTS}
+
+
+def mode_opt() -> cfg.Opt:
+    return cfg.StrOpt('mode', default=str(Mode.OBSERVE),
+                      choices=[str(mode) for mode in Mode],
+                      help='off: nothing is computed; observe: decisions '
+                           'are made and shown, nothing is touched; '
+                           'enforce: limits are set.')
+
+
+def opts_of(params: type) -> list[cfg.Opt]:
+    """The mode and one option per field of a ``Params`` dataclass."""
+    kinds = {'bool': cfg.BoolOpt, 'int': cfg.IntOpt, 'float': cfg.FloatOpt,
+             'str': cfg.StrOpt}
+    options = [mode_opt()]
+    for field in dataclasses.fields(params):
+        kind = kinds[getattr(field.type, '__name__', str(field.type))]
+        meta = field.metadata
+        bounds = {name: meta[name] for name in ('min', 'max')
+                  if meta.get(name) is not None}
+        source = meta.get('source')
+        text = meta['help'] + (f'  Source: {source}.' if source else '')
+        options.append(kind(field.name, default=field.default, help=text,
+                            **bounds))
+    return options
+
+
+def params_of(conf: cfg.ConfigOpts, section: str, params: type[P]) -> P:
+    """Fill a ``Params`` dataclass from its section."""
+    conf.register_opts(opts_of(params), section)
+    group = conf[section]
+    return params(**{field.name: getattr(group, field.name)
+                     for field in dataclasses.fields(params)})  # type: ignore[arg-type]
+
+
+def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """All options, for oslo-config-generator."""
+    return [(None, COMMON_OPTS), *SECTIONS.items(),
+            *((name, opts_of(params)) for name, params in PARAMS.items())]
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    log.register_options(conf)
+    # oslo.log would print to standard output, where our JSON goes.
+    conf.set_default('use_stderr', True)
+    conf.register_cli_opts(COMMON_OPTS)
+    for section, options in SECTIONS.items():
+        conf.register_opts(options, section)
+    for section, params in PARAMS.items():
+        conf.register_opts(opts_of(params), section)
+
+
+def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
+    """Read the command line and the files into ``conf``.
+
+    :raises ConfigError: a value is wrong, a file cannot be read, or one of
+        our sections has an option that does not exist.
+    """
+    from scavenger_openstack import version
+    try:
+        conf(argv, project='scavenger', prog=prog, version=version())
+        for name, _ in list_opts():
+            if name:
+                for option in conf[name]:
+                    getattr(conf[name], option)
+    except (cfg.Error, ValueError, OSError) as exc:
+        raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
+    for path in conf.config_file or ():
+        _refuse_unknown(conf, path)
+
+
+def _refuse_unknown(conf: cfg.ConfigOpts, path: str) -> None:
+    sections: dict[str, dict[str, Any]] = {}
+    cfg.ConfigParser(path, sections).parse()
+    ours = {name for name, _ in list_opts() if name}
+    for name in sorted(ours & set(sections)):
+        known = set(conf[name])
+        for option in sections[name]:
+            if option.replace('-', '_') not in known:
+                close = difflib.get_close_matches(option, known, 1)
+                hint = f'; did you mean {close[0]}?' if close else ''
+                raise errors.ConfigError(
+                    f'{path}: [{name}] {option}: no such option{hint}')
+    near = {section: difflib.get_close_matches(section, ours, 1)
+            for section in sections if section not in ours}
+    for section, close in near.items():
+        if close:
+            raise errors.ConfigError(
+                f'{path}: [{section}]: no such section; did you mean '
+                f'[{close[0]}]?')
+
+
+def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
+    return pathlib.Path(conf.state_dir)
+
+
+def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
+    """Where the kill switch is."""
+    if conf.agent.stop_file:
+        return pathlib.Path(conf.agent.stop_file)
+    if conf.state_dir == DEFAULT_STATE_DIR:
+        return pathlib.Path(DEFAULT_STOP_FILE)
+    return state_dir(conf) / 'stop'
+
+
+def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:
+    return {knob: getattr(conf.cgroups, f'floor_{knob}') for knob in FLOORS}
+
+
+def links(conf: cfg.ConfigOpts) -> dict[str, float | None]:
+    """Shared devices and their capacity in bytes per second.
+
+    :raises ConfigError: an entry is not DEVICE or DEVICE=BYTES_PER_S.
+    """
+    found: dict[str, float | None] = {}
+    for entry in conf.network.links:
+        device, equals, capacity = entry.partition('=')
+        try:
+            found[device] = float(capacity) if equals else None
+        except ValueError:
+            raise errors.ConfigError(
+                f'[network] links: {entry!r} is not DEVICE=BYTES_PER_S'
+            ) from None
+    return found
+
+
+def interfaces(conf: cfg.ConfigOpts) -> dict[str, tuple[str, str]]:
+    """Device that carries a workload's traffic, and its link, by workload.
+
+    :raises ConfigError: an entry is not WORKLOAD=DEVICE, or its link is
+        unknown or not clear.
+    """
+    known = links(conf)
+    found = {}
+    for entry in conf.network.interfaces:
+        workload, equals, target = entry.rpartition('=')
+        device, _, link = target.partition('/')
+        if not (equals and workload and device):
+            raise errors.ConfigError(
+                f'[network] interfaces: {entry!r} is not WORKLOAD=DEVICE')
+        if not link and len(known) == 1:
+            link = next(iter(known))
+        if link not in known:
+            raise errors.ConfigError(
+                f'[network] interfaces: {entry!r} does not name one of '
+                f'links ({", ".join(known) or "none is set"})')
+        found[workload] = (device, link)
+    return found

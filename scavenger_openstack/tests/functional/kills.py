@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kill or stop the agent at every system call that matters, and look.
+
+A stage is a set of real cgroups and a network namespace with a veth, all
+with originals of their own; the agent is :mod:`.scripted`; the watcher is
+the real ``scavenger-restore --watch``.  strace ends (or stops) the agent at
+the N-th call of one kind; then every knob has to be back at its original
+within the lease time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+
+CALLS = ('write', 'pwrite64', 'fsync', 'rename', 'renameat', 'unlink',
+         'unlinkat', 'sendto', 'sendmsg')
+"""Calls through which the agent changes anything on the host."""
+
+TICKS = 4
+INTERVAL_S = 0.1
+LEASE_S = 2.0
+WATCHED = {
+    'cpu': ('cpu.cfs_quota_us', 'cpu.cfs_period_us', 'cpu.shares',
+            'cpu.idle'),
+    'cpuset': ('cpuset.cpus',), 'memory': ('memory.limit_in_bytes',),
+    'freezer': ('freezer.state',),
+    'blkio': tuple(f'blkio.throttle.{way}_{unit}_device'
+                   for way in ('read', 'write') for unit in ('bps', 'iops'))}
+
+
+class Stage(fixtures.Fixture):
+    """Cgroups with odd originals, a veth, a watcher and a state directory.
+
+    :param package: directory to import the agent from (default: this one)
+    """
+
+    def __init__(self, tree: base.CgroupTree, directory: pathlib.Path,
+                 package: pathlib.Path | None = None) -> None:
+        super().__init__()
+        self.tree = tree
+        self.directory = directory
+        self.state_dir = directory / 'state'
+        where = package or pathlib.Path(base.__file__).parents[3]
+        self._environment = {**os.environ, 'PYTHONPATH': str(where)}
+
+    def _setUp(self) -> None:
+        for below in ('/background/a', '/background/b/child',
+                      '/foreground/f'):
+            self.tree.make(below)
+        self.tree.write('cpu', '/background', 'cpu.shares', '3072')
+        self.tree.write('cpu', '/background/a', 'cpu.cfs_quota_us', '150000')
+        self.tree.write('memory', '/background/a', 'memory.limit_in_bytes',
+                        str(512 * 2**20))
+        self.netns = f'scv-{uuid.uuid4().hex[:6]}'
+        self._run('ip', 'netns', 'add', self.netns)
+        self.addCleanup(self._run, 'ip', 'netns', 'del', self.netns)
+        self._run('ip', '-n', self.netns, 'link', 'add', 'v0', 'type', 'veth',
+                  'peer', 'name', 'v1')
+        self._run('ip', '-n', self.netns, 'link', 'set', 'v0', 'up')
+        self.config = self.directory / 'agent.conf'
+        name = self.tree.name
+        self.config.write_text(f'''
+[DEFAULT]
+state_dir = {self.state_dir}
+[agent]
+interval_s = {INTERVAL_S}
+lease_s = {LEASE_S}
+[cgroups]
+background_parents = {name}/background
+foreground_parents = {name}/foreground
+[network]
+links = {self.netns}:v1=125000000
+interfaces = {name}/background/a={self.netns}:v0
+''')
+        self.watcher = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+             '--watch', '--state-dir', str(self.state_dir), '--stop-file',
+             str(self.state_dir / 'stop')],
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self._end, self.watcher)
+        self.originals = self.look()
+
+    def look(self) -> dict[str, str]:
+        """Every limit of the stage as text."""
+        found = {}
+        for controller, files in WATCHED.items():
+            top = self.tree.path(controller)
+            for directory, _, _ in os.walk(top):
+                for file in files:
+                    path = pathlib.Path(directory, file)
+                    if path.exists():
+                        found[str(path)] = path.read_text().strip()
+        found['tc'] = re.sub(r'refcnt \d+', '', subprocess.run(
+            ['tc', '-n', self.netns, 'qdisc', 'show'], check=True,
+            stdout=subprocess.PIPE, text=True).stdout)
+        return found
+
+    def changed(self) -> dict[str, tuple[str, str]]:
+        """What is not at its original: path -> (original, now)."""
+        now = self.look()
+        return {path: (text, now.get(path, 'gone'))
+                for path, text in self.originals.items()
+                if now.get(path) != text}
+
+    def agent(self, ticks: int, *inject: str) -> subprocess.Popen[str]:
+        """Start the agent, under strace when there is something to inject.
+
+        ``inject`` are strace expressions such as ``fsync:signal=KILL:when=3``.
+        """
+        command = [sys.executable, '-m',
+                   'scavenger_openstack.tests.functional.scripted',
+                   str(self.config), str(ticks)]
+        if inject:
+            calls = ','.join(sorted({i.partition(':')[0] for i in inject}))
+            command = ['strace', '-f', '-qqq', '-o',
+                       '/dev/null', '-e', f'trace={calls}',
+                       *(word for i in inject
+                         for word in ('-e', f'inject={i}')), *command]
+        return subprocess.Popen(
+            command, env=self._environment, cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def back_within(self, seconds: float) -> tuple[float, dict[str, object]]:
+        """Wait until all is back; how long it took, and what is not."""
+        began = time.monotonic()
+        while changed := self.changed():
+            if time.monotonic() - began > seconds:
+                return time.monotonic() - began, dict(changed)
+            time.sleep(0.02)
+        return time.monotonic() - began, {}
+
+    def leases(self) -> list[pathlib.Path]:
+        return list((self.state_dir / 'leases').glob('*.json'))
+
+    def wait_no_leases(self, seconds: float) -> bool:
+        """Whether the watcher has put away every record in time."""
+        deadline = time.monotonic() + seconds
+        while self.leases():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    @staticmethod
+    def _run(*command: str) -> None:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
+                    calls: tuple[str, ...] = CALLS, step: int = 1
+                    ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
+    """Run the agent until the N-th call, for each N until none is left.
+
+    Yields (call, N, seconds until all was back, what was not back).
+    """
+    for call in calls:
+        for number in range(1, 10_000, step):
+            agent = stage.agent(
+                TICKS, f'{call}:signal={signal_name}:when={number}')
+            agent.communicate(timeout=60)
+            if agent.returncode == 0:
+                break
+            took, left = stage.back_within(LEASE_S)
+            yield call, number, took, left
+            if left:
+                return
+
+
+def random_kills(stage: Stage, kills: int, seed: int = 1
+                 ) -> Iterator[tuple[float, float, dict[str, object]]]:
+    """SIGKILL at random instants of an agent that never ends.
+
+    Yields (seconds it lived, seconds until all was back, what was not).
+    """
+    dice = random.Random(seed)
+    for _ in range(kills):
+        agent = stage.agent(0)
+        assert agent.stdout and agent.stdout.readline() == 'turning\n'
+        lived = dice.uniform(0, 2 * TICKS * INTERVAL_S)
+        time.sleep(lived)
+        agent.send_signal(signal.SIGKILL)
+        agent.communicate(timeout=10)
+        took, left = stage.back_within(LEASE_S)
+        yield lived, took, left
+        if left:
+            return
+
+
+def random_stops(stage: Stage, stops: int, seed: int = 1
+                 ) -> Iterator[tuple[float, float, dict[str, object]]]:
+    """SIGSTOP past the lease, SIGCONT, SIGTERM; as :func:`random_kills`.
+
+    Looks twice: while the agent stands still, and after it went on and was
+    killed at once.
+    """
+    dice = random.Random(seed)
+    for _ in range(stops):
+        agent = stage.agent(0)
+        assert agent.stdout and agent.stdout.readline() == 'turning\n'
+        lived = dice.uniform(0, 2 * TICKS * INTERVAL_S)
+        time.sleep(lived)
+        agent.send_signal(signal.SIGSTOP)
+        took, left = stage.back_within(LEASE_S)
+        if not left:
+            time.sleep(max(0.0, LEASE_S - took))
+            agent.send_signal(signal.SIGCONT)
+            time.sleep(dice.uniform(0, 3 * INTERVAL_S))
+        agent.send_signal(signal.SIGKILL)
+        agent.communicate(timeout=10)
+        if not left:
+            took, left = stage.back_within(LEASE_S)
+        yield lived, took, left
+        if left:
+            return
+
+
+def swapped_package(directory: pathlib.Path) -> pathlib.Path:
+    """A copy of the product that writes first and leases after.
+
+    :raises AssertionError: the place to break was not found.
+    """
+    source = pathlib.Path(base.__file__).parents[2]
+    shutil.copytree(source, directory / source.name,
+                    ignore=shutil.ignore_patterns('__pycache__'))
+    path = directory / source.name / 'agent' / 'actuator.py'
+    text = path.read_text()
+    lease = re.search(r'        held = self\._leases\.held\(\)\n'
+                      r'        if key not in held:\n.*?'
+                      r'            self\.hold\(\*key\)\n', text, re.S)
+    write = ('        with self._leases.writing(*key):\n'
+             '            self._ours[key] = self._driver.write(*key, value)\n')
+    assert lease and write in text, 'Actuator._write has changed'
+    broken = text.replace(lease[0], '').replace(
+        write, '        self._ours[key] = self._driver.write(*key, value)\n'
+        + lease[0], 1)
+    assert broken != text
+    path.write_text(broken)
+    return directory

@@ -1,0 +1,242 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The commands as an operator types them, on real cgroups."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+
+BUSY = 'data = bytearray(80 << 20)\nwhile True: pass'
+
+
+class AgentTest(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree = self.cgroups()
+        self.tree.make('/batch/a')
+        self.tree.make('/services/s')
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.state_dir = self.directory / 'state'
+        self.config = self.directory / 'scavenger.conf'
+        self.configure('[scavenger]\nmode = enforce\nmemory_window_s = 3')
+
+    def configure(self, *lines: str) -> None:
+        self.config.write_text('\n'.join((
+            '[agent]', 'interval_s = 0.2', 'lease_s = 3', '[cgroups]',
+            f'background_parents = {self.tree.name}/batch',
+            f'foreground_parents = {self.tree.name}/services', *lines)))
+
+    def command(self, module: str, *words: str) -> list[str]:
+        return [sys.executable, '-m', f'scavenger_openstack.cmd.{module}',
+                *words, '--config-file', str(self.config),
+                '--state-dir', str(self.state_dir)]
+
+    def run_agent(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command('agent', *words), timeout=60,
+                              check=False, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+
+    def start(self, module: str, *words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            self.command(module, *words), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._stop, process)
+        return process
+
+    @staticmethod
+    def _stop(process: subprocess.Popen[str]) -> None:
+        process.terminate()
+        try:
+            process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+
+    def idle(self) -> str:
+        return self.tree.read('cpu', '/batch', 'cpu.idle')
+
+    def status(self) -> dict[str, object]:
+        try:
+            found = json.loads((self.state_dir / 'status.json').read_text())
+        except FileNotFoundError:
+            return {}
+        assert isinstance(found, dict)
+        return found
+
+    def test_standalone_limits_and_ends_clean(self) -> None:
+        self.spawn(BUSY, self.tree, '/batch/a')
+        standalone = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        self.wait_for('the memory window is learnt', lambda: self.status()[
+            'controllers']['scavenger']['facts']['memory']  # type: ignore
+            ['rule'] == 'holding')
+        done = self.run_agent('status')
+        self.assertEqual(0, done.returncode, done.stderr)
+        for word in ('running', 'enforce', 'cpu_idle', 'memory_bytes',
+                     'leaves'):
+            self.assertIn(word, done.stdout)
+        standalone.send_signal(signal.SIGINT)
+        out, err = standalone.communicate(timeout=15)
+        self.assertEqual(0, standalone.returncode, err)
+        self.assertEqual('0', self.idle())
+        self.assertNotIn('Traceback', err)
+        self.assertEqual([], list((self.state_dir / 'leases').iterdir()))
+
+    def test_standalone_killed_leaves_nothing_not_even_a_watcher(self
+                                                                 ) -> None:
+        standalone = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        watcher = int((self.state_dir / 'watcher.lock').read_text()
+                      .split()[0])
+        standalone.kill()
+        self.wait_for('all is back', lambda: self.idle() == '0', 3)
+        self.wait_for('the watcher has ended', lambda: not pathlib.Path(
+            f'/proc/{watcher}').exists(), 5)
+
+    def test_a_killed_watcher_comes_back(self) -> None:
+        self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        lock = self.state_dir / 'watcher.lock'
+        first = lock.read_text()
+        watcher = int(first.split()[0])
+        subprocess.run(['kill', '-9', str(watcher)], check=True)
+        self.wait_for('another watcher', lambda: lock.read_text() != first)
+        self.wait_for('limits are there', lambda: self.idle() == '1')
+
+    def test_stop_all_and_resume(self) -> None:
+        self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        done = self.run_agent('stop-all')
+        self.assertEqual((0, '0'), (done.returncode, self.idle()))
+        self.assertIn('no limit is in force', done.stdout)
+        self.assertIn('stopped', self.run_agent('status').stdout)
+        self.assertEqual(0, self.run_agent('resume').returncode)
+        self.wait_for('limits are back', lambda: self.idle() == '1')
+
+    def test_stop_all_works_when_the_agent_hangs(self) -> None:
+        self.configure('[scavenger]\nmode = enforce')
+        standalone = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        standalone.send_signal(signal.SIGSTOP)
+        try:
+            self.run_agent('stop-all')
+            self.assertEqual('0', self.idle())
+        finally:
+            standalone.send_signal(signal.SIGCONT)
+        self.run_agent('resume')
+        self.wait_for('limits are back', lambda: self.idle() == '1')
+
+    def test_observe_is_the_default_and_touches_nothing(self) -> None:
+        self.configure()
+        self.start('standalone')
+        self.wait_for('it would limit', lambda: self.status().get('would'))
+        self.assertEqual('0', self.idle())
+        self.assertEqual([], list((self.state_dir / 'leases').iterdir()))
+        self.assertIn('would be set', self.run_agent('status').stdout)
+
+    def test_a_second_agent_refuses(self) -> None:
+        first = self.start('standalone')
+        self.wait_for('it runs', self.status)
+        done = self.run_agent('run')
+        self.assertEqual(1, done.returncode)
+        self.assert_one_line(done.stderr, str(first.pid), 'one agent')
+
+    def test_sample_prints_what_is_measured_and_touches_nothing(self
+                                                                ) -> None:
+        self.spawn(BUSY, self.tree, '/services/s')
+        done = self.run_agent('sample', '--seconds', '0.5')
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertGreaterEqual(len(lines), 2)
+        found = {one['workload']['id']: one for one in lines[-1]['workloads']}
+        self.assertGreater(found[f'{self.tree.name}/services/s']['cpu_s'], 0)
+        self.assertFalse(self.state_dir.exists())
+
+    def assert_one_line(self, text: str, *words: str) -> None:
+        """One line for a person that says all of ``words``."""
+        lines = text.strip().splitlines()
+        self.assertEqual(1, len(lines), text)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def test_a_wrong_option_names_itself_and_the_right_one(self) -> None:
+        self.configure('[scavenger]', 'memory_windows_s = 3')
+        done = self.run_agent('run')
+        self.assertEqual(2, done.returncode)
+        self.assert_one_line(done.stderr, str(self.config),
+                             '[scavenger] memory_windows_s',
+                             'did you mean memory_window_s?')
+
+    def test_a_wrong_value(self) -> None:
+        for lines, words in (
+                (['[scavenger]', 'memory_c = lots'], ['memory_c', 'lots']),
+                (['[scavenger]', 'mode = enfroce'], ['mode', 'enfroce']),
+                (['[agent]', 'interval_s = 0'], ['interval_s']),
+                (['[network]', 'links = eth0=fast'], ['links', 'eth0=fast']),
+                (['[agent]', 'driver = windows'], ['driver', 'windows']),
+                (['[scavanger]', 'mode = off'], ['did you mean']),
+        ):
+            self.configure(*lines)
+            done = self.run_agent('run')
+            self.assertEqual(2, done.returncode, done.stderr)
+            self.assert_one_line(done.stderr, *words)
+
+    def test_a_config_file_that_is_not_there_or_is_garbage(self) -> None:
+        self.config.write_bytes(b'\xff\xfe no ini [[')
+        done = self.run_agent('status')
+        self.assertEqual(2, done.returncode)
+        self.assert_one_line(done.stderr, 'scavenger-agent:')
+        self.config.unlink()
+        done = self.run_agent('status')
+        self.assertEqual(2, done.returncode)
+        self.assert_one_line(done.stderr, str(self.config))
+
+    def test_status_without_an_agent_or_with_garbage(self) -> None:
+        done = self.run_agent('status')
+        self.assertEqual(1, done.returncode)
+        self.assert_one_line(done.stderr, 'no status', 'running')
+        self.state_dir.mkdir()
+        (self.state_dir / 'status.json').write_text('{garbage')
+        done = self.run_agent('status')
+        self.assertEqual(1, done.returncode)
+        self.assert_one_line(done.stderr, 'not readable')
+
+    def test_a_missing_parent_is_one_warning_and_is_found_later(self
+                                                                ) -> None:
+        self.configure('[scavenger]', 'mode = enforce')
+        self.tree.delete('/batch')
+        standalone = self.start('standalone')
+        self.wait_for('it runs', self.status)
+        self.assertEqual([], self.status()['caps'])
+        self.tree.make('/batch/a')
+        self.wait_for('it is limited', lambda: self.idle() == '1')
+        standalone.terminate()
+        _, err = standalone.communicate(timeout=15)
+        self.assertEqual(1, err.count(
+            f'cannot read the cgroup {self.tree.name}/batch:'), err)
+        self.assertNotIn('Traceback', err)
+
+    def test_without_a_command_or_with_a_wrong_one(self) -> None:
+        for words in ([], ['jump']):
+            done = self.run_agent(*words)
+            self.assertEqual(2, done.returncode)
+            self.assertIn('scavenger-agent', done.stderr)

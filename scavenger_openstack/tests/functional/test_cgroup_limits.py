@@ -1,0 +1,294 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Limits of real cgroups: each bites, reads back, comes back."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+import time
+
+import fixtures
+
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
+from scavenger_openstack.tests.functional.test_cgroups import HOLD
+from scavenger_openstack.tests.functional.test_cgroups import MIB
+from scavenger_openstack.tests.functional.test_cgroups import restore
+from scavenger_openstack.tests.functional.test_cgroups import SPIN
+from scavenger_openstack.types import Knob
+
+
+class TestLimits(CgroupsCase):
+
+    def test_cpu_cores(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        self.tree.write('cpu', '/bg/a', 'cpu.cfs_period_us', '50000')
+        self.assertIsNone(driver.read(name, Knob.CPU_CORES))
+        steps = driver.restore_steps(name, Knob.CPU_CORES)
+        self.job(SPIN, '/bg/a')
+        self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2))
+        self.assertEqual(['10000', '50000'], self.texts(
+            'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
+        time.sleep(0.1)
+        before = self.one(driver, name).throttled_s
+        self.assertLess(self.cores(driver, name), 0.3)
+        after = self.one(driver, name).throttled_s
+        assert before is not None and after is not None
+        self.assertGreater(after, before + 0.2)
+        # The kernel takes no less than 1 ms.
+        self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001))
+        restore(steps)
+        self.assertEqual(['-1', '50000'], self.texts(
+            'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))
+
+    def test_cpu_idle_comes_back_with_its_weight(self) -> None:
+        driver = self.driver('a')
+        self.tree.write('cpu', '/bg', 'cpu.shares', '512')
+        steps = driver.restore_steps(self.parent, Knob.CPU_IDLE)
+        self.assertEqual(['cpu.idle', 'cpu.shares'],
+                         [step['file'] for step in steps])
+        self.assertEqual(0, driver.read(self.parent, Knob.CPU_IDLE))
+        self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
+        self.assertEqual('1', self.tree.read('cpu', '/bg', 'cpu.idle'))
+        now = driver.restore_steps(self.parent, Knob.CPU_IDLE)
+        self.assertEqual([('cpu.idle', '1')],
+                         [(step['file'], step['text']) for step in now])
+        restore(now)
+        self.assertEqual('1', self.tree.read('cpu', '/bg', 'cpu.idle'))
+        restore(steps)
+        self.assertEqual(['0', '512'], self.texts(
+            'cpu', '/bg', 'cpu.idle', 'cpu.shares'))
+
+    def test_memory(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
+        steps = driver.restore_steps(name, Knob.MEMORY_BYTES)
+        before = self.tree.read('memory', '/bg/a', 'memory.limit_in_bytes')
+        self.assertEqual(64 * MIB,
+                         driver.write(name, Knob.MEMORY_BYTES, 64 * MIB))
+        hog = self.spawn(HOLD.format(size=100 * MIB), self.tree, '/bg/a')
+        self.assertNotEqual(0, hog.wait(20))  # the limit was in its way
+        restore(steps)
+        self.assertEqual(before, self.tree.read('memory', '/bg/a',
+                                                'memory.limit_in_bytes'))
+
+    def test_memory_below_what_is_in_use(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        if 'SwapTotal:             0 kB' not in pathlib.Path(
+                '/proc/meminfo').read_text():
+            self.skipTest('needs a machine without swap')
+        self.up(HOLD.format(size=50 * MIB), '/bg/a')
+        refused = self.assertRaises(errors.Refused, driver.write, name,
+                                    Knob.MEMORY_BYTES, 16 * MIB)
+        self.assertTrue(30 * MIB < refused.unmet_bytes < 50 * MIB,
+                        refused.unmet_bytes)
+        self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
+
+    def test_paused(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        self.job(SPIN, '/bg/a')
+        steps = driver.restore_steps(name, Knob.PAUSED)
+        self.assertEqual(0, driver.read(name, Knob.PAUSED))
+        self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
+        self.assertEqual('FROZEN', self.tree.read('freezer', '/bg/a',
+                                                  'freezer.state'))
+        self.assertLess(self.cores(driver, name, 0.3), 0.01)
+        restore(steps)
+        self.assertGreater(self.cores(driver, name, 0.3), 0.1)
+        # What is frozen from above is not paused itself.
+        self.tree.write('freezer', '/bg', 'freezer.state', 'FROZEN')
+        self.assertEqual(0, driver.read(name, Knob.PAUSED))
+        self.assertEqual('THAWED', driver.restore_steps(
+            name, Knob.PAUSED)[0]['text'])
+
+    def test_no_such_knob(self) -> None:
+        driver = self.driver('a')
+        for knob in (Knob.LLC_WAYS, Knob.EGRESS_BYTES_PER_S):
+            for method in (driver.read, driver.restore_steps):
+                self.assertRaises(errors.Unsupported, method,
+                                  f'{self.parent}/a', knob)
+            self.assertRaises(errors.Unsupported, driver.write,
+                              f'{self.parent}/a', knob, 1)
+
+    def test_only_background_is_written_to(self) -> None:
+        self.tree.make('/fg')
+        self.tree.make('/fg/web')
+        driver = self.driver('a', foreground_parents=[f'{self.tree.name}/fg'])
+        driver.sample()
+        for name in (f'{self.tree.name}/fg/web', f'{self.tree.name}/fg',
+                     self.tree.name, '/', '', f'{self.parent}/../fg',
+                     f'{self.parent}/a/deeper'):
+            self.assertRaises(errors.Unsupported, driver.write, name,
+                              Knob.CPU_CORES, 0.5)
+        self.assertEqual('-1', self.tree.read('cpu', '/fg/web',
+                                              'cpu.cfs_quota_us'))
+
+    def test_made_anew_gets_no_write_without_a_lease(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        steps = driver.restore_steps(name, Knob.CPU_CORES)
+        driver.write(name, Knob.CPU_CORES, 0.5)
+        self.tree.delete('/bg/a')
+        self.tree.make('/bg/a')
+        for sample in (False, True, False):
+            if sample:
+                driver.sample()
+            self.assertRaises(errors.WorkloadGone, driver.write, name,
+                              Knob.CPU_CORES, 0.4)
+            self.assertEqual('-1', self.tree.read('cpu', '/bg/a',
+                                                  'cpu.cfs_quota_us'))
+        again = driver.restore_steps(name, Knob.CPU_CORES)
+        self.assertNotEqual(steps[0]['inode'], again[0]['inode'])
+        self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4))
+
+    def test_read_only_tree(self) -> None:
+        self.tree.make('/bg/a')
+        where = [str(self.tree.path(c)) for c in self.tree.mounts]
+        code = textwrap.dedent(f'''
+            import subprocess
+            from scavenger_openstack.drivers.cgroups import Cgroups
+            from scavenger_openstack import errors
+            from scavenger_openstack.types import Knob
+            for path in {where!r}:
+                subprocess.run(['mount', '--bind', path, path], check=True)
+                subprocess.run(['mount', '-o', 'remount,bind,ro', path],
+                               check=True)
+            driver = Cgroups([{self.parent!r}], io_devices=['7:0'])
+            name = {self.parent + '/a'!r}
+            print(len(driver.sample()))
+            for knob, value in ((Knob.CPU_CORES, 0.5), (Knob.CPU_SET, '0'),
+                                (Knob.CPU_IDLE, 1), (Knob.PAUSED, 1),
+                                (Knob.MEMORY_BYTES, 1 << 26),
+                                (Knob.IO_BYTES_PER_S, 1e6)):
+                driver.restore_steps(name, knob)
+                try:
+                    driver.write(name, knob, value)
+                    print('written')
+                except errors.DriverError as exc:
+                    print(exc)
+            ''')
+        done = subprocess.run(
+            ['unshare', '-m', '--propagation', 'private', sys.executable,
+             '-c', code], capture_output=True, text=True, timeout=30)
+        self.assertEqual('', done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual('1', lines[0])
+        self.assertEqual(6, len(lines[1:]), done.stdout)
+        for line in lines[1:]:
+            self.assertIn('read-only', line)
+            self.assertIn(f'{self.parent}/a/', line)
+            self.assertIn('ProtectControlGroups', line)
+
+    def test_what_the_kernel_does_not_take(self) -> None:
+        driver = self.driver('a')
+        name = f'{self.parent}/a'
+        self.tree.write('cpu', '/bg', 'cpu.cfs_quota_us', '20000')
+        for knob, value in ((Knob.CPU_CORES, 0.5), (Knob.CPU_SET, '4000'),
+                            (Knob.CPU_SET, ''), (Knob.CPU_SET, 'x'),
+                            (Knob.CPU_CORES, 'x'),
+                            (Knob.MEMORY_BYTES, float('nan'))):
+            exc = self.assertRaises(errors.DriverError, driver.write, name,
+                                    knob, value)
+            self.assertNotIn('\n', str(exc))
+
+
+class TestIo(CgroupsCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = self.useFixture(fixtures.TempDir(
+            rootdir='/var/tmp')).path
+        image = f'{folder}/disk'
+        with open(image, 'wb') as file:
+            file.write(os.urandom(24 * MIB))
+        made = subprocess.run(['losetup', '--find', '--show', image],
+                              text=True, capture_output=True, check=False)
+        if made.returncode:
+            self.skipTest(f'needs a loop device: {made.stderr.strip()}')
+        self.disk = made.stdout.strip()
+        self.addCleanup(subprocess.run, ['losetup', '-d', self.disk],
+                        check=True)
+        number = os.stat(self.disk).st_rdev
+        self.number = f'{os.major(number)}:{os.minor(number)}'
+
+    def read_disk(self, seconds: float, size: int) -> float:
+        """Bytes per second that direct reads in ``/bg/a`` get."""
+        process = self.spawn(textwrap.dedent(f'''
+            import mmap, os, time
+            fd = os.open({self.disk!r}, os.O_RDONLY | os.O_DIRECT)
+            buffer = mmap.mmap(-1, {size})
+            end = time.monotonic() + {seconds}
+            total = place = 0
+            while time.monotonic() < end:
+                place = place % (16 << 20)
+                total += os.preadv(fd, [buffer], place)
+                place += {size}
+            print(int(total / {seconds}))
+            '''), self.tree, '/bg/a')
+        assert process.stdout is not None
+        return float(process.stdout.readline())
+
+    def test_bytes(self) -> None:
+        driver = self.driver('a', io_devices=[self.disk])
+        name = f'{self.parent}/a'
+        self.assertIsNone(self.one(driver, name).io_bytes)
+        steps = driver.restore_steps(name, Knob.IO_BYTES_PER_S)
+        self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
+        self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6))
+        before = self.one(driver, name)
+        rate = self.read_disk(1.0, 65536)
+        self.assertTrue(2e6 < rate < 6e6, rate)
+        after = self.one(driver, name)
+        assert None not in (before.io_bytes, before.io_ops)
+        assert after.io_bytes is not None and after.io_ops is not None
+        self.assertTrue(2e6 < after.io_bytes < 7e6, after.io_bytes)
+        self.assertEqual(after.io_bytes // 65536, after.io_ops)
+        restore(steps)
+        for way in ('read', 'write'):
+            self.assertEqual('', self.tree.read(
+                'blkio', '/bg/a', f'blkio.throttle.{way}_bps_device'))
+        self.assertGreater(self.read_disk(0.5, 65536), 2 * rate)
+
+    def test_operations(self) -> None:
+        driver = self.driver('a', io_devices=[self.number])
+        name = f'{self.parent}/a'
+        steps = driver.restore_steps(name, Knob.IO_OPS_PER_S)
+        self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50))
+        self.assertLess(self.read_disk(1.0, 4096), 75 * 4096)
+        restore(steps)
+        self.assertGreater(self.read_disk(0.5, 4096), 150 * 4096)
+
+    def test_own_limit_of_one_direction_stays(self) -> None:
+        driver = self.driver('a', io_devices=[self.number])
+        name = f'{self.parent}/a'
+        file = 'blkio.throttle.read_bps_device'
+        self.tree.write('blkio', '/bg/a', file, f'{self.number} 1000000')
+        steps = driver.restore_steps(name, Knob.IO_BYTES_PER_S)
+        self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
+        for value, read in ((5e6, 1000000), (5e5, 500000), (2e6, 1000000)):
+            self.assertEqual(value, driver.write(
+                name, Knob.IO_BYTES_PER_S, value))
+            self.assertEqual(f'{self.number} {read}',
+                             self.tree.read('blkio', '/bg/a', file))
+        restore(steps)
+        self.assertEqual([f'{self.number} 1000000', ''], self.texts(
+            'blkio', '/bg/a', file, 'blkio.throttle.write_bps_device'))

@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""CPU sets of whole subtrees of real cgroups, and the end of all in one."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
+from scavenger_openstack.tests.functional.test_cgroups import restore
+from scavenger_openstack.tests.functional.test_cgroups import SLEEP
+from scavenger_openstack.tests.functional.test_cgroups import SPIN
+from scavenger_openstack.types import Knob
+
+
+class TestCpuSet(CgroupsCase):
+
+    def cpus(self, *below: str) -> list[str]:
+        return [self.tree.read('cpuset', one, 'cpuset.cpus')
+                for one in below]
+
+    def setUp(self) -> None:
+        super().setUp()
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        for below in ('/bg/a', '/bg/a/deep', '/bg/b'):
+            self.tree.make(below)
+
+    def test_a_whole_subtree_moves(self) -> None:
+        driver = self.driver()
+        hog = self.job(SPIN, '/bg/a/deep')
+        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        dirs = [step['dir'] for step in steps]
+        self.assertEqual(4, len(dirs))
+        self.assertEqual(dirs, sorted(dirs, key=lambda d: d.count('/')))
+        everywhere = ('/bg', '/bg/a', '/bg/a/deep', '/bg/b')
+        before = self.cpus(*everywhere)
+        for cpus in ('0', '1', '0-1', '1'):
+            self.assertEqual(cpus, driver.write(self.parent, Knob.CPU_SET,
+                                                cpus))
+            self.assertEqual([cpus] * 4, self.cpus(*everywhere))
+        self.assertEqual({1}, os.sched_getaffinity(hog.pid))
+        restore(steps)
+        self.assertEqual(before, self.cpus(*everywhere))
+
+    def test_one_workload(self) -> None:
+        driver = self.driver()
+        self.assertEqual('0', driver.write(f'{self.parent}/a', Knob.CPU_SET,
+                                           '0'))
+        self.assertEqual(['0-1', '0', '0', '0-1'], self.cpus(
+            '/bg', '/bg/a', '/bg/a/deep', '/bg/b'))
+
+    def test_own_sets_are_kept_within(self) -> None:
+        for below in ('/bg/a/deep', '/bg/b'):
+            self.tree.write('cpuset', below, 'cpuset.cpus', '1')
+        everywhere = ('/bg', '/bg/a', '/bg/a/deep', '/bg/b')
+        before = self.cpus(*everywhere)
+        driver = self.driver()
+        fast = driver.fast_cpu_set(self.parent)
+        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        for cpus, found in (({0}, ['0', '0', '0', '0']),
+                            ({0, 1}, ['0-1', '0-1', '1', '1']),
+                            ({1}, ['1', '1', '1', '1']),
+                            ({0}, ['0', '0', '0', '0'])):
+            fast.set(frozenset(cpus))
+            self.assertEqual(found, self.cpus(*everywhere))
+        restore(steps)
+        self.assertEqual(before, self.cpus(*everywhere))
+
+    def test_restoring_through_a_pinned_cgroup_in_the_middle(self) -> None:
+        for below in ('/bg/a/deep', '/bg/a'):
+            self.tree.write('cpuset', below, 'cpuset.cpus', '1')
+        everywhere = ('/bg', '/bg/a', '/bg/a/deep', '/bg/b')
+        before = self.cpus(*everywhere)
+        driver = self.driver()
+        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        driver.write(self.parent, Knob.CPU_SET, '0')
+        self.assertEqual(['0'] * 4, self.cpus(*everywhere))
+        restore(steps)
+        self.assertEqual(before, self.cpus(*everywhere))
+
+    def test_others_make_remove_and_write(self) -> None:
+        driver = self.driver()
+        fast = driver.fast_cpu_set(self.parent)
+        one, both = frozenset({0}), frozenset({0, 1})
+        # Made behind our back: the parent cannot shrink before it.
+        self.tree.make('/bg/new')
+        fast.set(one)
+        self.assertEqual(['0', '0'], self.cpus('/bg', '/bg/new'))
+        # Made while narrow: it took that over, and widens with the rest.
+        self.tree.make('/bg/born')
+        fast.refresh()
+        fast.set(both)
+        self.assertEqual(['0-1', '0-1'], self.cpus('/bg/new', '/bg/born'))
+        self.tree.delete('/bg/a')
+        fast.set(one)
+        self.assertEqual(['0', '0'], self.cpus('/bg', '/bg/b'))
+        fast.set(both)
+        # A set that somebody gives to a cgroup is its own from then on.
+        self.tree.write('cpuset', '/bg/b', 'cpuset.cpus', '1')
+        fast.refresh()
+        fast.set(one)
+        fast.set(both)
+        self.assertEqual(['1', '0-1'], self.cpus('/bg/b', '/bg/new'))
+        # One that has no set yet is left to who made it.
+        self.tree.path('cpuset', '/bg/empty').mkdir()
+        fast.refresh()
+        fast.set(one)
+        self.assertEqual([''], self.cpus('/bg/empty'))
+        self.assertNotIn('/bg/empty', str(driver.restore_steps(
+            self.parent, Knob.CPU_SET)))
+
+    def test_nothing_is_written_twice(self) -> None:
+        driver = self.driver()
+        fast = driver.fast_cpu_set(self.parent)
+        fast.set(frozenset({0}))
+        self.tree.write('cpuset', '/bg/b', 'cpuset.cpus', '\n')
+        fast.set(frozenset({0}))
+        self.assertEqual([''], self.cpus('/bg/b'))
+
+    def test_gone(self) -> None:
+        driver = self.driver()
+        fast = driver.fast_cpu_set(self.parent)
+        self.tree.delete('/bg')
+        self.assertRaises(errors.WorkloadGone, fast.set, frozenset({0}))
+        self.assertRaises(errors.WorkloadGone, fast.refresh)
+        self.assertRaises(errors.WorkloadGone, driver.write, self.parent,
+                          Knob.CPU_SET, '0')
+        self.tree.make('/bg')
+        self.assertEqual('0', driver.write(self.parent, Knob.CPU_SET, '0'))
+
+
+class TestKill(CgroupsCase):
+
+    def test_opted_in(self) -> None:
+        self.tree.make('/bg/a')
+        self.tree.make('/bg/a/deep')
+        driver = self.driver('b', killable_parents=[self.parent])
+        inside = [self.up(SLEEP, '/bg/a'), self.up(SLEEP, '/bg/a/deep'),
+                  self.up(SLEEP, '/bg/a/deep')]
+        outside = self.up(SLEEP, '/bg/b')
+        driver.write(f'{self.parent}/a', Knob.PAUSED, 1)
+        self.assertEqual(3, driver.kill(f'{self.parent}/a'))
+        self.assertEqual([-9] * 3, [p.wait(5) for p in inside])
+        self.assertIsNone(outside.poll())
+        self.assertEqual(0, driver.kill(f'{self.parent}/a'))
+        self.assertRaises(errors.WorkloadGone, driver.kill,
+                          f'{self.parent}/c')
+        for name in (self.parent, self.tree.name, '/', f'{self.parent}/a/b'):
+            self.assertRaises(errors.Unsupported, driver.kill, name)
+
+    def test_those_that_multiply(self) -> None:
+        driver = self.driver('a', killable_parents=[self.parent])
+        self.up(textwrap.dedent('''
+            import os, signal, time
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            print("up")
+            for _ in range(400):
+                if not os.fork():
+                    time.sleep(60)
+                time.sleep(0.0005)
+            time.sleep(60)
+            '''), '/bg/a')
+        self.assertGreaterEqual(driver.kill(f'{self.parent}/a'), 1)
+        self.assertEqual('', self.tree.read('memory', '/bg/a',
+                                            'cgroup.procs'))
+
+    def test_not_opted_in(self) -> None:
+        driver = self.driver('a')
+        process = self.up(SLEEP, '/bg/a')
+        exc = self.assertRaises(errors.Unsupported, driver.kill,
+                                f'{self.parent}/a')
+        self.assertIn('killable_parents', str(exc))
+        self.assertIsNone(process.poll())

@@ -1,0 +1,242 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo, from end to end on this machine, and how it goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from scavenger_openstack.demo import stage
+from scavenger_openstack.demo import uplink
+from scavenger_openstack.tests.functional import base
+
+DEADLINE_S = 120.0
+SHORT = ('--rounds', '1', '--phase-seconds', '2')
+
+
+def traces(name: str) -> list[str]:
+    """What is there of the demo ``name``."""
+    found = [str(mount / (stage.PREFIX + name))
+             for mount in {*base.mounts().values(), stage.RUN}
+             if (mount / (stage.PREFIX + name)).exists()]
+    return found + uplink.left_over().get(name, [])
+
+
+class DemoTest(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        missing = set(base.CONTROLLERS) - set(base.mounts())
+        if missing:
+            self.skipTest('needs cgroup v1 controllers: '
+                          + ', '.join(sorted(missing)))
+        for tool in ('cc', 'ip', 'tc', 'nsenter'):
+            if not shutil.which(tool):
+                self.skipTest(f'needs {tool}')
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
+        self.output = pathlib.Path(directory)
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.demo',
+             '--output', str(self.output), *argv],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._sweep, process)
+        return process
+
+    def _sweep(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=DEADLINE_S)
+            stage.clean()
+
+    def name_of(self, process: subprocess.Popen[str]) -> str:
+        """The id of the demo that ``process`` plays."""
+        def find() -> bool:
+            for lock in stage.RUN.glob(f'{stage.PREFIX}*/lock'):
+                try:
+                    if lock.read_text() == f'{process.pid}\n':
+                        self.name = lock.parent.name.removeprefix(
+                            stage.PREFIX)
+                        return True
+                except OSError:
+                    pass   # another demo went away meanwhile
+            return False
+        self.wait_for('the demo builds its stage', find, DEADLINE_S)
+        return self.name
+
+    def wait_for_batch(self, name: str) -> list[int]:
+        """Wait until the CPU hog runs; return all processes."""
+        top = base.mounts()['memory'] / (stage.PREFIX + name)
+        hog = pathlib.Path(f'{top}{stage.CPU}/cgroup.procs')
+        self.wait_for('the batch work runs',
+                      lambda: hog.exists() and hog.read_text().strip(),
+                      DEADLINE_S)
+        return [int(pid) for procs in top.rglob('cgroup.procs')
+                for pid in procs.read_text().split()]
+
+    def assert_gone(self, name: str, pids: list[int]) -> None:
+        self.assertEqual([], traces(name))
+        for pid in pids:
+            command = pathlib.Path(f'/proc/{pid}/cmdline')
+            if command.exists():
+                self.assertNotIn(name, command.read_text())
+
+    def test_two_short_phases(self) -> None:
+        process = self.start('--only', 'alone,unmanaged', '--json', *SHORT)
+        name = self.name_of(process)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, process.returncode, err)
+        found = json.loads(out)
+        self.assertEqual(
+            found, json.loads((self.output / 'result.json').read_text()))
+        self.assertEqual('inconclusive', found['verdict'])
+        self.assertEqual({'alone', 'unmanaged'}, set(found['phases']))
+        alone, unmanaged = found['phases'].values()
+        self.assertGreater(alone['rounds'][0]['requests'], 200)
+        self.assertEqual(0, alone['rounds'][0]['unserved'])
+        self.assertTrue(0 < alone['p50_ms'] <= alone['p99_ms'])
+        self.assertEqual({'cpu': 0, 'memory': 0, 'network': 0},
+                         alone['background_work'])
+        for kind, work in unmanaged['background_work'].items():
+            self.assertGreater(work, 0, kind)
+        self.assertIn('<svg', (self.output / 'report.html').read_text())
+        self.assertIn('round 1/1  unmanaged', err)
+        self.assert_gone(name, [])
+
+    def test_static_phases_leave_every_knob_as_it_was(self) -> None:
+        process = self.start('--only', 'kernel_only,static_half,quota_only',
+                             '--json', *SHORT)
+        name = self.name_of(process)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, process.returncode, err)
+        for phase in json.loads(out)['phases'].values():
+            self.assertEqual([], phase['rounds'][0]['knobs_left'])
+        self.assert_gone(name, [])
+
+    def test_interrupted_while_the_batch_work_runs(self) -> None:
+        process = self.start('--only', 'unmanaged', *SHORT)
+        name = self.name_of(process)
+        pids = self.wait_for_batch(name)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(130, process.returncode, err)
+        self.assertNotIn('Traceback', err)
+        self.assert_gone(name, pids)
+
+    def test_interrupted_while_the_agent_enforces(self) -> None:
+        process = self.start('--only', 'scavenger', *SHORT)
+        name = self.name_of(process)
+        pids = self.wait_for_batch(name)
+        agent = int((stage.RUN / (stage.PREFIX + name) / 'agent.pid')
+                    .read_text())
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(130, process.returncode, err)
+        self.assertNotIn('Traceback', err)
+        self.assert_gone(name, [*pids, agent])
+
+    def test_interrupted_at_any_moment_of_the_start(self) -> None:
+        for delay_s in (0.0, 0.05, 0.2, 0.6):
+            process = self.start('--only', 'unmanaged', *SHORT)
+            name = self.name_of(process)
+            time.sleep(delay_s)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=DEADLINE_S)
+            self.assertEqual(130, process.returncode, err)
+            self.assert_gone(name, [])
+
+    def test_clean_after_sigkill(self) -> None:
+        process = self.start('--only', 'scavenger', *SHORT)
+        name = self.name_of(process)
+        pids = self.wait_for_batch(name)
+        agent = int((stage.RUN / (stage.PREFIX + name) / 'agent.pid')
+                    .read_text())
+        process.kill()
+        process.communicate(timeout=DEADLINE_S)
+        self.assertNotEqual([], traces(name))
+        clean = self.start('--clean')
+        out, err = clean.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, clean.returncode, err)
+        self.assertIn(f'removed what demo {name} left', out)
+        self.assert_gone(name, [*pids, agent])
+
+    def test_clean_leaves_a_living_demo_alone(self) -> None:
+        process = self.start('--only', 'unmanaged', *SHORT)
+        name = self.name_of(process)
+        self.wait_for_batch(name)
+        clean = self.start('--clean')
+        out, err = clean.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, clean.returncode, err)
+        self.assertIn(f'demo {name} (process {process.pid}) is still '
+                      'playing', out)
+        self.assertNotEqual([], traces(name))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+        self.assert_gone(name, [])
+
+    def test_watching_touches_nothing(self) -> None:
+        tree = self.cgroups()
+        for below in ('/fg', '/fg/a', '/bg', '/bg/b'):
+            tree.make(below)
+        self.spawn('print(1)\nimport time\ntime.sleep(60)', tree, '/bg/b')
+        before = {path: path.read_text() for path in self._knobs(tree)}
+        watch = self.start('--watch-foreground', tree.name + '/fg',
+                           '--watch-background', tree.name + '/bg',
+                           '--seconds', '5')
+        out, err = watch.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, watch.returncode, err)
+        self.assertIn('nothing is changed', out)
+        self.assertIn('would set cpu_idle', out)
+        self.assertEqual(before, {path: path.read_text()
+                                  for path in self._knobs(tree)})
+
+    @staticmethod
+    def _knobs(tree: base.CgroupTree) -> list[pathlib.Path]:
+        return [path for controller, file in (
+            ('cpu', 'cpu.shares'), ('cpu', 'cpu.idle'),
+            ('cpu', 'cpu.cfs_quota_us'), ('cpuset', 'cpuset.cpus'),
+            ('memory', 'memory.limit_in_bytes'))
+            for path in tree.path(controller).rglob(file)]
+
+    def test_needs_root(self) -> None:
+        # imported first: another user may not read where Python lives
+        process = subprocess.run(
+            [sys.executable, '-c', 'import os, sys\n'
+             'from scavenger_openstack.cmd import demo\n'
+             'os.setuid(65534)\nsys.exit(demo.main(["--quick"]))'],
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(1, process.returncode)
+        self.assertIn('needs root', process.stderr)
+        self.assertEqual(1, process.stderr.count('\n'), process.stderr)
+
+    def test_without_a_compiler(self) -> None:
+        process = subprocess.run(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.demo',
+             '--output', str(self.output), '--only', 'alone', *SHORT],
+            env={**os.environ, 'CC': '/bin/false'},
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(1, process.returncode)
+        self.assertIn('gcc', process.stderr)
+        self.assertNotIn('Traceback', process.stderr)

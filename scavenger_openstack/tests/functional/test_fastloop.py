@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import os
+import time
+
+import fixtures
+
+from scavenger_openstack.agent import fastloop
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import cgroup_sets
+from scavenger_openstack.drivers import running
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import parse_cpus
+
+
+class FastLoopTestCase(base.FunctionalTestCase):
+    """The real reader, controller and cpuset, with a hog inside."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.fastloop.RETRY_S', 0.1))
+        self.tree = self.cgroups()
+        self.cpus = parse_cpus(self.tree.read('cpuset', '', 'cpuset.cpus'))
+        self.cpus &= frozenset(os.sched_getaffinity(0))
+        if len(self.cpus) < 2:
+            self.skipTest('needs two CPUs')
+        self.hogs = [self.spawn('print()\nwhile True:\n    pass', self.tree)
+                     for _ in self.cpus]
+        for hog in self.hogs:
+            hog.stdout.readline()
+        self.lease_error = None
+        self.set = cgroup_sets.FastCpuSet(cgroup_files.Directory(
+            str(self.tree.path('cpuset')), version=1))
+        try:
+            reader = running.Running()
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))
+        self.loop = fastloop.FastLoop(
+            reader, perfiso.Controller(
+                perfiso.Params(buffer_cores=1), current=self.cpus,
+                topology={cpu: Cpu(cpu, 0, 0) for cpu in self.cpus}),
+            self.set.set, self.check, self.cpus, 0.001)
+        self.addCleanup(self.loop.stop)
+
+    def check(self):
+        if self.lease_error:
+            raise self.lease_error
+
+    def size(self):
+        return len(parse_cpus(self.tree.read('cpuset', '', 'cpuset.cpus')))
+
+    def test_the_hog_leaves_a_buffer(self):
+        self.assertEqual(len(self.cpus), self.size())
+        self.loop.start()
+        self.wait_for('the set is one smaller',
+                      lambda: self.size() == len(self.cpus) - 1)
+        self.wait_for('and told', lambda: self.loop.cpus is not None)
+        facts = self.loop.facts()
+        self.assertEqual(len(self.cpus) - 1, facts['cpus'])
+        self.assertEqual('', facts['problem'])
+        self.loop.stop()
+        # It stays as it is: the caller lifts.
+        self.assertLess(self.size(), len(self.cpus))
+        self.set.set(self.cpus)
+        time.sleep(0.05)
+        self.assertEqual(len(self.cpus), self.size())
+
+    def test_grows_when_there_is_room(self):
+        self.loop.start()
+        self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
+        for hog in self.hogs:
+            hog.kill()
+            hog.wait(10)
+        self.wait_for('it grows', lambda: self.size() == len(self.cpus))
+
+    def test_no_write_without_a_lease(self):
+        self.lease_error = errors.LeaseError('the lease has run out')
+        self.loop.start()
+        self.wait_for('it is told',
+                      lambda: 'run out' in self.loop.problem)
+        time.sleep(0.2)
+        self.assertEqual(len(self.cpus), self.size())
+        self.assertEqual(1, self.log.output.count('run out'))
+        self.lease_error = None
+        self.wait_for('it goes on', lambda: self.size() < len(self.cpus))
+        self.assertEqual('', self.loop.problem)
+
+    def test_lifted_behind_its_back(self):
+        self.loop.start()
+        self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
+        self.tree.write('cpuset', '', 'cpuset.cpus',
+                        ','.join(map(str, self.cpus)))
+        self.set.refresh()  # as the slow loop does each tick
+        self.wait_for('it comes back', lambda: self.size() < len(self.cpus))
+
+    def test_the_group_vanishes(self):
+        self.loop.start()
+        self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
+        self.tree.delete('')
+        self.loop.allowed = frozenset(sorted(self.cpus)[:1])
+        self.wait_for('it is told', lambda: self.loop.problem)
+        self.assertIn(self.tree.name, self.loop.problem)
+        self.loop.stop()
+        self.assertNotIn('Traceback', self.log.output)

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Nothing that the agent set survives it, wherever it dies."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import kills
+
+
+class KillsTest(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        for tool in ('strace', 'ip', 'tc'):
+            if shutil.which(tool) is None:
+                self.skipTest(f'needs {tool}: see bindep.txt')
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+
+    def stage(self, package: pathlib.Path | None = None) -> kills.Stage:
+        return self.useFixture(kills.Stage(self.cgroups(), self.directory,
+                                           package))
+
+    def test_the_script_touches_every_knob_and_ends_clean(self) -> None:
+        stage = self.stage()
+        agent = stage.agent(0)
+        touched: set[str] = set()
+
+        def all_touched() -> bool:
+            touched.update(stage.changed())
+            names = {pathlib.Path(path).name for path in touched}
+            return names >= {
+                'cpu.cfs_quota_us', 'cpu.idle', 'cpuset.cpus',
+                'memory.limit_in_bytes', 'freezer.state', 'tc',
+                'blkio.throttle.read_bps_device'}
+
+        self.wait_for('every knob was set once', all_touched)
+        agent.send_signal(signal.SIGKILL)
+        _, errors = agent.communicate(timeout=10)
+        self.assertEqual('', errors)
+        agent = stage.agent(kills.TICKS)
+        out, errors = agent.communicate(timeout=20)
+        self.assertEqual((0, ''), (agent.returncode, errors))
+        self.assertEqual({}, stage.changed())
+        self.assertEqual([], stage.leases())
+
+    def test_sigkill_at_every_call(self) -> None:
+        stage = self.stage()
+        instants = 0
+        for call, number, took, left in kills.enumerate_kills(stage):
+            instants += 1
+            self.assertEqual(
+                {}, left, f'killed at {call} number {number}, after '
+                          f'{took:.2f} s')
+        self.assertGreater(instants, 50)
+        self.assertTrue(stage.wait_no_leases(kills.LEASE_S))
+
+    def test_a_write_before_its_lease_is_noticed(self) -> None:
+        broken = kills.swapped_package(self.directory / 'broken')
+        stage = self.stage(broken)
+        found = [left for *_, left in kills.enumerate_kills(
+            stage, calls=('fsync', 'rename'))]
+        self.assertNotEqual({}, found[-1])
+
+    def test_sigkill_at_random_instants(self) -> None:
+        stage = self.stage()
+        for lived, took, left in kills.random_kills(stage, 10):
+            self.assertEqual({}, left, f'killed after {lived:.3f} s, looked '
+                                       f'{took:.2f} s later')
+
+    def test_sigstop_past_the_lease(self) -> None:
+        stage = self.stage()
+        for lived, took, left in kills.random_stops(stage, 3):
+            self.assertEqual({}, left, f'stopped after {lived:.3f} s, looked '
+                                       f'{took:.2f} s later')

@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The real loop over real cgroups, one tick at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import fcntl
+import os
+import pathlib
+
+import fixtures
+from oslo_config import cfg
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+
+MIB = 2**20
+HOLD = """
+import sys, time
+data = bytearray({mib} << 20)
+for i in range(0, len(data), 4096): data[i] = 1
+print('holding', flush=True)
+time.sleep(600)
+"""
+
+
+class Wish:
+    """A controller that wants what the test tells it."""
+
+    name = 'wish'
+
+    def __init__(self) -> None:
+        self.caps: tuple[Cap, ...] = ()
+
+    def want(self, *caps: tuple[str, Knob, float | str]) -> None:
+        self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        return Decision(self.caps)
+
+    def state(self) -> dict[str, object]:
+        return {}
+
+    def load(self, state: object, now: float) -> None:
+        pass
+
+
+class LoopTestCase(base.FunctionalTestCase):
+    """A tree with two batch jobs and a service, and a loop over it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree = self.cgroups()
+        for below in ('/batch/a', '/batch/b', '/services/s'):
+            self.tree.make(below)
+        self.state_dir = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'state'
+        self.now = 1000.0
+
+    def loop(self, *controllers: tuple[loop_.Controller, Mode],
+             options: Sequence[str] = (), watched: bool = True
+             ) -> loop_.Loop:
+        path = self.state_dir.parent / 'agent.conf'
+        path.write_text('\n'.join((
+            '[cgroups]', f'background_parents = {self.tree.name}/batch',
+            f'foreground_parents = {self.tree.name}/services', *options)))
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(path), '--state-dir',
+                          str(self.state_dir)], 'test')
+        driver = service.load_driver(conf)
+        self.addCleanup(driver.close)
+        self.leases = leases_.Leases(self.state_dir, 600)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        if watched:
+            lock = os.open(self.state_dir / 'watcher.lock',
+                           os.O_RDWR | os.O_CREAT, 0o600)
+            self.addCleanup(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        return loop_.Loop(
+            driver, controllers, self.leases,
+            actuator_.Actuator(driver, self.leases, 2.0),
+            self.state_dir / 'stop')
+
+    def id(self, below: str = '') -> str:
+        return self.tree.name + below if below else super().id()
+
+    def hold_memory(self, below: str, mib: int) -> None:
+        process = self.spawn(HOLD.format(mib=mib), self.tree, below)
+        assert process.stdout is not None
+        self.assertEqual('holding\n', process.stdout.readline())
+
+    def limit(self, below: str) -> int:
+        return int(self.tree.read('memory', below, 'memory.limit_in_bytes'))
+
+    def quota(self, below: str) -> str:
+        return self.tree.read('cpu', below, 'cpu.cfs_quota_us')
+
+
+class LoopTest(LoopTestCase):
+
+    def test_caps_are_set_changed_and_lifted(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        quotas = []
+        for cores in (None, 0.5, 0.25, 0.75, None):
+            wish.want(*([(self.id('/batch/a'), Knob.CPU_CORES, cores)]
+                        if cores else []))
+            loop.tick(self.now)
+            quotas.append(self.quota('/batch/a'))
+        self.assertEqual(['-1', '50000', '25000', '75000', '-1'], quotas)
+        self.assertEqual({}, dict(self.leases.held()))
+
+    def test_observe_touches_nothing_and_says_what_it_would(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.OBSERVE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        tick = loop.tick(self.now)
+        self.assertEqual('-1', self.quota('/batch/a'))
+        self.assertEqual([0.5], [cap.value for cap in tick.would])
+        self.assertEqual({}, dict(self.leases.held()))
+
+    def test_the_stop_file_takes_all_back(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        (self.state_dir / 'stop').touch()
+        self.assertTrue(loop.tick(self.now).stopped)
+        self.assertEqual('-1', self.quota('/batch/a'))
+        (self.state_dir / 'stop').unlink()
+        loop.tick(self.now)
+        self.assertEqual('50000', self.quota('/batch/a'))
+
+    def test_nothing_is_set_without_a_watcher(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE), watched=False)
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        self.assertTrue(loop.tick(self.now).unwatched)
+        self.assertEqual('-1', self.quota('/batch/a'))
+
+    def test_never_below_the_floor_nor_above_the_own_limit(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        self.tree.write('cpu', '/batch/b', 'cpu.cfs_quota_us', '20000')
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.01),
+                  (self.id('/batch/b'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        self.assertEqual(('10000', '20000'),
+                         (self.quota('/batch/a'), self.quota('/batch/b')))
+
+    def test_what_somebody_else_writes_becomes_the_original(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        # Looser than ours: ours stays in force, theirs is given back.
+        self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '90000')
+        loop.tick(self.now)
+        self.assertEqual('50000', self.quota('/batch/a'))
+        # Tighter than ours: theirs is in force.
+        self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '30000')
+        loop.tick(self.now)
+        self.assertEqual('30000', self.quota('/batch/a'))
+        wish.want()
+        loop.tick(self.now)
+        self.assertEqual('30000', self.quota('/batch/a'))
+
+    def test_a_group_born_under_a_cap_is_freed_too(self) -> None:
+        """A child that inherits a capped CPU set gets the real one back."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        before = self.tree.read('cpuset', '/batch', 'cpuset.cpus')
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch'), Knob.CPU_SET, '0'))
+        loop.tick(self.now)
+        self.tree.make('/batch/c')
+        self.assertEqual('0', self.tree.read('cpuset', '/batch/c',
+                                             'cpuset.cpus'))
+        wish.want((self.id('/batch'), Knob.CPU_SET, '1'))
+        loop.tick(self.now)
+        self.assertEqual('1', self.tree.read('cpuset', '/batch/c',
+                                             'cpuset.cpus'))
+        wish.want()
+        loop.tick(self.now)
+        self.assertEqual([before] * 3, [
+            self.tree.read('cpuset', below, 'cpuset.cpus')
+            for below in ('/batch', '/batch/a', '/batch/c')])
+
+    def test_a_workload_that_vanishes_does_not_hurt_the_others(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5),
+                  (self.id('/batch/b'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        self.tree.delete('/batch/a')
+        tick = loop.tick(self.now)
+        self.assertEqual([], tick.outcome.problems)
+        self.assertEqual([self.id('/batch/b')],
+                         [key[0] for key in self.leases.held()])
+        self.tree.make('/batch/a')
+        loop.tick(self.now)
+        self.assertEqual('50000', self.quota('/batch/a'))
+        wish.want()
+        loop.tick(self.now)
+        self.assertEqual('-1', self.quota('/batch/a'))
+
+    def test_a_group_made_again_between_two_ticks(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        self.tree.delete('/batch/a')
+        self.tree.make('/batch/a')
+        self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '70000')
+        loop.tick(self.now)
+        loop.tick(self.now)
+        self.assertEqual('50000', self.quota('/batch/a'))
+        wish.want()
+        loop.tick(self.now)
+        self.assertEqual('70000', self.quota('/batch/a'))
+
+
+class MemoryTest(LoopTestCase):
+    """A foreground jump is answered in the tick that sees it."""
+
+    def settle(self, *options: str) -> loop_.Loop:
+        """A 1 GiB host with a learnt foreground and a batch job of 400 MiB.
+
+        """
+        self.tree.write('memory', '', 'memory.limit_in_bytes',
+                        str(1024 * MIB))
+        self.hold_memory('/services/s', 100)
+        self.hold_memory('/batch/a', 400)
+        controller = scavenger.Controller(
+            scavenger.Params(memory_window_s=4))
+        loop = self.loop((controller, Mode.ENFORCE), options=(
+            f'memory_root = {self.tree.name}', *options))
+        for _ in range(8):
+            tick = self.turn(loop)
+        self.assertEqual({}, tick.outcome.unmet)
+        return loop
+
+    def turn(self, loop: loop_.Loop) -> loop_.Tick:
+        self.now += 1
+        return loop.tick(self.now)
+
+    def test_the_limit_follows_the_foreground_within_a_tick(self) -> None:
+        loop = self.settle()
+        before = self.limit('/batch/a') + self.limit('/batch/b')
+        self.hold_memory('/services/s', 200)
+        self.turn(loop)
+        after = self.limit('/batch/a') + self.limit('/batch/b')
+        self.assertGreater(before - after, 190 * MIB)
+        self.assertLess(after, (1024 - 300) * MIB)
+        self.assertGreater(self.limit('/batch/a'), 400 * MIB)
+
+    def test_refused_memory_freezes_without_consent(self) -> None:
+        loop = self.settle()
+        self.hold_memory('/services/s', 520)
+        tick = self.turn(loop)
+        self.assertIn(self.id('/batch/a'), tick.outcome.unmet)
+        self.assertEqual('FROZEN', self.tree.read('freezer', '/batch/a',
+                                                  'freezer.state'))
+        self.assertEqual(0, loop.counters['kills'])
+        # The foreground goes: the job may run again.
+        self.tree.delete('/services/s')
+        for _ in range(6):
+            self.turn(loop)
+        self.assertEqual('THAWED', self.tree.read('freezer', '/batch/a',
+                                                  'freezer.state'))
+
+    def test_refused_memory_kills_with_consent_in_the_same_tick(self) -> None:
+        loop = self.settle(f'killable_parents = {self.tree.name}/batch')
+        self.hold_memory('/services/s', 520)
+        self.turn(loop)
+        self.assertLess(int(self.tree.read(
+            'memory', '/batch/a', 'memory.usage_in_bytes')), 10 * MIB)
+        _, action, count = loop.actions[-1]
+        self.assertEqual(('kill', self.id('/batch/a'), 1),
+                         (action.kind, action.workload, count))
+        self.turn(loop)
+        self.assertLess(self.limit('/batch/a'), 400 * MIB)

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The units' capabilities: enough for the whole job, and none to spare."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import kills
+
+UNITS = pathlib.Path(__file__).parents[3] / 'etc/systemd'
+AGENT = UNITS / 'scavenger-agent.service'
+WATCHER = UNITS / 'scavenger-restore.service'
+NAMESPACES = UNITS / 'network-namespaces.conf.example'
+
+WATCH = ('"$PYTHON" -c "from scavenger_openstack.drivers import running; '
+         'running.Running().close()"')
+
+PROBES = {
+    'CAP_DAC_OVERRIDE': 'echo 1024 >"$CGROUP/cpu.shares"',
+    'CAP_NET_ADMIN': 'tc qdisc replace dev lo root tbf rate 1mbit '
+                     'burst 10k latency 1s',
+    'CAP_BPF': WATCH,
+    'CAP_PERFMON': WATCH,
+    'CAP_KILL': 'kill -0 "$ROOTS"',
+}
+"""What each capability of the agent is there for, as shell commands."""
+
+
+def capabilities(*files: pathlib.Path) -> list[str]:
+    """What the units give, in the order that they stand there."""
+    return [line.partition('=')[2] for file in files
+            for line in file.read_text().splitlines()
+            if line.startswith('AmbientCapabilities=')]
+
+
+def confined(names: list[str]) -> list[str]:
+    """Command that runs another the way systemd runs a unit's."""
+    some = ','.join(['-all', *(f'+{name.removeprefix("CAP_").lower()}'
+                               for name in names)])
+    return ['setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups',
+            f'--bounding-set={some}', f'--inh-caps={some}',
+            f'--ambient-caps={some}', '--no-new-privs', '--']
+
+
+class PrivilegesTest(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        for tool in ('setpriv', 'unshare', 'tc', 'ip', 'strace'):
+            if shutil.which(tool) is None:
+                self.skipTest(f'needs {tool}: see bindep.txt')
+
+    def probe(self, command: str, names: list[str], **values: str) -> bool:
+        """Whether ``command`` works with some capabilities.
+
+        It has a network of its own, and tracefs where systemd mounts it.
+        """
+        done = subprocess.run(
+            ['unshare', '--mount', '--net', 'sh', '-c',
+             'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"',
+             'sh', *confined(names), 'sh', '-c', command],
+            env={**os.environ, **values, 'PYTHON': sys.executable},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=30)
+        return done.returncode == 0
+
+    def test_each_capability_is_needed(self) -> None:
+        values = {'CGROUP': str(self.cgroups().path('cpu')),
+                  'ROOTS': str(os.getpid())}
+        names = capabilities(AGENT)
+        self.assertEqual(set(PROBES), set(names))
+        for name, command in PROBES.items():
+            fewer = [other for other in names if other != name]
+            self.assertTrue(self.probe(command, names, **values), name)
+            self.assertFalse(self.probe(command, fewer, **values),
+                             f'nothing needs {name}')
+
+    def test_the_whole_job_as_an_unprivileged_user(self) -> None:
+        """Every knob is set, and given back after a SIGKILL."""
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        shutil.chown(directory, pwd.getpwnam('nobody').pw_uid)
+        python = directory / 'python'
+        agent_runs = confined(capabilities(AGENT, NAMESPACES))
+        watcher_runs = confined(capabilities(WATCHER, NAMESPACES))
+        python.write_text(
+            '#!/bin/sh\n'
+            'case "$*" in\n'
+            f'*agent.restore*) exec {" ".join(watcher_runs)} '
+            f'{sys.executable} "$@" ;;\n'
+            f'*) exec {" ".join(agent_runs)} {sys.executable} "$@" ;;\n'
+            'esac\n')
+        python.chmod(0o755)
+        self.useFixture(fixtures.MonkeyPatch('sys.executable', str(python)))
+        stage = self.useFixture(kills.Stage(self.cgroups(), directory))
+        agent = stage.agent(0)
+        self.addCleanup(agent.communicate)
+        self.addCleanup(agent.kill)
+        touched: set[str] = set()
+
+        def all_touched() -> bool:
+            touched.update(pathlib.Path(path).name
+                           for path in stage.changed())
+            return touched >= {
+                'cpu.cfs_quota_us', 'cpu.idle', 'cpuset.cpus',
+                'memory.limit_in_bytes', 'freezer.state', 'tc',
+                'blkio.throttle.read_bps_device'}
+
+        self.wait_for('every knob was set once', all_touched)
+        status = pathlib.Path(f'/proc/{agent.pid}/status').read_text()
+        self.assertIn(f'Uid:\t{pwd.getpwnam("nobody").pw_uid}\t', status)
+        agent.send_signal(signal.SIGKILL)
+        _, left = stage.back_within(kills.LEASE_S)
+        self.assertEqual({}, left)
+        self.assertTrue(stage.wait_no_leases(kills.LEASE_S))

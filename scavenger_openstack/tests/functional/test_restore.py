@@ -1,0 +1,427 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The way back, step by step, on real cgroups and network devices."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+from typing import Any
+import uuid
+
+import fixtures
+
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import steps
+from scavenger_openstack.tests.functional import base
+
+MIB = 2 ** 20
+
+
+class RestoreTestCase(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree = self.cgroups()
+        self.state = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state')
+        (self.state / 'leases').mkdir(parents=True)
+        self.state.chmod(0o700)
+
+    def step(self, controller: str, below: str, file: str, text: str,
+             **more: Any) -> dict[str, Any]:
+        path = self.tree.path(controller, below)
+        return {'do': 'write', 'dir': str(path), 'file': file, 'text': text,
+                'inode': path.stat().st_ino, **more}
+
+    def put(self, *steps_: dict[str, Any], knob: str = 'cpu_cores',
+            **more: Any) -> records.Lease:
+        lease = records.Lease(**{
+            'workload': self.tree.name, 'knob': knob,
+            'boot_id': records.boot_id(), 'steps': steps_,
+            'name': f'{uuid.uuid4().hex}.json', **more})
+        path = self.state / 'leases' / lease.name
+        path.write_bytes(records.dump(lease))
+        path.chmod(0o600)
+        return lease
+
+    def left(self) -> list[str]:
+        return sorted(os.listdir(self.state / 'leases'))
+
+    def main(self, *args: str) -> tuple[int, str]:
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code = restore.main(['--state-dir', str(self.state), *args])
+        return code, errors.getvalue()
+
+    def lift(self, *steps_: dict[str, Any], **more: Any) -> bool:
+        return restore.lift(self.put(*steps_, **more))
+
+
+class Knobs(RestoreTestCase):
+    """Each knob comes back, and a second time nothing is written."""
+
+    def back(self, *steps_: dict[str, Any]) -> None:
+        self.assertTrue(self.lift(*steps_))
+        self.assertFalse(self.lift(*steps_))
+
+    def test_quota(self) -> None:
+        for text in ('-1', '150000'):
+            self.tree.write('cpu', '', 'cpu.cfs_period_us', '20000')
+            self.tree.write('cpu', '', 'cpu.cfs_quota_us', '10000')
+            self.back(self.step('cpu', '', 'cpu.cfs_period_us', '100000'),
+                      self.step('cpu', '', 'cpu.cfs_quota_us', text))
+            self.assertEqual(text, self.tree.read('cpu', '',
+                                                  'cpu.cfs_quota_us'))
+            self.assertEqual('100000', self.tree.read('cpu', '',
+                                                      'cpu.cfs_period_us'))
+
+    def test_idle_and_weight(self) -> None:
+        steps_ = (self.step('cpu', '', 'cpu.idle', '0'),
+                  self.step('cpu', '', 'cpu.shares', '3072'))
+        self.tree.write('cpu', '', 'cpu.idle', '1')
+        self.back(*steps_)
+        self.assertEqual('3072', self.tree.read('cpu', '', 'cpu.shares'))
+
+    def test_was_idle_before(self) -> None:
+        """The kernel takes no weight then; it reads back right as it is."""
+        self.tree.write('cpu', '', 'cpu.idle', '1')
+        weight = self.tree.read('cpu', '', 'cpu.shares')
+        steps_ = (self.step('cpu', '', 'cpu.idle', '1'),
+                  self.step('cpu', '', 'cpu.shares', weight))
+        self.tree.write('cpu', '', 'cpu.idle', '0')
+        self.back(*steps_)
+
+    def test_memory(self) -> None:
+        no_limit = self.tree.read('memory', '', 'memory.limit_in_bytes')
+        for text, expected in ((no_limit, no_limit), ('-1', no_limit),
+                               (str(96 * MIB), str(96 * MIB))):
+            self.tree.write('memory', '', 'memory.limit_in_bytes',
+                            str(64 * MIB))
+            self.back(self.step('memory', '', 'memory.limit_in_bytes', text))
+            self.assertEqual(expected, self.tree.read(
+                'memory', '', 'memory.limit_in_bytes'))
+
+    def test_block_device(self) -> None:
+        found = [path.read_text().strip() for path in
+                 sorted(pathlib.Path('/sys/block').glob('*/dev'))
+                 if (path.parent / 'size').read_text().strip() != '0']
+        if not found:
+            self.skipTest('needs a block device')
+        for way in ('read_bps', 'write_iops'):
+            file = f'blkio.throttle.{way}_device'
+            for text in ('0', '5000000'):
+                self.tree.write('blkio', '', file, f'{found[0]} 1000000')
+                self.back(self.step('blkio', '', file, text,
+                                    device=found[0]))
+                self.assertEqual(
+                    '' if text == '0' else f'{found[0]} {text}',
+                    self.tree.read('blkio', '', file))
+
+    def test_freezer_below_a_frozen_parent(self) -> None:
+        """What counts is the group's own state; the parent's is not ours."""
+        self.tree.make('/a')
+        for below in ('', '/a'):
+            self.tree.write('freezer', below, 'freezer.state', 'FROZEN')
+        self.back(self.step('freezer', '/a', 'freezer.state', 'THAWED'))
+        self.assertEqual('0', self.tree.read('freezer', '/a',
+                                             'freezer.self_freezing'))
+        self.assertEqual('FROZEN', self.tree.read('freezer', '',
+                                                  'freezer.state'))
+
+    def test_unified(self) -> None:
+        tops = [point for point, kind, _ in steps.cgroup_mounts()
+                if kind == 'cgroup2']
+        if not tops:
+            self.skipTest('needs a cgroup v2 mount')
+        path = pathlib.Path(tops[0], self.tree.name.strip('/'))
+        path.mkdir()
+        self.addCleanup(path.rmdir)
+        (path / 'cgroup.freeze').write_text('1')
+        self.back({'do': 'write', 'dir': str(path), 'text': '0',
+                   'inode': path.stat().st_ino, 'file': 'cgroup.freeze'})
+        self.assertEqual('0\n', (path / 'cgroup.freeze').read_text())
+
+
+class CpuSet(RestoreTestCase):
+    """A v1 CPU set, and what was born under the capped one."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.all = self.tree.read('cpuset', '', 'cpuset.cpus')
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        self.tree.make('/named')
+        self.named = [self.step('cpuset', below, 'cpuset.cpus', self.all)
+                      for below in ('', '/named')]
+        for below in ('/named', ''):
+            self.tree.write('cpuset', below, 'cpuset.cpus', '0')
+        for below in ('/born', '/born/deeper', '/named/born'):
+            self.tree.make(below)
+        self.groups = ('', '/named', '/born', '/born/deeper', '/named/born')
+
+    def sets(self) -> set[str]:
+        return {self.tree.read('cpuset', below, 'cpuset.cpus')
+                for below in self.groups}
+
+    def test_subtree(self) -> None:
+        self.assertEqual({'0'}, self.sets())
+        self.assertTrue(self.lift(*self.named))
+        self.assertEqual({self.all}, self.sets())
+        self.assertFalse(self.lift(*self.named))
+
+    def test_own_sets_stay(self) -> None:
+        """The cap was 0; a set of 1 and an empty one are nobody's caps."""
+        self.tree.make('/empty')
+        self.tree.write('cpuset', '/empty', 'cpuset.cpus', '\n')
+        for below in ('', '/born'):
+            self.tree.write('cpuset', below, 'cpuset.cpus', self.all)
+        self.tree.make('/born/own')
+        self.tree.write('cpuset', '/born/own', 'cpuset.cpus', '1')
+        self.lift(*self.named, note=(0, '0'))
+        for below, expected in (('/born/own', '1'), ('/empty', ''),
+                                ('/born/deeper', self.all)):
+            self.assertEqual(expected, self.tree.read('cpuset', below,
+                                                      'cpuset.cpus'))
+
+    def test_death_after_the_first_write(self) -> None:
+        """The group is wide already; the note tells what its set was."""
+        self.put(*self.named, knob='cpu_set')
+        code = textwrap.dedent(f"""
+            import os, signal
+            from scavenger_openstack.agent import restore, steps
+            steps._widen = lambda *args: os.kill(os.getpid(), 9)
+            restore.main(['--all', '--state-dir', {str(self.state)!r}])
+            """)
+        self.assertEqual(-9, subprocess.run(
+            [sys.executable, '-c', code], stderr=subprocess.DEVNULL,
+            timeout=10, check=False).returncode)
+        self.assertEqual({'0', self.all}, self.sets())
+        self.assertEqual(self.all, self.tree.read('cpuset', '',
+                                                  'cpuset.cpus'))
+        self.assertEqual(0, self.main('--all')[0])
+        self.assertEqual({self.all}, self.sets())
+        self.assertEqual([], self.left())
+
+    def test_parent_and_child_under_two_leases(self) -> None:
+        """The child's fits only when the parent is wide again."""
+        self.put(self.named[1], knob='cpu_set', name='0.json')
+        self.put(self.named[0], knob='cpu_set', name='1.json')
+        code, text = self.main('--all')
+        self.assertEqual(0, code, text)
+        self.assertEqual({self.all}, self.sets())
+
+
+class Egress(RestoreTestCase):
+    """Our token bucket goes, nobody else's."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.netns = f'scv-{uuid.uuid4().hex[:8]}'
+        self.ip('netns', 'add', self.netns, inside=False)
+        self.addCleanup(self.remove)
+        self.ip('link', 'add', 'd0', 'type', 'veth', 'peer', 'name', 'd9')
+        self.ip('link', 'set', 'd0', 'up')
+        index = int(self.ip('-o', 'link', 'show', 'd0').partition(':')[0])
+        self.tc = {'do': 'tc', 'netns': self.netns, 'dev': 'd0',
+                   'ifindex': index}
+
+    def ip(self, *args: str, inside: bool = True, tool: str = 'ip') -> str:
+        where = ['-n', self.netns] if inside else []
+        return subprocess.run([tool, *where, *args], check=True, text=True,
+                              stdout=subprocess.PIPE, timeout=10).stdout
+
+    def remove(self) -> None:
+        if os.path.exists(f'/run/netns/{self.netns}'):
+            self.ip('netns', 'del', self.netns, inside=False)
+
+    def bucket(self, handle: str) -> None:
+        self.ip('qdisc', 'add', 'dev', 'd0', 'root', 'handle', handle, 'tbf',
+                'rate', '1mbit', 'burst', '10k', 'latency', '50ms',
+                tool='tc')
+
+    def shown(self) -> str:
+        return self.ip('qdisc', 'show', 'dev', 'd0', tool='tc')
+
+    def test_ours(self) -> None:
+        before = self.shown()
+        self.bucket('5ca0:')
+        self.assertTrue(self.lift(self.tc))
+        self.assertEqual(before, self.shown())
+        self.assertFalse(self.lift(self.tc))
+
+    def test_somebody_elses(self) -> None:
+        self.bucket('77:')
+        self.assertFalse(self.lift(self.tc))
+        self.assertIn('tbf 77:', self.shown())
+
+    def test_gone(self) -> None:
+        self.bucket('5ca0:')
+        self.assertIn('made again', str(self.assertRaises(
+            steps.Gone, self.lift, {**self.tc, 'ifindex': 4242})))
+        self.assertIn('tbf 5ca0:', self.shown())
+        self.assertRaises(steps.Gone, self.lift, {**self.tc, 'dev': 'd1'})
+        self.remove()
+        self.assertRaises(steps.Gone, self.lift, self.tc)
+
+
+class BadInput(RestoreTestCase):
+    """One line each, and nothing lost."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree.make('/a')
+        self.tree.write('cpu', '/a', 'cpu.cfs_quota_us', '20000')
+        self.good = self.step('cpu', '/a', 'cpu.cfs_quota_us', '-1')
+
+    def quota(self) -> str:
+        return self.tree.read('cpu', '/a', 'cpu.cfs_quota_us')
+
+    def test_a_lease_is_no_way_to_write(self) -> None:
+        victim = self.state / 'victim'
+        victim.mkdir()
+        (victim / 'cpu.shares').write_text('untouched')
+        link = self.state / 'link'
+        link.symlink_to(self.tree.path('cpu', '/a'))
+        inode = victim.stat().st_ino
+        mount = self.tree.mounts['cpu']
+        up = '/'.join(['..'] * len(mount.parts))
+        for path in (str(victim), f'{mount}/{up}{victim}',
+                     f'{mount}{self.tree.name}/../..', str(mount), '/proc',
+                     str(link), f'{mount}/{self.tree.name}/a'):
+            self.put({**self.good, 'dir': path, 'inode': inode,
+                      'file': 'cpu.shares', 'text': '2'})
+        for wrong in ({'file': 'cgroup.procs', 'text': str(os.getpid())},
+                      {'file': '../cpu.shares', 'text': '2'},
+                      {'file': 'notify_on_release', 'text': '1'},
+                      {'text': '-1; reboot'},
+                      {'do': 'tc', 'dev': '$(reboot)'}):
+            self.put({**self.good, **wrong})
+        count = len(self.left())
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual(1, code)
+        self.assertEqual('-1', self.quota())
+        self.assertEqual(count, text.count('refused, nothing in it'), text)
+        self.assertEqual(count, len(self.left()))
+        self.assertTrue(all(name.endswith('.refused')
+                            for name in self.left()))
+        self.assertEqual('untouched', (victim / 'cpu.shares').read_text())
+        self.assertEqual('1024', self.tree.read('cpu', '/a', 'cpu.shares'))
+
+    def test_one_wrong_step_stops_the_whole_lease(self) -> None:
+        self.put(self.good, {**self.good, 'file': 'tasks'})
+        self.assertEqual(1, self.main('--all')[0])
+        self.assertEqual('20000', self.quota())
+
+    def test_not_on_the_cgroup_mount(self) -> None:
+        """Something else is mounted over a directory on the way."""
+        self.put({**self.good, 'inode': 2})
+        target = self.tree.path('cpu', '/a')
+        result = self.private(f"""
+            mount -t tmpfs none {target}
+            touch {target}/cpu.cfs_quota_us
+            {sys.executable} -m scavenger_openstack.agent.restore --all \
+                --state-dir {self.state}
+            code=$?
+            cat {target}/cpu.cfs_quota_us; exit $code""")
+        self.assertEqual((1, ''), (result.returncode, result.stdout))
+        self.assertIn('is not on the cgroup mount', result.stderr)
+
+    def private(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a shell script in a mount namespace of its own."""
+        return subprocess.run(
+            ['unshare', '-m', '--propagation', 'private', 'sh', '-c',
+             textwrap.dedent(script)], text=True, capture_output=True,
+            stdin=subprocess.DEVNULL, timeout=30, check=False)
+
+    def test_made_again_under_the_same_path(self) -> None:
+        self.tree.delete('/a')
+        self.tree.make('/a')
+        self.tree.write('cpu', '/a', 'cpu.cfs_quota_us', '70000')
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual(0, code)
+        self.assertIn('deleted and made again', text)
+        self.assertEqual('70000', self.quota())
+        self.assertEqual([], self.left())
+
+    def test_deleted(self) -> None:
+        self.tree.delete('/a')
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual((0, 1), (code, text.count('no longer there')))
+        self.assertEqual([], self.left())
+
+    def test_a_dead_step_among_living_ones(self) -> None:
+        self.tree.make('/b')
+        dead = self.step('cpu', '/b', 'cpu.cfs_quota_us', '-1')
+        self.tree.delete('/b')
+        self.assertTrue(self.lift(dead, self.good))
+        self.assertEqual('-1', self.quota())
+
+    def test_another_boot(self) -> None:
+        self.put(self.good, boot_id=str(uuid.uuid4()))
+        code, text = self.main('--all')
+        self.assertEqual(0, code)
+        self.assertIn('stale lease of another boot', text)
+        self.assertEqual('20000', self.quota())
+        self.assertEqual([], self.left())
+
+    def test_read_only_tree(self) -> None:
+        self.put(self.good)
+        target = self.tree.path('cpu')
+        result = self.private(f"""
+            mount --bind {target} {target}
+            mount -o remount,bind,ro {target}
+            exec {sys.executable} -m scavenger_openstack.agent.restore \
+                --all --state-dir {self.state}""")
+        self.assertEqual(1, result.returncode)
+        self.assertEqual(1, result.stderr.count('NOT restored'),
+                         result.stderr)
+        self.assertIn('Read-only file system', result.stderr)
+        self.assertIn('mount the cgroup tree read-write', result.stderr)
+        self.assertEqual(1, len(self.left()))
+        self.assertEqual(0, self.main('--all')[0])
+        self.assertEqual('-1', self.quota())
+
+    def test_busy(self) -> None:
+        """A limit below anonymous use: said once, kept, done later."""
+        process = self.spawn(
+            f'x = bytearray({32 * MIB})\n'
+            'for i in range(0, len(x), 4096): x[i] = 1\n'
+            'print("full"); import time; time.sleep(60)\n',
+            self.tree, '/a')
+        assert process.stdout
+        process.stdout.readline()
+        self.put(self.step('memory', '/a', 'memory.limit_in_bytes',
+                           str(8 * MIB)), knob='memory_bytes')
+        self.put(self.good)
+        code, text = self.main('--all')
+        self.assertEqual(1, code)
+        self.assertEqual(1, text.count('NOT restored'), text)
+        self.assertIn('Device or resource busy', text)
+        self.assertEqual(1, len(self.left()))
+        self.assertEqual('-1', self.quota())
+        process.kill()
+        process.wait(10)
+        self.assertEqual(0, self.main('--all')[0])
+        self.assertEqual(str(8 * MIB), self.tree.read(
+            'memory', '/a', 'memory.limit_in_bytes'))

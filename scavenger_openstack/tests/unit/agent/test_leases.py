@@ -1,0 +1,352 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import leases
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import steps
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+A = '/batch/a', Knob.CPU_CORES
+B = '/batch/b', Knob.MEMORY_BYTES
+
+
+class LeasesTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        mounts = steps.cgroup_mounts()
+        if not mounts:
+            self.skipTest('no cgroup is mounted')
+        self.steps = [{'do': 'write', 'inode': 7, 'file': 'cpuset.cpus',
+                       'dir': f'{mounts[0][0]}/scv-no-such-group',
+                       'text': '0'}]
+        self.path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state')
+
+    def opened(self, lease_s: float = 60.0) -> leases.Leases:
+        found = leases.Leases(self.path, lease_s)
+        found.open()
+        self.addCleanup(found.close)
+        return found
+
+    def on_disk(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_bytes().partition(b'\n')[0])
+                for path in sorted((self.path / 'leases').iterdir())]
+
+    def expiry(self) -> float:
+        beat = json.loads((self.path / 'heartbeat').read_text())
+        self.assertEqual(records.boot_id(), beat['boot_id'])
+        self.assertEqual(os.getpid(), beat['pid'])
+        return float(beat['expires_s'])
+
+
+class Records(LeasesTestCase):
+    """What is on disk while a lease is held."""
+
+    def test_hold_lift(self) -> None:
+        held = self.opened()
+        before = held.held()
+        held.hold(*A, self.steps, 1.5)
+        self.assertEqual({}, before)
+        self.assertEqual({A: (1.5, tuple(self.steps))}, held.held())
+        self.assertEqual(1.5, held.original(*A))
+        self.assertIsNone(held.original(*B))
+        record, = self.on_disk()
+        self.assertEqual(
+            {'schema': 1, 'workload': '/batch/a', 'knob': 'cpu_cores',
+             'boot_id': records.boot_id(), 'pid': os.getpid(),
+             'original': 1.5, 'steps': self.steps},
+            {k: v for k, v in record.items() if k != 'created_s'})
+        held.hold(*A, [], 'something else')
+        self.assertEqual([record], self.on_disk())
+        held.lift(*A)
+        held.lift(*A)
+        self.assertEqual([], self.on_disk())
+        self.assertEqual({}, held.held())
+
+    def test_replace(self) -> None:
+        held = self.opened()
+        self.assertRaises(errors.LeaseError, held.replace, *A, self.steps, 1)
+        held.hold(*A, self.steps, None)
+        held.replace(*A, self.steps * 2, '0-1')
+        self.assertEqual(('0-1', tuple(self.steps * 2)), held.held()[A])
+        record, = self.on_disk()
+        self.assertEqual('0-1', record['original'])
+        self.assertEqual(self.steps * 2, record['steps'])
+
+    def test_steps_outside_the_closed_set_are_no_lease(self) -> None:
+        held = self.opened()
+        for wrong in ([], [{**self.steps[0], 'dir': '/etc'}],
+                      [{**self.steps[0], 'text': 'x'}],
+                      [*self.steps, {'do': 'exec'}]):
+            self.assertRaises(errors.LeaseError, held.hold, *A, wrong, None)
+        huge = self.steps * (records.MAX_BYTES // 50)
+        self.assertIn('bytes', str(self.assertRaises(
+            errors.LeaseError, held.hold, *A, huge, None)))
+        self.assertEqual([], self.on_disk())
+        self.assertEqual({}, held.held())
+
+    def test_modes(self) -> None:
+        self.path.mkdir(mode=0o755)
+        self.opened().hold(*A, self.steps, None)
+        for path in (self.path, self.path / 'leases'):
+            self.assertEqual(0o700, path.stat().st_mode & 0o777)
+        for path in self.path.rglob('*'):
+            self.assertEqual(0, path.stat().st_mode & 0o077, str(path))
+
+    def test_cannot_be_recorded(self) -> None:
+        held = self.opened()
+        held.hold(*A, self.steps, 1)
+        (self.path / 'leases').rename(self.path / 'elsewhere')
+        self.assertRaises(errors.LeaseError, held.renew, records.now_s())
+        target = self.path / 'elsewhere' / 'x'
+        target.mkdir()      # a name that cannot be renamed over
+        name = self.lease_name(B)
+        target.rename(self.path / 'elsewhere' / name)
+        text = str(self.assertRaises(errors.LeaseError, held.hold, *B,
+                                     self.steps, None))
+        self.assertIn('memory_bytes of /batch/b', text)
+        self.assertIn('not capped', text)
+        self.assertEqual({A}, set(held.held()))
+        self.assertEqual([], list(self.path.rglob('*.tmp')))
+
+    def lease_name(self, key: tuple[str, Knob]) -> str:
+        other = leases.Leases(self.path.with_name('other'))
+        other.open()
+        other.hold(*key, self.steps, None)
+        name, = os.listdir(other.state_dir / 'leases')
+        other.close()
+        return name
+
+    def test_state_directory_cannot_be_used(self) -> None:
+        self.path.write_text('a file')
+        text = str(self.assertRaises(errors.LeaseError,
+                                     leases.Leases(self.path).open))
+        self.assertIn(str(self.path), text)
+
+    def test_close(self) -> None:
+        held = self.opened()
+        held.hold(*A, self.steps, None)
+        held.close()
+        held.close()
+        self.assertEqual([], self.on_disk())
+        self.assertFalse((self.path / 'heartbeat').exists())
+        self.assertTrue(held.expired())
+        self.opened()
+
+    def test_leftovers_of_an_earlier_agent(self) -> None:
+        first = self.opened()
+        first.hold(*A, self.steps, None)
+        first.hold(*B, self.steps, None)
+        (self.path / 'leases' / 'x.tmp').write_text('half')
+        first._close_files()        # as if killed
+        self.assertEqual({}, self.opened().held())
+        self.assertEqual([], list((self.path / 'leases').iterdir()))
+
+
+class Alone(LeasesTestCase):
+    """One agent per state directory."""
+
+    def test_second_agent(self) -> None:
+        self.opened()
+        second = leases.Leases(self.path)
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.1))
+        text = str(self.assertRaises(errors.AlreadyRunning, second.open))
+        self.assertIn(f"process '{os.getpid()}'", text)
+        self.assertIn('one agent per host', text)
+
+    def test_waits_for_a_restorer(self) -> None:
+        self.path.mkdir()
+        code = ('import fcntl, os, sys, time\n'
+                f'f = open({str(self.path / "lock")!r}, "w")\n'
+                'fcntl.flock(f, fcntl.LOCK_EX)\n'
+                'f.write("%d restorer\\n" % os.getpid()); f.flush()\n'
+                'print("locked", flush=True)\n'
+                'sys.stdin.readline()\n')
+        with subprocess.Popen([sys.executable, '-c', code], text=True,
+                              stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            assert process.stdin and process.stdout
+            self.addCleanup(process.kill)
+            process.stdout.readline()
+            with fixtures.MonkeyPatch(
+                    'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.1):
+                text = str(self.assertRaises(
+                    errors.AlreadyRunning, leases.Leases(self.path).open))
+            self.assertIn('restores what an earlier agent left', text)
+            timer = threading.Timer(0.2, process.stdin.write, ['\n'])
+            timer.start()
+            self.addCleanup(timer.join)
+            threading.Timer(0.25, process.stdin.flush).start()
+            self.opened()
+            self.assertEqual(f'{os.getpid()}\n',
+                             (self.path / 'lock').read_text())
+
+    def test_watched(self) -> None:
+        held = self.opened()
+        self.assertFalse(held.watched())
+        with open(self.path / 'watcher.lock', 'w') as lock:
+            self.assertFalse(held.watched())
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertTrue(held.watched())
+        self.assertFalse(held.watched())
+
+
+class Time(LeasesTestCase):
+    """Nothing is written when the lease is over, or nearly."""
+
+    def test_heartbeat_and_renewal(self) -> None:
+        held = self.opened(lease_s=60)
+        now = records.now_s()
+        path = self.path / 'heartbeat'
+        self.assertTrue(now + 53 < self.expiry() <= now + 54)
+        self.assertEqual(128, path.stat().st_size)
+        inode = path.stat().st_ino
+        held.renew(now + 10)
+        self.assertAlmostEqual(now + 64, self.expiry(), places=4)
+        held.renew(now + 5)         # never back
+        self.assertAlmostEqual(now + 64, self.expiry(), places=4)
+        self.assertEqual((128, inode),
+                         (path.stat().st_size, path.stat().st_ino))
+        self.assertEqual(b'\n', path.read_bytes()[-1:])
+
+    def test_end(self) -> None:
+        """Writes end a tenth before the lease, renewals with it."""
+        lease_s = 0.5
+        held = self.opened(lease_s)
+        held.hold(*A, self.steps, None)
+        expires_s = self.expiry()
+        held.check()
+        self.assertFalse(held.expired())
+        time.sleep(max(0.0, expires_s - 0.1 * lease_s - records.now_s()))
+        self.assertTrue(held.expired())
+        self.assertIn('ran out', str(self.assertRaises(
+            errors.LeaseError, held.check)))
+        time.sleep(max(0.0, expires_s - records.now_s()))
+        self.assertRaises(errors.LeaseError, held.renew, records.now_s())
+        held.reopen()
+        held.check()
+        held.renew(records.now_s())
+        self.assertEqual({A}, set(held.held()))
+        self.assertEqual(1, len(self.on_disk()))
+
+    def test_stopped_within_a_renewal(self) -> None:
+        """The clock was read before the stop, the write came after it."""
+        held = self.opened(lease_s=0.5)
+        before = self.expiry() - 0.01
+        time.sleep(max(0.0, before - records.now_s()) + 0.02)
+        held.renew(before)
+        self.assertTrue(self.expiry() > records.now_s())
+        self.assertRaises(errors.LeaseError, held.check)
+        held.reopen()
+        held.check()
+
+    def test_state_directory_removed_or_made_anew(self) -> None:
+        held = self.opened(lease_s=0.5)
+        held.hold(*A, self.steps, 3)
+        self.path.rename(self.path.with_name('old'))
+        for _ in range(2):
+            self.assertIn('was removed', str(self.assertRaises(
+                errors.LeaseError, held.renew, records.now_s())))
+            self.path.mkdir(exist_ok=True)
+        held.reopen()
+        held.renew(records.now_s())
+        record, = self.on_disk()
+        self.assertEqual(3, record['original'])
+        self.assertRaises(errors.AlreadyRunning, self.quick_second)
+
+    def quick_second(self) -> None:
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.05):
+            leases.Leases(self.path).open()
+
+    def test_writing(self) -> None:
+        held = self.opened(lease_s=0.5)
+        with testtools.ExpectedException(errors.LeaseError, '.*not held'):
+            with held.writing(*A):
+                self.fail('no lease')
+        held.hold(*A, self.steps, None)
+        with held.writing(*A):
+            self.assertRaises(errors.DriverError, held.lift, *A)
+            self.assertEqual(1, len(held.lift_all()))
+            self.assertEqual(1, len(self.on_disk()))
+        with testtools.ExpectedException(errors.LeaseError, '.*ran out'):
+            with held.writing(*A):
+                time.sleep(0.5)
+        held.lift(*A)
+        self.assertEqual([], self.on_disk())
+
+    def test_close_while_a_write_is_on_its_way(self) -> None:
+        """The record stays, and the lock until the process is dead."""
+        held = self.opened()
+        held.hold(*A, self.steps, None)
+        self.addCleanup(lambda: os.close(held._lock))
+        with contextlib.suppress(errors.LeaseError), held.writing(*A):
+            held.close()
+            self.assertEqual(1, len(self.on_disk()))
+            self.assertRaises(errors.AlreadyRunning, self.quick_second)
+
+
+class Renewing(LeasesTestCase):
+    """The thread that renews, and when it must not."""
+
+    def renewer(self, held: leases.Leases, age_s: float) -> None:
+        renewer = leases.Renewer(
+            held, lambda: records.now_s() - age_s, interval_s=0.01)
+        renewer.start()
+        self.addCleanup(renewer.stop)
+
+    def test_renews(self) -> None:
+        held = self.opened(lease_s=0.3)
+        self.renewer(held, 0.0)
+        time.sleep(0.7)
+        held.check()
+        self.assertTrue(self.expiry() > records.now_s())
+
+    def test_does_not_renew_for_a_hanging_loop(self) -> None:
+        held = self.opened(lease_s=0.3)
+        self.renewer(held, 0.31)
+        time.sleep(0.7)
+        self.assertRaises(errors.LeaseError, held.check)
+        self.assertTrue(self.expiry() < records.now_s())
+        self.assertEqual(1, self.log.output.count('no tick has ended'))
+
+    def test_expired_leases_stay_expired(self) -> None:
+        held = self.opened(lease_s=0.3)
+        time.sleep(0.3)
+        self.renewer(held, 0.0)
+        time.sleep(0.35)
+        self.assertRaises(errors.LeaseError, held.check)
+        self.assertEqual(1, self.log.output.count('ran out'))
+        held.reopen()
+        time.sleep(0.4)
+        held.check()

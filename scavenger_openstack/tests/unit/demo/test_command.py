@@ -1,0 +1,153 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options, phases and configuration of the demo."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import io
+import json
+import pathlib
+
+import fixtures
+import testtools
+
+from scavenger_openstack.cmd import demo
+from scavenger_openstack.demo import phases
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import progress
+from scavenger_openstack.tests.unit.demo.test_result import whole
+
+
+def run(*argv: str) -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = demo.main(list(argv))
+        except SystemExit as exc:
+            code = int(exc.code or 0)
+    return code, out.getvalue(), err.getvalue()
+
+
+class CommandTest(testtools.TestCase):
+
+    def test_usage(self) -> None:
+        for argv, words in (
+                (['--bogus'], '--bogus'),
+                (['--only', 'alone,nobody'], 'no phase nobody'),
+                (['--only', ','], 'there are alone, unmanaged'),
+                (['--rounds', '0'], '--rounds'),
+                (['--phase-seconds', 'x'], '--phase-seconds'),
+                (['--memory', '100'], '1280 MiB'),
+                (['--watch-foreground', '/a'], 'go together')):
+            code, _, err = run(*argv)
+            self.assertEqual(2, code, ' '.join(argv))
+            self.assertIn(words, err)
+
+    def test_picture(self) -> None:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (directory / 'result.json').write_text(json.dumps(whole()))
+        drawn = directory / 'x.svg'
+        code, _, _ = run('--output', str(directory), '--picture', str(drawn))
+        self.assertEqual(0, code)
+        self.assertIn('scavenger', drawn.read_text())
+
+    def test_picture_of_nothing(self) -> None:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for content in (None, '', '[]', '{"phases": 1}'):
+            if content is not None:
+                (directory / 'result.json').write_text(content)
+            code, _, err = run('--output', str(directory), '--picture',
+                               str(directory / 'x.svg'))
+            self.assertEqual(1, code, repr(content))
+            self.assertEqual(1, err.count('\n'), err)
+            self.assertIn('play it first', err)
+
+
+class PhasesTest(testtools.TestCase):
+
+    def test_rotated_order(self) -> None:
+        names = list(phases.PHASES)
+        orders = [phases.order(names, number) for number in range(5)]
+        self.assertEqual(names, orders[0])
+        for one in orders:
+            self.assertEqual(sorted(names), sorted(one))
+        self.assertTrue(len({one[0] for one in orders}) >= 3)
+
+    def test_short_lists(self) -> None:
+        for names in (['alone'], ['alone', 'unmanaged']):
+            for number in range(4):
+                self.assertEqual(sorted(names),
+                                 sorted(phases.order(names, number)))
+
+
+class ProductTest(testtools.TestCase):
+
+    def test_configuration(self) -> None:
+        parser = configparser.ConfigParser()
+        parser.read_string(product.config(
+            background='/x/background', foreground='/x/foreground',
+            mode='enforce', memory_root='/x', killable='/x/background',
+            links='n:up0=25000000', interfaces='/x/background/net=m:eth0'))
+        self.assertEqual('/x', parser['cgroups']['memory_root'])
+        self.assertEqual('n:up0=25000000', parser['network']['links'])
+        self.assertEqual('enforce', parser['scavenger']['mode'])
+
+    def test_nothing_that_was_not_said(self) -> None:
+        parser = configparser.ConfigParser()
+        parser.read_string(product.config(
+            background='/b', foreground='/f', mode='observe'))
+        self.assertNotIn('memory_root', parser['cgroups'])
+        self.assertIsNone(parser['network'].get('links'))
+
+    def test_status(self) -> None:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        status = product.Status(directory)
+        self.assertFalse(status.look())
+        (directory / 'state').mkdir()
+        file = directory / 'state' / 'status.json'
+        for broken in ('', '{', '[1]'):
+            file.write_text(broken)
+            self.assertFalse(status.look())
+            self.assertEqual(({}, [], 0), (status.facts(), status.caps(),
+                                           status.counter('kills')))
+        fresh = file.with_suffix('.new')
+        fresh.write_text(json.dumps({
+            'caps': [{'knob': 'cpu_idle'}], 'counters': {'kills': 2},
+            'controllers': {'scavenger': {'facts': {'memory': {}}}}}))
+        fresh.replace(file)
+        self.assertTrue(status.look())
+        self.assertFalse(status.look())
+        self.assertEqual(2, status.counter('kills'))
+        self.assertEqual({'memory': {}}, status.facts())
+
+
+class ProgressTest(testtools.TestCase):
+
+    def test_plain_lines(self) -> None:
+        stream = io.StringIO()
+        names = list(phases.PHASES)
+        shown = progress.Progress(names, 2, 12.0, stream)
+        self.assertTrue(shown.total_s < 240, shown.total_s)
+        shown.begin(0, phases.PHASES['alone'], 12.0)
+        shown.show(3.0)
+        shown.end()
+        self.assertEqual(1, stream.getvalue().count('\n'))
+        self.assertIn('round 1/2  alone', stream.getvalue())
+
+    def test_full_takes_less_than_twenty_minutes(self) -> None:
+        shown = progress.Progress(list(phases.PHASES), 5, 30.0,
+                                  io.StringIO())
+        self.assertTrue(shown.total_s < 1200, shown.total_s)

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The report and the picture: whole, well formed, without anything else."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import testtools
+
+from scavenger_openstack.demo import picture
+from scavenger_openstack.demo import plot
+from scavenger_openstack.demo import report
+from scavenger_openstack.demo import result
+from scavenger_openstack.tests.unit.demo.test_result import record
+from scavenger_openstack.tests.unit.demo.test_result import SETTINGS
+from scavenger_openstack.tests.unit.demo.test_result import whole
+
+NAMES = ('alone', 'unmanaged', 'static_half', 'scavenger')
+
+
+class ReportTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.records = [record(name) for name in NAMES]
+        self.result = result.summary(self.records, SETTINGS)
+        self.page = report.page(self.result, self.records)
+
+    def test_needs_nothing_but_itself(self) -> None:
+        self.assertNotIn('<script', self.page)
+        self.assertNotIn('<link', self.page)
+        self.assertNotIn('url(', self.page)
+        found = set(re.findall(r'https?://[^\'"\s]+', self.page))
+        self.assertEqual({'http://www.w3.org/2000/svg'}, found)
+
+    def test_four_plots_per_phase_and_the_picture(self) -> None:
+        plots = re.findall(r'<svg.*?</svg>', self.page, re.DOTALL)
+        self.assertEqual(4 * len(NAMES) + 1, len(plots))
+        for one in plots:
+            ElementTree.fromstring(one)
+            self.assertNotIn('nan', one)
+
+    def test_text_is_escaped(self) -> None:
+        settings = {**SETTINGS, 'seed': '<b>'}
+        found = result.summary(self.records, settings)
+        self.assertIn('&lt;b&gt;', report.page(found, self.records))
+
+
+class PictureTest(testtools.TestCase):
+
+    def test_every_phase(self) -> None:
+        drawn = picture.svg(whole())
+        ElementTree.fromstring(drawn)
+        for words in ('unmanaged', 'scavenger', '500 ms (50x)',
+                      '10.5 ms (1.05x)'):
+            self.assertIn(words, drawn)
+
+    def test_without_any_work(self) -> None:
+        drawn = picture.svg(result.summary([record('alone', work=0.0)],
+                                           SETTINGS))
+        ElementTree.fromstring(drawn)
+
+    def test_milliseconds(self) -> None:
+        for value, words in ((12.34, '12.3 ms'), (345.6, '346 ms'),
+                             (4321.0, '4.3 s')):
+            self.assertEqual(words, picture.milliseconds(value))
+
+
+class PlotTest(testtools.TestCase):
+
+    def test_linear_axis(self) -> None:
+        axis = plot.Axis(0.0, 10.0, ())
+        for value, share in ((0, 0.0), (5, 0.5), (10, 1.0), (99, 1.0),
+                             (-1, 0.0)):
+            self.assertEqual(share, axis.share(value))
+
+    def test_logarithmic_axis(self) -> None:
+        axis = plot.Axis(1.0, 10000.0, (), log=True)
+        for value, share in ((1, 0.0), (100, 0.5), (10000, 1.0), (0, 0.0)):
+            self.assertAlmostEqual(share, axis.share(value))
+
+    def test_a_missing_value_leaves_a_gap(self) -> None:
+        self.assertEqual([[(0, 1.0)], [(2, 3.0), (3, 4.0)]], plot.runs(
+            [(0, 1.0), (1, None), (2, 3.0), (3, 4.0)]))
+        self.assertEqual([], plot.runs([(0, None)]))

@@ -1,0 +1,284 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Figures, violations, criteria, verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import result
+from scavenger_openstack.demo import table
+
+GIB = 2**30
+SETTINGS = {'rounds': 2, 'seconds': 10.0, 'seed': '1', 'cpus': 2,
+            'memory_bytes': 2 * GIB, 'link_bytes_per_s': 25e6,
+            'memory_window_s': 5, 'network_window_s': 5}
+
+
+def sample(at_s: float, **more: Any) -> dict[str, Any]:
+    return {'at_s': at_s, 'cpu_s': at_s, 'machine_s': 1.1 * at_s,
+            'foreground_cpu_s': at_s / 2,
+            'background_cpu_s': at_s / 2, 'cpu_set': 2, 'cpu_idle': False,
+            'memory_bytes': GIB, 'foreground_bytes': GIB // 4,
+            'background_bytes': GIB // 2, 'limit_bytes': None,
+            'work_cpu_s': 1.5 * at_s, 'work_memory_gib_s': at_s,
+            'work_network_bytes': 2e7 * at_s,
+            'foreground_tx_bytes': 1e6 * at_s, **more}
+
+
+def record(phase: str, number: int = 0, *, p99_s: float = 0.01,
+           work: float = 1.0, transfer_s: float = 1.75,
+           steps: list[load.Step] | None = None) -> dict[str, Any]:
+    """98 requests of 5 ms, two of ``p99_s``; 10 s of work."""
+    samples = [sample(at_s / 5, work_cpu_s=work * at_s / 5,
+                      work_memory_gib_s=work * at_s / 5,
+                      work_network_bytes=work * 1e7 * at_s / 5)
+               for at_s in range(51)]
+    requests = [(i / 10, 0.005) for i in range(98)]
+    return result.record(
+        phase=phase, number=number,
+        requests=[*requests, (9.8, p99_s), (9.9, p99_s)], unserved=0,
+        steps=steps or [], files=[load.File(1.0, 1.0, transfer_s)],
+        samples=samples, caps_set=0, kills=0, cpus=2,
+        memory_bytes=2 * GIB)
+
+
+def whole(**changes: dict[str, Any]) -> dict[str, Any]:
+    """A summary in which all is well, but for ``changes`` per phase."""
+    good: dict[str, dict[str, Any]] = {
+        'alone': {'work': 0.0},
+        'unmanaged': {'p99_s': 0.5},
+        'static_half': {'p99_s': 0.02, 'work': 0.6},
+        'scavenger': {'p99_s': 0.0105, 'work': 0.9}}
+    for name, change in changes.items():
+        good[name].update(change)
+    records = [record(name, number, **how) for number in (0, 1)
+               for name, how in good.items()]
+    return result.summary(records, SETTINGS)
+
+
+class PercentileTest(testtools.TestCase):
+
+    def test_nearest_rank(self) -> None:
+        values = list(range(1, 101))
+        for share, expected in ((0.5, 50), (0.99, 99), (0.999, 100),
+                                (1.0, 100), (0.0, 1), (0.001, 1)):
+            self.assertEqual(expected, result.percentile(values, share))
+
+    def test_order_does_not_matter(self) -> None:
+        self.assertEqual(3, result.percentile([3, 1, 2], 0.99))
+
+    def test_one_value(self) -> None:
+        self.assertEqual(7, result.percentile([7], 0.5))
+
+    def test_nothing_is_unknown(self) -> None:
+        self.assertIsNone(result.percentile([], 0.5))
+
+
+class MedianTest(testtools.TestCase):
+
+    def test_unknown_does_not_count(self) -> None:
+        self.assertEqual(2.5, result.median([1, None, 4]))
+        self.assertIsNone(result.median([None]))
+
+    def test_ratio(self) -> None:
+        self.assertEqual(2.0, result.ratio(4.0, 2.0))
+        self.assertIsNone(result.ratio(None, 2.0))
+        self.assertIsNone(result.ratio(4.0, None))
+        self.assertIsNone(result.ratio(4.0, 0.0))
+
+
+class TransfersTest(testtools.TestCase):
+    """An undisturbed file takes 1.75 s."""
+
+    def test_finished(self) -> None:
+        self.assertEqual([1.8], result.transfers(
+            [load.File(1, 1, 1.8)], 10.0))
+
+    def test_over_before_the_measured_time(self) -> None:
+        self.assertEqual([], result.transfers([load.File(-3, -3, 2.9)], 10))
+        self.assertEqual([3.1], result.transfers([load.File(-3, -3, 3.1)],
+                                                 10))
+
+    def test_still_on_its_way(self) -> None:
+        self.assertEqual([6.0], result.transfers([load.File(4, 4, 0)], 10))
+        self.assertEqual([], result.transfers([load.File(9, 9, 0)], 10))
+
+
+class ViolationsTest(testtools.TestCase):
+    """100 MiB take half a second, so the answer is due 1.75 s later."""
+
+    WALL = 2 * GIB
+
+    def judge(self, *steps: load.Step,
+              free_mib: float = 500) -> tuple[int, int]:
+        samples = [sample(at_s / 5,
+                          memory_bytes=self.WALL - free_mib * 2**20)
+                   for at_s in range(51)]
+        return result.violations(steps, samples, self.WALL)
+
+    def test_did_not_meet(self) -> None:
+        self.assertEqual((0, 0), self.judge(
+            load.Step(2, 2, 0.5, 100, 7, 7), free_mib=1))
+
+    def test_met_and_answered(self) -> None:
+        self.assertEqual((1, 0), self.judge(
+            load.Step(2, 2, 0.6, 100, 7, 9)))
+
+    def test_wall_stands_after_the_answer_was_due(self) -> None:
+        self.assertEqual((1, 1), self.judge(
+            load.Step(2, 2, 0.6, 100, 7, 9), free_mib=40))
+        self.assertEqual((1, 0), self.judge(
+            load.Step(2, 2, 0.6, 100, 7, 9), free_mib=42))
+
+    def test_looked_at_only_until_the_next_step(self) -> None:
+        self.assertEqual((1, 0), self.judge(
+            load.Step(2, 2, 0.6, 100, 7, 9),
+            load.Step(3.7, 3.7, 0.5, -100, 9, 9), free_mib=1))
+
+    def test_took_too_long(self) -> None:
+        self.assertEqual((1, 1), self.judge(
+            load.Step(2, 2, 1.8, 100, 7, 9)))
+
+    def test_still_under_way(self) -> None:
+        self.assertEqual((1, 1), self.judge(
+            load.Step(2, 2, 0, 100, 7, 7)))
+
+    def test_steps_down_and_warm_up_do_not_count(self) -> None:
+        self.assertEqual((0, 0), self.judge(
+            load.Step(-3, -3, 0.6, 300, 0, 9),
+            load.Step(2, 2, 0.1, -100, 9, 12)))
+
+
+class RecordTest(testtools.TestCase):
+
+    def test_figures(self) -> None:
+        found = record('unmanaged', p99_s=0.25, work=0.7)
+        self.assertEqual(5.0, found['p50_ms'])
+        self.assertEqual(250.0, found['p99_ms'])
+        self.assertEqual(0.5, found['cpu_use'])
+        self.assertAlmostEqual(0.1, found['others_cpu'])
+        for kind, expected in (('cpu', 0.7), ('memory', 0.7),
+                               ('network', 7e6)):
+            self.assertAlmostEqual(expected, found['background_work'][kind])
+
+
+class SummaryTest(testtools.TestCase):
+
+    def test_keys_of_a_phase(self) -> None:
+        phase = whole()['phases']['scavenger']
+        for key in ('p50_ms', 'p99_ms', 'p999_ms', 'background_work',
+                    'foreground_transfer_s', 'memory_violations', 'rounds'):
+            self.assertIn(key, phase)
+        self.assertEqual({'cpu', 'memory', 'network'},
+                         set(phase['background_work']))
+        self.assertEqual(2, len(phase['rounds']))
+        self.assertNotIn('series', phase['rounds'][0])
+
+    def test_compared_within_each_round(self) -> None:
+        records = [record('alone', 0, p99_s=0.01),
+                   record('scavenger', 0, p99_s=0.011),
+                   record('scavenger', 1, p99_s=0.044),
+                   record('alone', 1, p99_s=0.04)]
+        phases = result.summary(records, SETTINGS)['phases']
+        self.assertAlmostEqual(1.1, phases['scavenger']['p99_to_alone'])
+        self.assertAlmostEqual(27.5, phases['scavenger']['p99_ms'])
+
+    def test_best_split_by_hindsight(self) -> None:
+        # 90 % of what a peak of a quarter leaves of 2 GiB
+        self.assertAlmostEqual(0.9 * 1.75,
+                               whole()['memory_by_hindsight_gib'])
+
+
+class VerdictTest(testtools.TestCase):
+
+    def failed(self, found: dict[str, Any]) -> list[str]:
+        return [test['name'] for test in found['criteria']
+                if not test['passed']]
+
+    def test_passed(self) -> None:
+        found = whole()
+        self.assertEqual([], self.failed(found))
+        self.assertEqual('passed', found['verdict'])
+
+    def test_slower_service(self) -> None:
+        found = whole(scavenger={'p99_s': 0.0115})
+        self.assertEqual(['P99 against alone'], self.failed(found))
+        self.assertEqual('failed', found['verdict'])
+
+    def test_too_little_work(self) -> None:
+        found = whole(scavenger={'work': 0.8})
+        self.assertEqual(['batch CPU work against unmanaged'],
+                         self.failed(found))
+
+    def test_slow_file(self) -> None:
+        found = whole(scavenger={'transfer_s': 2.0})
+        self.assertEqual(['file transfer against alone'],
+                         self.failed(found))
+
+    def test_one_unanswered_violation_in_any_round(self) -> None:
+        found = whole(scavenger={
+            'steps': [load.Step(2, 2, 0, 100, 0, 0)]})
+        self.assertEqual(['memory violations left unanswered'],
+                         self.failed(found))
+
+    def test_half_does_as_much(self) -> None:
+        found = whole(static_half={'work': 0.95})
+        self.assertEqual(2, len(self.failed(found)))
+        self.assertEqual('failed', found['verdict'])
+
+    def test_half_that_hurts_the_files_is_no_bar(self) -> None:
+        found = whole(static_half={'work': 0.95, 'transfer_s': 4.0})
+        self.assertEqual(
+            ['batch memory work against the half that also keeps the '
+             'service whole'], self.failed(found))
+
+    def test_no_effect_is_inconclusive(self) -> None:
+        found = whole(unmanaged={'p99_s': 0.0129})
+        self.assertEqual('inconclusive', found['verdict'])
+        self.assertEqual('passed',
+                         whole(unmanaged={'p99_s': 0.0131})['verdict'])
+
+    def test_a_phase_is_missing(self) -> None:
+        found = result.summary([record('alone'), record('unmanaged')],
+                               SETTINGS)
+        self.assertEqual('inconclusive', found['verdict'])
+
+    def test_a_knob_left_changed_always_fails(self) -> None:
+        one = record('alone')
+        one['knobs_left'] = ["/x/cpu.shares: was '1024', is '2'"]
+        found = result.summary([one], SETTINGS)
+        self.assertEqual('failed', found['verdict'])
+        self.assertIn('/x/cpu.shares', table.text(found))
+
+
+class TableTest(testtools.TestCase):
+
+    def test_every_phase_has_a_row(self) -> None:
+        text = table.text(whole())
+        for word in ('alone', 'unmanaged', 'static_half', 'scavenger',
+                     'P99.9 ms', 'verdict: passed', 'memory 5 s'):
+            self.assertIn(word, text)
+
+    def test_a_busy_machine_is_warned_of(self) -> None:
+        found = whole()
+        self.assertEqual('', table.noise(found))
+        found['phases']['alone']['others_cpu'] = 0.42
+        self.assertIn('0.4 CPUs were busy', table.noise(found))
+
+    def test_unknown_is_a_dash(self) -> None:
+        self.assertEqual('-', table.number(None))
+        self.assertEqual('-', table.percent(None))
