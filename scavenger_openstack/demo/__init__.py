@@ -1,0 +1,20 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo: a service, batch work beside it, and six ways to run both.
+
+``stage`` is where it plays (cgroups of its own, an uplink of its own),
+``load`` what plays there (the C programs beside this file), ``phases`` the
+six ways, ``play`` runs them round by round, ``measure`` watches, ``result``
+judges, ``report`` and ``picture`` draw.  The product takes part as anybody
+would use it: as a process with a configuration file (``product``).
+"""

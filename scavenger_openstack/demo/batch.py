@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The batch work: three programs, started again when they are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import dataclasses
+import subprocess
+import time
+
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo import uplink
+from scavenger_openstack import errors
+
+RELAUNCH_S = 0.5
+
+
+@dataclasses.dataclass(slots=True)
+class _Task:
+    launch: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes]
+    due_s: float | None = None
+
+
+class Batch:
+    """What runs in the background cgroups of one phase.
+
+    As a batch framework does, :meth:`keep` launches a task that was killed
+    again, :data:`RELAUNCH_S` later; its work goes on counting.
+    """
+
+    def __init__(self, stage: stage_.Stage) -> None:
+        self._stage = stage
+        self._tasks: list[_Task] = []
+        self.kills = 0
+
+    def launch(self) -> None:
+        """Start the CPU hog, the sender and the memory user."""
+        for launch in (self._hog, self._flood, self._hoard):
+            self._tasks.append(_Task(launch, launch()))
+
+    def keep(self) -> None:
+        """Look after the tasks; call it often.
+
+        :raises DriverError: a task failed by itself.
+        """
+        now = time.monotonic()
+        for task in self._tasks:
+            if task.process.poll() is None:
+                continue
+            if task.due_s is None:
+                if task.process.returncode >= 0:
+                    raise errors.DriverError(
+                        f'batch work {task.process.args!r} ended with '
+                        f'{task.process.returncode}')
+                self.kills += 1
+                task.due_s = now + RELAUNCH_S
+            elif now >= task.due_s:
+                task.process, task.due_s = task.launch(), None
+
+    def _start(self, *argv: str, below: str,
+               role: str | None = None) -> subprocess.Popen[bytes]:
+        return self._stage.launch(*argv, below=below, role=role,
+                                  out_of_memory=stage_.OOM_FIRST)
+
+    def _hog(self) -> subprocess.Popen[bytes]:
+        threads = load.HOG_THREADS_PER_CPU * len(self._stage.cpus)
+        return self._start('hog', self._stage.file('hog.out'), str(threads),
+                           below=stage_.CPU)
+
+    def _flood(self) -> subprocess.Popen[bytes]:
+        return self._start('network', 'flood', uplink.SINK_ADDRESS,
+                           str(uplink.PORT + 1), str(load.FLOWS),
+                           below=stage_.NETWORK, role='bg')
+
+    def _hoard(self) -> subprocess.Popen[bytes]:
+        tree = self._stage.tree
+        return self._start('hoard', self._stage.file('hoard.out'),
+                           str(tree.path('memory', stage_.MEMORY)),
+                           str(tree.path('memory')), below=stage_.MEMORY)

@@ -1,0 +1,249 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``scavenger-demo``: its options, and what it does with them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo import interrupt as interrupt_
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import phases
+from scavenger_openstack.demo import picture
+from scavenger_openstack.demo import play
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import progress as progress_
+from scavenger_openstack.demo import report
+from scavenger_openstack.demo import result as result_
+from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo import table
+from scavenger_openstack.demo import watch
+from scavenger_openstack import errors
+
+MIB = 2**20
+LINK_BYTES_PER_S = 25e6
+SPARE_MIB = 512
+LEAST_MEMORY_MIB = 1280
+QUICK = (2, 12.0)
+FULL = (5, 30.0)
+EXIT_INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog='scavenger-demo',
+        description='Plays a latency-sensitive service beside batch work in '
+                    'six ways and shows what the service feels and what '
+                    'the batch work gets done.  Everything happens in '
+                    'cgroups and network namespaces of its own, which it '
+                    'removes at the end.')
+    found.add_argument('--quick', action='store_true',
+                       help='2 short rounds, less than 4 minutes in all '
+                            '(default: 5 rounds, less than 20 minutes)')
+    found.add_argument('--rounds', type=_positive(int), metavar='N',
+                       help='rounds to play')
+    found.add_argument('--phase-seconds', type=_positive(float),
+                       metavar='S', help='measured seconds per phase')
+    found.add_argument('--only', metavar='PHASES', type=_names,
+                       default=list(phases.PHASES),
+                       help='phases to play, with commas between: '
+                            + ', '.join(phases.PHASES))
+    found.add_argument('--memory', type=_positive(int), metavar='MIB',
+                       default=2048,
+                       help='memory of the host that is played, in MiB '
+                            '(default 2048)')
+    found.add_argument('--seed', default='1',
+                       help='makes the requests; the same seed, the same '
+                            'requests (default 1)')
+    found.add_argument('--output', type=pathlib.Path, metavar='DIR',
+                       default=pathlib.Path('demo'),
+                       help='where result.json and report.html go '
+                            '(default: demo)')
+    found.add_argument('--json', action='store_true',
+                       help='print result.json instead of the table')
+    found.add_argument('--picture', type=pathlib.Path, metavar='FILE.svg',
+                       help='play nothing; draw the result.json that is in '
+                            '--output')
+    found.add_argument('--clean', action='store_true',
+                       help='play nothing; remove what a killed demo left')
+    found.add_argument('--watch-foreground', metavar='CGROUP',
+                       help='play nothing; show what the agent would do for '
+                            'the cgroups below this one, touching nothing')
+    found.add_argument('--watch-background', metavar='CGROUP',
+                       help='the batch work beside it')
+    found.add_argument('--seconds', type=_positive(float), default=30.0,
+                       metavar='N', help='how long to watch (default 30)')
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    parse = parser()
+    options = parse.parse_args(argv)
+    if bool(options.watch_foreground) != bool(options.watch_background):
+        parse.error('--watch-foreground and --watch-background go together')
+    if options.memory < LEAST_MEMORY_MIB:
+        parse.error(f'--memory: the service and the batch work need '
+                    f'{LEAST_MEMORY_MIB} MiB')
+    try:
+        if options.picture:
+            return _picture(options)
+        interrupt = interrupt_.Interrupt()
+        if options.watch_foreground:
+            return watch.watch(options.watch_foreground,
+                               options.watch_background,
+                               seconds=options.seconds,
+                               interrupt=interrupt)
+        if os.geteuid() != 0:
+            raise errors.DriverError('needs root, since it makes cgroups '
+                                     'and network namespaces; use sudo')
+        return _clean() if options.clean else _play(options, interrupt)
+    except interrupt_.Interrupted:
+        print('scavenger-demo: interrupted; everything is removed',
+              file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except (errors.ScavengerError, OSError) as exc:
+        print(f'scavenger-demo: {exc}', file=sys.stderr)
+        return 1
+
+
+def _positive(kind: type[int] | type[float]) -> Any:
+    def convert(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < 1e6:
+            raise ValueError(text)
+        return value
+    convert.__name__ = f'positive {kind.__name__}'
+    return convert
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(',') if name.strip()]
+    unknown = [name for name in names if name not in phases.PHASES]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f'no phase {", ".join(unknown) or "named"}; there are '
+            + ', '.join(phases.PHASES))
+    return [name for name in phases.PHASES if name in names]
+
+
+def _clean() -> int:
+    removed, playing = stage_.clean()
+    for name in removed:
+        print(f'removed what demo {name} left')
+    for name in playing:
+        print(f'demo {name} is still playing; left alone')
+    if not removed and not playing:
+        print('nothing to remove')
+    return 0
+
+
+def _picture(options: argparse.Namespace) -> int:
+    source = options.output / 'result.json'
+    try:
+        found = json.loads(source.read_text())
+        drawn = picture.svg(found)
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise errors.ScavengerError(
+            f'{source}: no result of the demo ({exc}); play it first, or '
+            'say where the result is with --output') from exc
+    options.picture.write_text(drawn + '\n')
+    print(f'{options.picture} drawn from {source}')
+    return 0
+
+
+def _cpus() -> list[int]:
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        raise errors.DriverError('the demo needs two CPUs at least; here is '
+                                 'one')
+    return cpus
+
+
+def _check_memory(memory_mib: int) -> None:
+    for line in pathlib.Path('/proc/meminfo').read_text().splitlines():
+        if line.startswith('MemAvailable:'):
+            free_mib = int(line.split()[1]) // 1024
+            if free_mib < memory_mib + SPARE_MIB:
+                raise errors.DriverError(
+                    f'{free_mib} MiB of memory are available, the demo '
+                    f'needs {memory_mib + SPARE_MIB}; free some or lower '
+                    '--memory')
+
+
+def _play(options: argparse.Namespace,
+          interrupt: interrupt_.Interrupt) -> int:
+    rounds, seconds = QUICK if options.quick else FULL
+    settings = play.Settings(
+        names=options.only, rounds=options.rounds or rounds,
+        seconds=options.phase_seconds or seconds, seed=options.seed)
+    cgroups.mounts()
+    cpus = _cpus()
+    _check_memory(options.memory)
+    options.output.mkdir(parents=True, exist_ok=True)
+    records = _records(options, settings, cpus, interrupt)
+    found = result_.summary(records, {
+        'rounds': settings.rounds, 'seconds': settings.seconds,
+        'seed': settings.seed, 'cpus': len(cpus),
+        'memory_bytes': options.memory * MIB,
+        'link_bytes_per_s': LINK_BYTES_PER_S,
+        'memory_window_s': product.MEMORY_WINDOW_S,
+        'network_window_s': product.NETWORK_WINDOW_S})
+    text = json.dumps(found, indent=1) + '\n'
+    (options.output / 'result.json').write_text(text)
+    (options.output / 'report.html').write_text(report.page(found, records))
+    print(text if options.json else table.text(found))
+    print(f'{options.output}/result.json and {options.output}/report.html '
+          'written', file=sys.stderr)
+    return 1 if found['verdict'] == 'failed' else 0
+
+
+def _records(options: argparse.Namespace, settings: play.Settings,
+             cpus: list[int],
+             interrupt: interrupt_.Interrupt) -> list[dict[str, Any]]:
+    """Build a stage, play on it, and remove it whatever happens."""
+    names = list(settings.names)
+    progress = progress_.Progress(names, settings.rounds, settings.seconds)
+    print(f'scavenger-demo: {settings.rounds} rounds of {len(names)} phases '
+          f'of {settings.seconds:g} s, about {progress.total_s / 60:.1f} '
+          'minutes', file=sys.stderr)
+    stage = stage_.Stage(memory_bytes=options.memory * MIB,
+                         link_bytes_per_s=LINK_BYTES_PER_S, cpus=cpus)
+    playing = None
+    problems: list[str] = []
+    try:
+        stage.make()
+        load.build(stage.directory)
+        interrupt.check()
+        playing = play.Play(stage, settings,
+                            load.calibrate(stage.directory), interrupt,
+                            progress)
+        return playing.rounds()
+    finally:
+        progress.end()
+        if playing:
+            try:
+                playing.stop()
+            except errors.DriverError as exc:
+                problems.append(str(exc))
+        problems += stage.remove()
+        for problem in problems:
+            print(f'scavenger-demo: {problem}; run scavenger-demo --clean',
+                  file=sys.stderr)

@@ -1,0 +1,89 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ *
+ */
+
+/*
+ * Batch work that lives from memory.
+ *
+ *   hoard OUT CGROUP HOST
+ *       OUT: 64-bit integers: MiB x ms held so far, pages touched so far,
+ *            MiB held now; a successor goes on counting where we ended
+ *       CGROUP: our own memory cgroup
+ *       HOST: memory cgroup whose limit is the host's memory
+ *
+ * Where a limit holds for us it stays at 90 % of it, as batch frameworks
+ * size themselves by their container and leave a tenth for overhead; it
+ * looks four times a second and gives back at once what is too much.
+ * Without a limit of its own it takes what the host has left, up to the
+ * last 24 MiB, and keeps it.  It grows by 384 MiB/s
+ * and touches what it holds once a second.
+ */
+#define _GNU_SOURCE
+#include "demo.h"
+
+#define SHARE 0.9
+#define LEAVE_MIB 24
+#define GROW_MIB_PER_S 384
+#define TICK_S 0.02
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    volatile uint64_t *out = share(argv[1], 4096);
+    int own = open_in(argv[2], "memory.stat");
+    int limit_fd = open_in(argv[3], "memory.limit_in_bytes");
+    int usage_fd = open_in(argv[3], "memory.usage_in_bytes");
+    size_t space = (size_t)(read_number(limit_fd, "")) & ~0x1fffffull;
+    char *memory = reserve(space);
+
+    double last_s = now_s(), looked_s = 0, limit = 0, cursor = 0;
+    size_t held = 0;   /* MiB */
+    for (;;) {
+        sleep_until(last_s + TICK_S);
+        double now = now_s(), dt = now - last_s;
+        last_s = now;
+        if (dt > 0.1)
+            dt = 0.1;   /* woken late: that was no work */
+        double host = read_number(limit_fd, "") / MIB;
+        if (now - looked_s >= 0.25) {
+            limit = read_number(own, "hierarchical_memory_limit ") / MIB;
+            looked_s = now;
+        }
+        double target = limit < host ? SHARE * limit
+            : held + host - read_number(usage_fd, "") / MIB - LEAVE_MIB;
+        if (limit >= host && target < held)
+            target = held;   /* nobody asks it to give anything back */
+        if (target > held + GROW_MIB_PER_S * dt)
+            target = held + GROW_MIB_PER_S * dt;
+        if (target > space / MIB)
+            target = space / MIB;
+        size_t next = target < 0 ? 0 : (size_t)target;
+        for (size_t at = held << 20; at < next << 20; at += 4096)
+            memory[at] = 1;
+        if (next < held)
+            madvise(memory + (next << 20), (held - next) << 20,
+                    MADV_DONTNEED);
+        held = next;
+        out[0] += (uint64_t)(held * dt * 1000);
+        out[2] = held;
+        double end = cursor + held * dt;
+        for (; cursor < end && cursor < held; cursor += 1 / 256.0) {
+            memory[(size_t)(cursor * MIB)] += 1;
+            out[1] += 1;
+        }
+        if (cursor >= held)
+            cursor = 0;
+    }
+}

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Ctrl-C, heard only where the demo can stop cleanly."""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SLICE_S = 0.1
+
+
+class Interrupted(Exception):
+    """Somebody wants the demo to end."""
+
+
+class Interrupt:
+    """Remembers a signal until somebody waits.
+
+    Nothing is ever broken off in the middle: a handler that raised could
+    leave a process that no one knows of.  So the signal only sets a mark,
+    and each wait looks at it ten times a second.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+        for number in SIGNALS:
+            signal.signal(number, self._remember)
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+
+    def check(self) -> None:
+        """:raises Interrupted: a signal came."""
+        if self.signal is not None:
+            raise Interrupted
+
+    def wait_until(self, when_s: float) -> None:
+        """Sleep until CLOCK_MONOTONIC ``when_s``.
+
+        :raises Interrupted: a signal came.
+        """
+        while True:
+            self.check()
+            left_s = when_s - time.monotonic()
+            if left_s <= 0:
+                return
+            time.sleep(min(left_s, SLICE_S))

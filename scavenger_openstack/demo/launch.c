@@ -1,0 +1,80 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ *
+ */
+
+/*
+ * Start a program inside its cgroups and network namespace.
+ *
+ *   launch [-g PROCS_FILE]... [-n NETNS_FILE] [-o OOM_SCORE_ADJ]
+ *          [-d SIGNAL] PROGRAM [ARGUMENT]...
+ *
+ * The program is a member from its first instruction on.  SIGNAL is what
+ * it gets when whoever started it dies.  An OOM_SCORE_ADJ that we may not
+ * set (lowering it takes CAP_SYS_RESOURCE) is left as it is.
+ */
+#define _GNU_SOURCE
+#include "demo.h"
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+static int put(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t n = write(fd, text, strlen(text));
+    close(fd);
+    return n < 0 ? -1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    sigset_t none;
+    pid_t parent = getppid();
+    int option, fd;
+
+    while ((option = getopt(argc, argv, "+g:n:o:d:")) != -1) {
+        switch (option) {
+        case 'g':
+            if (put(optarg, "0") != 0)
+                fail(optarg);
+            break;
+        case 'n':
+            fd = open(optarg, O_RDONLY | O_CLOEXEC);
+            if (fd < 0 || setns(fd, CLONE_NEWNET) != 0)
+                fail(optarg);
+            break;
+        case 'o':
+            if (put("/proc/self/oom_score_adj", optarg) != 0
+                && errno != EACCES)
+                fail("oom_score_adj");
+            break;
+        case 'd':
+            if (prctl(PR_SET_PDEATHSIG, atoi(optarg)) != 0)
+                fail("prctl");
+            if (getppid() != parent)
+                return 1;
+            break;
+        default:
+            return 2;
+        }
+    }
+    if (optind >= argc)
+        return 2;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvp(argv[optind], argv + optind);
+    fail(argv[optind]);
+}

@@ -1,0 +1,190 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the demo runs: fixed schedules, C programs, their records.
+
+A schedule depends on the seed, the round and the size of the host, never
+on the phase: all phases of a round see the same requests with the same
+work, the same steps of memory and the same files at the same moments.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Sequence
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+from typing import NamedTuple
+
+from scavenger_openstack import errors
+
+SOURCES = pathlib.Path(__file__).parent
+PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network')
+
+REQUESTS_PER_S_AND_CPU = 115.0
+WORK_MS = (1.0, 3.0)
+BURST_SHARE = 0.4
+"""Share of the requests that come in bursts, of one per thread."""
+THREADS_PER_CPU = 4
+HOG_THREADS_PER_CPU = 3
+
+BASE_MIB = 320
+STEP_MIB = (90, 110)
+STEPS_UP = 3
+STEP_EVERY_S = 2.2
+STORE_MIB_PER_S = 200.0
+QUIET_S = 9.0
+
+FILE_BYTES = 7_000_000
+FILE_BYTES_PER_S = 4_000_000
+FILE_EVERY_S = 2.0
+FLOWS = 16
+
+UNIT_ITERATIONS = 100_000
+
+
+class Step(NamedTuple):
+    """One change of the service's memory, as :file:`store.c` records it."""
+
+    due_s: float
+    begun_s: float
+    took_s: float
+    change_mib: float
+    refused_before: float
+    refused_after: float
+
+
+class File(NamedTuple):
+    """One file that was sent, as :file:`network.c` records it."""
+
+    due_s: float
+    begun_s: float
+    took_s: float
+
+
+def arrivals(*, seed: str, seconds: float, warm_up_s: float,
+             cpus: int) -> list[tuple[float, float]]:
+    """(moment in s, work in ms) of each request, in order.
+
+    Poisson, a part of it in bursts.  What comes before 0 is warm-up and
+    does not change what comes after.
+    """
+    size = THREADS_PER_CPU * cpus
+    rate = REQUESTS_PER_S_AND_CPU * cpus
+    found = []
+    for name, begin_s, end_s in (('warm-up', -warm_up_s, 0.0),
+                                 ('measured', 0.0, seconds)):
+        for kind, per_s, burst in (
+                ('single', rate * (1 - BURST_SHARE), 1),
+                ('burst', rate * BURST_SHARE / size, size)):
+            rng = random.Random(f'{seed} {name} {kind}')
+            at_s = begin_s
+            while (at_s := at_s + rng.expovariate(per_s)) < end_s:
+                found += [(at_s, rng.uniform(*WORK_MS))
+                          for _ in range(burst)]
+    return sorted(found)
+
+
+def memory_steps(*, seed: str, seconds: float,
+                 warm_up_s: float) -> list[tuple[float, float]]:
+    """(moment in s, level in MiB): quiet, stairs up, back down, quiet."""
+    rng = random.Random(f'{seed} memory')
+    found = [(-warm_up_s, float(BASE_MIB))]
+    at_s = min(2.0, seconds / 4)
+    while at_s + min(1.5, seconds / 4) < seconds:
+        level = float(BASE_MIB)
+        for _ in range(STEPS_UP):
+            level += rng.randint(*STEP_MIB)
+            found.append((at_s, level))
+            at_s += STEP_EVERY_S + rng.uniform(-0.2, 0.2)
+        found.append((at_s, float(BASE_MIB)))
+        at_s += QUIET_S + rng.uniform(-0.5, 0.5)
+    return [(moment, level) for moment, level in found if moment < seconds]
+
+
+def file_starts(*, seed: str, seconds: float,
+                warm_up_s: float) -> list[float]:
+    """When each file is due, in s."""
+    rng = random.Random(f'{seed} files')
+    count = int((seconds + warm_up_s) / FILE_EVERY_S) + 1
+    return [seconds - (i + 1) * FILE_EVERY_S + rng.uniform(0, 0.2)
+            for i in range(count)][::-1]
+
+
+def write_doubles(path: pathlib.Path, values: Sequence[float]) -> None:
+    path.write_bytes(array.array('d', values).tobytes())
+
+
+def read_doubles(path: pathlib.Path) -> list[float]:
+    """A record; empty while there is none."""
+    found = array.array('d')
+    if path.exists():
+        found.frombytes(path.read_bytes())
+    return found.tolist()
+
+
+def read_integers(path: pathlib.Path) -> list[int]:
+    """A file of counters; empty while there is none."""
+    found = array.array('Q')
+    if path.exists():
+        found.frombytes(path.read_bytes())
+    return found.tolist()
+
+
+def read_steps(path: pathlib.Path) -> list[Step]:
+    """The steps that were begun; ``took_s`` is 0 while one is under way."""
+    values = read_doubles(path)
+    rows = zip(*[iter(values)] * len(Step._fields), strict=True)
+    return [step for step in map(Step._make, rows) if step.change_mib]
+
+
+def read_files(path: pathlib.Path) -> list[File]:
+    """The files that were begun; ``took_s`` is 0 until one has arrived."""
+    values = read_doubles(path)
+    rows = zip(*[iter(values)] * len(File._fields), strict=True)
+    return [file for file in map(File._make, rows) if file.due_s]
+
+
+def build(directory: pathlib.Path) -> None:
+    """Compile the programs into ``directory``.
+
+    :raises DriverError: there is no compiler, or it fails.
+    """
+    compiler = os.environ.get('CC') or shutil.which('cc')
+    if not compiler:
+        raise errors.DriverError('no C compiler: the demo builds its loads '
+                                 'itself, install gcc and libc6-dev')
+    for program in PROGRAMS:
+        source = SOURCES / f'{program}.c'
+        done = subprocess.run(
+            [compiler, '-O2', '-pthread', '-o', str(directory / program),
+             str(source)], capture_output=True, text=True, check=False,
+            start_new_session=True)
+        if done.returncode:
+            raise errors.DriverError(
+                f'{source} does not compile: {done.stderr.strip()[-400:]} '
+                '(are gcc and libc6-dev installed?)')
+
+
+def calibrate(directory: pathlib.Path) -> float:
+    """How many iterations of work a CPU of this host does per ms.
+
+    Measured once per demo, so that a request is the same work in every
+    phase.
+    """
+    done = subprocess.run([str(directory / 'service'), 'calibrate'],
+                          capture_output=True, text=True, check=True,
+                          start_new_session=True)
+    return float(done.stdout)

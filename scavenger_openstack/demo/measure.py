@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is seen from outside while a phase plays, five times a second."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from typing import Any
+
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.types import parse_cpus
+
+EVERY_S = 0.2
+NO_LIMIT_BYTES = 1 << 60
+NS_PER_S = 1e9
+STAT = pathlib.Path('/proc/stat')
+TICKS_PER_S = os.sysconf('SC_CLK_TCK')
+
+
+def busy_s() -> float:
+    """CPU time of the machine that was not idle, in s; what a hypervisor
+    took away counts as busy."""
+    user, nice, system, _, _, irq, softirq, steal = map(
+        int, STAT.read_text().split(None, 9)[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
+
+
+class Watch:
+    """Samples of one phase; times are seconds after its warm-up."""
+
+    def __init__(self, stage: stage_.Stage, start_s: float,
+                 iterations_per_ms: float,
+                 status: product.Status | None) -> None:
+        self._stage = stage
+        self._start_s = start_s
+        self._iterations_per_ms = iterations_per_ms
+        self._status = status
+        self._facts: dict[str, Any] = {}
+        self._caps: set[tuple[str, str]] = set()
+        self.samples: list[dict[str, Any]] = []
+
+    @property
+    def caps_set(self) -> int:
+        """How many knobs the product held at one time or another."""
+        return len(self._caps)
+
+    def look(self) -> dict[str, Any]:
+        """Take one sample; totals only ever grow."""
+        tree, stage = self._stage.tree, self._stage
+        cpus = tree.read('cpuset', '/background', 'cpuset.cpus')
+        leaf = tree.read('cpuset', stage_.CPU, 'cpuset.cpus')
+        held = load.read_integers(stage.directory / 'hoard.out')
+        moved = load.read_integers(stage.directory / 'sink.out')
+        units = sum(load.read_integers(stage.directory / 'hog.out'))
+        sample = {
+            'at_s': time.monotonic() - self._start_s,
+            'machine_s': busy_s(),
+            'cpu_s': self._cpu_s(''),
+            'foreground_cpu_s': self._cpu_s('/foreground'),
+            'background_cpu_s': self._cpu_s('/background'),
+            'cpu_set': len(parse_cpus(cpus) & parse_cpus(leaf)),
+            'cpu_idle': tree.read('cpu', '/background', 'cpu.idle') == '1',
+            'memory_bytes': self._memory('', 'memory.usage_in_bytes'),
+            'foreground_bytes': self._memory('/foreground',
+                                             'memory.usage_in_bytes'),
+            'background_bytes': self._memory('/background',
+                                             'memory.usage_in_bytes'),
+            'limit_bytes': self._limit(),
+            'work_cpu_s': (units * load.UNIT_ITERATIONS
+                           / self._iterations_per_ms / 1000),
+            'work_memory_gib_s': held[0] / 1024 / 1000 if held else 0.0,
+            'work_network_bytes': moved[1] if moved else 0,
+            'foreground_tx_bytes': moved[0] if moved else 0,
+            **self._product()}
+        self.samples.append(sample)
+        return sample
+
+    def _product(self) -> dict[str, Any]:
+        if self._status is None:
+            return {}
+        if self._status.look():
+            facts = self._status.facts()
+            memory = facts.get('memory') or {}
+            link = (facts.get('network') or {}).get(
+                self._stage.uplink.link) or {}
+            egress = [cap.get('value') for cap in self._status.caps()
+                      if cap.get('knob') == 'egress_bytes_per_s']
+            self._facts = {
+                'memory_upper_bytes': memory.get('upper'),
+                'memory_violations': memory.get('violations'),
+                'learning': memory.get('learning'),
+                'link_upper_bytes_per_s': link.get('upper'),
+                'egress_cap_bytes_per_s': egress[0] if egress else None,
+                'caps': len(self._status.caps()),
+                'kills': self._status.counter('kills'),
+                'refusals': self._status.counter('refusals')}
+            self._caps.update((str(cap.get('workload')),
+                               str(cap.get('knob')))
+                              for cap in self._status.caps())
+        return self._facts
+
+    def _cpu_s(self, below: str) -> float:
+        return int(self._stage.tree.read('cpuacct', below,
+                                         'cpuacct.usage')) / NS_PER_S
+
+    def _memory(self, below: str, file: str) -> int:
+        return int(self._stage.tree.read('memory', below, file))
+
+    def _limit(self) -> int | None:
+        tightest = min(self._memory(below, 'memory.limit_in_bytes')
+                       for below in ('/background', stage_.MEMORY))
+        return None if tightest >= NO_LIMIT_BYTES else tightest

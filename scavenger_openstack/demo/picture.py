@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The result in one picture: what the service felt, what the batch got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+from scavenger_openstack.demo import plot
+
+WIDTH, ROW, HEAD, FOOT = 860, 46, 66, 30
+LABEL_X, P99_X, WORK_X = 18, 148, 500
+P99_WIDTH, WORK_WIDTH = 262, 250
+TITLES = {'alone': 'alone', 'unmanaged': 'unmanaged',
+          'kernel_only': 'kernel only', 'static_half': 'static half',
+          'quota_only': 'quota only', 'scavenger': 'scavenger'}
+KINDS = {'cpu': ('#f08c2e', 'CPU'), 'memory': ('#8b5cf6', 'memory'),
+         'network': ('#0d9488', 'network')}
+
+
+def milliseconds(value: float) -> str:
+    return f'{value / 1000:.1f} s' if value >= 1000 else (
+        f'{value:.0f} ms' if value >= 100 else f'{value:.1f} ms')
+
+
+def svg(result: Mapping[str, Any]) -> str:
+    """One compact SVG of the content of :file:`result.json`."""
+    phases = result['phases']
+    height = HEAD + ROW * len(phases) + FOOT
+    parts = [f"<rect width='{WIDTH}' height='{height}' rx='8' "
+             "fill='#ffffff'/>",
+             plot.text(P99_X, 28, 'What the service feels: P99 latency',
+                       size=14, colour=plot.INK, bold=True),
+             plot.text(P99_X, 46, 'logarithmic; in brackets: against alone'),
+             plot.text(WORK_X, 28, 'What the batch work gets done', size=14,
+                       colour=plot.INK, bold=True),
+             *_legend()]
+    known = [phase['p99_ms'] for phase in phases.values()
+             if phase['p99_ms']]
+    low, high = min(known, default=1) / 1.6, max(known, default=10)
+    most = {kind: max((phase['background_work'][kind] or 0
+                       for phase in phases.values()), default=0)
+            for kind in KINDS}
+    for i, (name, phase) in enumerate(phases.items()):
+        y = HEAD + i * ROW
+        if name == 'scavenger':
+            parts.append(f"<rect x='6' y='{y - 2}' width='{WIDTH - 12}' "
+                         f"height='{ROW - 2}' rx='6' fill='#eff6ff'/>")
+        parts.append(plot.text(LABEL_X, y + 25, TITLES.get(name, name),
+                               size=13.5, colour=plot.INK,
+                               bold=name == 'scavenger'))
+        parts += _latency(phase, y, low, high)
+        parts += _work(phase, y, most)
+    settings = result['settings']
+    parts.append(plot.text(
+        LABEL_X, height - 11, f'Medians over {settings["rounds"]} rounds of '
+        f'{settings["seconds"]:g} s on {settings["cpus"]} CPUs; batch work '
+        'as a share of the most that any way got done.', size=11))
+    return plot.svg(WIDTH, height, parts, 'Result of scavenger-demo')
+
+
+def _legend() -> list[str]:
+    parts, x = [], float(WORK_X)
+    for colour, word in KINDS.values():
+        parts += [plot.bar(x, 38, 10, 9, colour),
+                  plot.text(x + 14, 46, word)]
+        x += 78
+    return parts
+
+
+def _latency(phase: Mapping[str, Any], y: float, low: float,
+             high: float) -> list[str]:
+    value, against = phase['p99_ms'], phase['p99_to_alone']
+    if not value:
+        return []
+    width = P99_WIDTH * 0.62 * math.log(value / low) / math.log(high / low)
+    bad = against is not None and against > 1.1
+    words = milliseconds(value)
+    if against is not None:
+        words += (f' ({against:.2f}x)' if against < 10
+                  else f' ({against:.0f}x)')
+    return [plot.bar(P99_X, y + 10, width, 20,
+                     plot.ALARM if bad else plot.FOREGROUND),
+            plot.text(P99_X + width + 6, y + 25, words, size=12.5,
+                      colour=plot.INK)]
+
+
+def _work(phase: Mapping[str, Any], y: float,
+          most: Mapping[str, float]) -> list[str]:
+    parts = []
+    for j, (kind, (colour, _)) in enumerate(KINDS.items()):
+        share = ((phase['background_work'][kind] or 0) / most[kind]
+                 if most[kind] else 0)
+        top = y + 3 + 12.5 * j
+        parts += [plot.bar(WORK_X, top, WORK_WIDTH, 9.5, '#f3f4f6'),
+                  plot.bar(WORK_X, top, WORK_WIDTH * share, 9.5, colour),
+                  plot.text(WORK_X + WORK_WIDTH + 8, top + 8.8,
+                            f'{100 * share:.0f} %', size=10.5,
+                            colour=plot.INK)]
+    return parts

@@ -1,0 +1,243 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One phase from its first process to its last, and all rounds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import dataclasses
+import shutil
+import subprocess
+import time
+from typing import Any
+
+from scavenger_openstack.demo import batch as batch_
+from scavenger_openstack.demo import interrupt as interrupt_
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import measure
+from scavenger_openstack.demo import phases as phases_
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import progress as progress_
+from scavenger_openstack.demo import result
+from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo import uplink
+from scavenger_openstack import errors
+
+LAUNCH_S = 0.2
+DRAIN_S = 3.0
+BASE_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """What was asked for on the command line."""
+
+    names: Sequence[str]
+    rounds: int
+    seconds: float
+    seed: str
+
+
+class Play:
+    """Plays phases on a stage."""
+
+    def __init__(self, stage: stage_.Stage, settings: Settings,
+                 iterations_per_ms: float, interrupt: interrupt_.Interrupt,
+                 progress: progress_.Progress) -> None:
+        self._stage = stage
+        self._settings = settings
+        self._iterations_per_ms = iterations_per_ms
+        self._interrupt = interrupt
+        self._progress = progress
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._requests: list[tuple[float, float]] = []
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """Play all rounds; return what :func:`result.summary` takes.
+
+        :raises Interrupted: somebody wants to stop.
+        :raises DriverError: a phase could not be played.
+        """
+        found = []
+        for number in range(self._settings.rounds):
+            for name in phases_.order(list(self._settings.names), number):
+                phase = phases_.PHASES[name]
+                self._progress.begin(number, phase, self._settings.seconds)
+                found.append(self.phase(phase, number))
+        self._progress.end()
+        return found
+
+    def phase(self, phase: phases_.Phase, number: int) -> dict[str, Any]:
+        """Play one phase and return what was recorded.
+
+        :raises Interrupted: somebody wants to stop.
+        :raises DriverError: a program failed, or a knob was left changed.
+        """
+        before = self._stage.tree.knobs(), self._stage.uplink.qdiscs()
+        phase.begin(self._stage)
+        self._schedules(phase, number)
+        start_s = time.monotonic() + LAUNCH_S + phase.warm_up_s
+        service = self._launch_foreground(start_s)
+        self._wait_for_base()
+        status = None
+        if phase.agent:
+            status = product.Status(self._stage.directory)
+            self._start_agent(status)
+        batch = batch_.Batch(self._stage)
+        if phase.batch:
+            batch.launch()
+        watch = measure.Watch(self._stage, start_s,
+                              self._iterations_per_ms, status)
+        end_s = start_s + self._settings.seconds
+        self._run(watch, start_s, end_s, batch)
+        self._drain(service, end_s)
+        record = self._record(phase, number, watch, batch.kills,
+                              time.monotonic() - start_s)
+        self._stage.end()
+        self._end_agent()
+        phase.end(self._stage)
+        record['knobs_left'] = self._compare(before)
+        return record
+
+    def stop(self) -> None:
+        """End the agent, when a phase was broken off.
+
+        :raises DriverError: it did not end as it should.
+        """
+        self._end_agent()
+
+    def _run(self, watch: measure.Watch, start_s: float, end_s: float,
+             batch: batch_.Batch) -> None:
+        next_s = start_s
+        while True:
+            while (now := time.monotonic()) < min(next_s, end_s):
+                self._interrupt.wait_until(min(now + 0.1, next_s, end_s))
+                batch.keep()
+                self._progress.show(time.monotonic() - start_s)
+            watch.look()
+            if time.monotonic() >= end_s:
+                return
+            next_s += measure.EVERY_S
+
+    def _drain(self, service: subprocess.Popen[bytes],
+               end_s: float) -> None:
+        """Wait for the requests that are late, first beside the batch."""
+        while service.poll() is None:
+            self._interrupt.wait_until(time.monotonic() + 0.05)
+            if time.monotonic() > end_s + DRAIN_S:
+                return
+        if service.returncode:
+            raise errors.DriverError(
+                f'the service ended with {service.returncode}: '
+                f'{self._stage.said("service")}')
+
+    def _schedules(self, phase: phases_.Phase, number: int) -> None:
+        directory = self._stage.directory
+        for record in directory.glob('*.out'):
+            record.unlink()
+        seed = f'{self._settings.seed} {number}'
+        seconds, warm_up_s = self._settings.seconds, phase.warm_up_s
+        requests = load.arrivals(seed=seed, seconds=seconds,
+                                 warm_up_s=warm_up_s,
+                                 cpus=len(self._stage.cpus))
+        self._requests = requests
+        load.write_doubles(directory / 'arrivals',
+                           [value for pair in requests for value in pair])
+        steps = load.memory_steps(seed=seed, seconds=seconds,
+                                  warm_up_s=warm_up_s)
+        load.write_doubles(directory / 'steps',
+                           [value for pair in steps for value in pair])
+        load.write_doubles(directory / 'starts', load.file_starts(
+            seed=seed, seconds=seconds, warm_up_s=warm_up_s))
+
+    def _launch_foreground(self, start_s: float) -> subprocess.Popen[bytes]:
+        stage, spare = self._stage, stage_.OOM_SPARE
+        start = f'{start_s:.9f}'
+        file = stage.file
+        stage.launch('network', 'sink', str(uplink.PORT), file('sink.out'),
+                     below=stage_.OUTSIDE, role='sink', out_of_memory=spare)
+        stage.launch('store', file('steps'), file('store.out'), start,
+                     str(stage.tree.path('memory')),
+                     below=stage_.SERVICE, out_of_memory=spare)
+        stage.launch('network', 'files', file('starts'), file('files.out'),
+                     start, uplink.SINK_ADDRESS, str(uplink.PORT),
+                     str(load.FILE_BYTES), str(load.FILE_BYTES_PER_S),
+                     below=stage_.TRANSFER, role='fg', out_of_memory=spare)
+        return stage.launch(
+            'service', file('arrivals'), file('service.out'),
+            str(load.THREADS_PER_CPU * len(stage.cpus)), start,
+            f'{self._iterations_per_ms:.0f}',
+            below=stage_.SERVICE, role='fg', out_of_memory=spare)
+
+    def _wait_for_base(self) -> None:
+        """Let the service have its memory before batch work starts."""
+        deadline_s = time.monotonic() + BASE_S
+        while time.monotonic() < deadline_s:
+            steps = load.read_steps(self._stage.directory / 'store.out')
+            if steps and steps[0].took_s:
+                return
+            self._interrupt.wait_until(time.monotonic() + 0.05)
+
+    def _start_agent(self, status: product.Status) -> None:
+        """Start the product and wait until it says that it turns."""
+        directory = self._stage.directory
+        shutil.rmtree(directory / 'state', ignore_errors=True)
+        self._agent = self._stage.launch_outside(
+            *product.command(directory, product.config_of(self._stage)),
+            log='agent')
+        (directory / 'agent.pid').write_text(str(self._agent.pid))
+        deadline_s = time.monotonic() + product.START_S
+        while not status.look():
+            if (self._agent.poll() is not None
+                    or time.monotonic() > deadline_s):
+                raise errors.DriverError(
+                    'scavenger-standalone does not start: '
+                    + (self._stage.said('agent') or 'it says nothing'))
+            self._interrupt.wait_until(time.monotonic() + 0.05)
+
+    def _end_agent(self) -> None:
+        if self._agent is None:
+            return
+        agent, self._agent = self._agent, None
+        said = self._stage.said('agent')
+        product.end(agent, f': {said}' if said else '')
+
+    def _record(self, phase: phases_.Phase, number: int,
+                watch: measure.Watch, kills: int,
+                now_s: float) -> dict[str, Any]:
+        directory = self._stage.directory
+        latencies = load.read_doubles(directory / 'service.out')
+        return result.record(
+            phase=phase.name, number=number,
+            requests=[(at_s, latency_s or now_s - at_s)
+                      for (at_s, _), latency_s
+                      in zip(self._requests, latencies, strict=False)
+                      if at_s >= 0],
+            unserved=sum(1 for latency in latencies if not latency),
+            steps=load.read_steps(directory / 'store.out'),
+            files=load.read_files(directory / 'files.out'),
+            samples=watch.samples, caps_set=watch.caps_set,
+            kills=kills, cpus=len(self._stage.cpus),
+            memory_bytes=self._stage.memory_bytes)
+
+    def _compare(self, before: tuple[dict[str, str], str]) -> list[str]:
+        """Knobs that do not read as before the phase."""
+        knobs, qdiscs = before
+        now = self._stage.tree.knobs()
+        changed = [f'{path}: was {text!r}, is {now.get(path)!r}'
+                   for path, text in knobs.items() if now.get(path) != text]
+        after = self._stage.uplink.qdiscs()
+        if after != qdiscs:
+            changed.append(f'{self._stage.uplink.background}: was '
+                           f'{qdiscs!r}, is {after!r}')
+        return changed

@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Lines, areas and bars as SVG, without any library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import html
+import math
+
+FOREGROUND = '#2563eb'
+BACKGROUND = '#f08c2e'
+INK = '#1f2937'
+FAINT = '#6b7280'
+GRID = '#e5e7eb'
+ALARM = '#dc2626'
+FONT = "font-family='system-ui,-apple-system,Segoe UI,sans-serif'"
+
+Point = tuple[float, float | None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Curve:
+    """One curve of a panel; a point without value leaves a gap."""
+
+    points: Sequence[Point]
+    colour: str
+    fill: bool = False
+    dashed: bool = False
+    steps: bool = False
+    width: float = 1.6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """What a panel shows from ``low`` to ``high``, and where its lines are."""
+
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """Where ``value`` lies: 0 at the bottom, 1 at the top."""
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = (math.log(max(v, 1e-9))
+                                for v in (value, low, high))
+        return min(1.0, max(0.0, (value - low) / (high - low)))
+
+
+def text(x: float, y: float, words: str, *, size: float = 11,
+         colour: str = FAINT, anchor: str = 'start',
+         bold: bool = False) -> str:
+    weight = " font-weight='600'" if bold else ''
+    return (f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size:g}' "
+            f"fill='{colour}' text-anchor='{anchor}'{weight}>"
+            f'{html.escape(words)}</text>')
+
+
+def line(x1: float, y1: float, x2: float, y2: float, colour: str,
+         width: float = 1, dashed: bool = False) -> str:
+    dash = " stroke-dasharray='4 3'" if dashed else ''
+    return (f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' "
+            f"y2='{y2:.1f}' stroke='{colour}' stroke-width='{width:g}'"
+            f'{dash}/>')
+
+
+def bar(x: float, y: float, width: float, height: float,
+        colour: str) -> str:
+    return (f"<rect x='{x:.1f}' y='{y:.1f}' width='{max(width, 0):.1f}' "
+            f"height='{height:.1f}' rx='2' fill='{colour}'/>")
+
+
+def svg(width: float, height: float, parts: Iterable[str],
+        label: str) -> str:
+    return (f"<svg xmlns='http://www.w3.org/2000/svg' "
+            f"viewBox='0 0 {width:g} {height:g}' role='img' {FONT}>"
+            f'<title>{html.escape(label)}</title>' + ''.join(parts)
+            + '</svg>')
+
+
+def runs(points: Sequence[Point]) -> list[list[tuple[float, float]]]:
+    """The points as unbroken pieces."""
+    found: list[list[tuple[float, float]]] = [[]]
+    for x, y in points:
+        if y is None:
+            found.append([])
+        else:
+            found[-1].append((x, y))
+    return [run for run in found if run]
+
+
+class Panel:
+    """A small plot over time."""
+
+    width, height = 380, 176
+    left, right, top, bottom = 40, 10, 30, 22
+
+    def __init__(self, title: str, note: str, seconds: float,
+                 axis: Axis) -> None:
+        self._title, self._seconds, self._axis = title, seconds, axis
+        self._parts = [
+            text(self.left, 17, title, size=12.5, colour=INK, bold=True),
+            text(self.width - self.right, 17, note, anchor='end')]
+        for value, label in axis.ticks:
+            y = self.y(value)
+            self._parts += [
+                line(self.left, y, self.width - self.right, y, GRID),
+                text(self.left - 5, y + 3.5, label, size=10, anchor='end')]
+        step = next(s for s in (1, 2, 5, 10, 20, 60, 120, 300, 1e9)
+                    if seconds / s <= 7)
+        for i in range(int(seconds / step) + 1):
+            self._parts.append(text(
+                self.x(i * step), self.height - 7,
+                f'{i * step:g}' + (' s' if i == 0 else ''), size=10,
+                anchor='middle'))
+
+    def x(self, at_s: float) -> float:
+        inside = self.width - self.left - self.right
+        return self.left + inside * min(1.0, max(0.0, at_s / self._seconds))
+
+    def y(self, value: float) -> float:
+        inside = self.height - self.top - self.bottom
+        return self.top + inside * (1 - self._axis.share(value))
+
+    def add(self, curve: Curve) -> None:
+        for run in runs(curve.points):
+            path = f'M{self.x(run[0][0]):.1f} {self.y(run[0][1]):.1f}'
+            for x, y in run[1:]:
+                path += (f'H{self.x(x):.1f}V{self.y(y):.1f}' if curve.steps
+                         else f'L{self.x(x):.1f} {self.y(y):.1f}')
+            if curve.fill:
+                floor = self.y(self._axis.low)
+                self._parts.append(
+                    f"<path d='{path}V{floor:.1f}H{self.x(run[0][0]):.1f}Z' "
+                    f"fill='{curve.colour}' fill-opacity='0.18'/>")
+            dash = " stroke-dasharray='5 3'" if curve.dashed else ''
+            self._parts.append(
+                f"<path d='{path}' fill='none' stroke='{curve.colour}' "
+                f"stroke-width='{curve.width:g}' "
+                f"stroke-linejoin='round'{dash}/>")
+
+    def level(self, value: float, colour: str) -> None:
+        """A dashed line from side to side."""
+        self._parts.append(line(self.left, self.y(value),
+                                self.width - self.right, self.y(value),
+                                colour, dashed=True))
+
+    def mark(self, at_s: float, value: float, words: str) -> None:
+        """A red dot with a tooltip."""
+        self._parts.append(
+            f"<circle cx='{self.x(at_s):.1f}' cy='{self.y(value):.1f}' "
+            f"r='4' fill='{ALARM}'><title>{html.escape(words)}</title>"
+            '</circle>')
+
+    def svg(self) -> str:
+        return svg(self.width, self.height, self._parts, self._title)

@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the demo is: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from scavenger_openstack.demo import phases
+
+WIDTH = 24
+OVERHEAD_S = 0.9
+"""What a phase takes beside its warm-up and its measured time."""
+
+
+class Progress:
+    """Tells on stderr which phase plays and how long it will take."""
+
+    def __init__(self, names: list[str], rounds: int, seconds: float,
+                 stream: TextIO = sys.stderr) -> None:
+        self._stream = stream
+        self._bar = stream.isatty()
+        self._rounds = rounds
+        self.total_s = rounds * sum(
+            phases.PHASES[name].warm_up_s + seconds + OVERHEAD_S
+            for name in names)
+        self._before_s = 0.0
+        self._phase_s = 0.0
+        self._warm_up_s = 0.0
+        self._label = ''
+
+    def begin(self, number: int, phase: phases.Phase,
+              seconds: float) -> None:
+        """A phase of round ``number`` (from 0) begins."""
+        self._before_s += self._phase_s
+        self._phase_s = phase.warm_up_s + seconds + OVERHEAD_S
+        self._warm_up_s = phase.warm_up_s
+        self._label = f'round {number + 1}/{self._rounds}  {phase.name:<12}'
+        if self._bar:
+            self.show(-phase.warm_up_s)
+        else:
+            left_s = max(0.0, self.total_s - self._before_s)
+            print(f'{self._label} {phase.title} (about {left_s:.0f} s left)',
+                  file=self._stream, flush=True)
+
+    def show(self, at_s: float) -> None:
+        """``at_s`` counts from the end of the phase's warm-up."""
+        if not self._bar:
+            return
+        done_s = self._before_s + min(self._phase_s,
+                                      max(0.0, at_s + self._warm_up_s))
+        share = min(1.0, done_s / self.total_s)
+        filled = round(share * WIDTH)
+        left_s = max(0.0, self.total_s - done_s)
+        print(f'\r[{"#" * filled:.<{WIDTH}}] {self._label} '
+              f'{left_s // 60:.0f}:{left_s % 60:02.0f} left ',
+              end='', file=self._stream, flush=True)
+
+    def end(self) -> None:
+        if self._bar:
+            print('\r\033[K', end='', file=self._stream, flush=True)

@@ -1,0 +1,285 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The report: one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import html
+import statistics
+from typing import Any
+
+from scavenger_openstack.demo import phases as phases_
+from scavenger_openstack.demo import picture
+from scavenger_openstack.demo import plot
+from scavenger_openstack.demo import result as result_
+from scavenger_openstack.demo import table
+
+BIN_S = 0.25
+GIB = 2**30
+MB = 1e6
+
+STYLE = """
+body{margin:0;background:#f8fafc;color:#1f2937;
+ font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
+p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
+.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
+ padding:12px;margin-top:14px;overflow-x:auto}
+.grid{display:grid;gap:12px;margin-top:10px;
+ grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
+.grid .card{margin:0;padding:6px 4px 2px}svg{width:100%;display:block}
+.wide svg{max-width:860px;margin:auto}
+table{border-collapse:collapse;width:100%;font-size:13.5px;
+ font-variant-numeric:tabular-nums}
+th,td{padding:6px 9px;text-align:right;border-bottom:1px solid #eef0f3;
+ white-space:nowrap}
+th{color:#6b7280;font-weight:600}th:first-child,td:first-child{text-align:left}
+tr.ours td{background:#eff6ff;font-weight:600}
+.verdict{display:inline-block;border-radius:999px;padding:2px 14px;
+ font-weight:600;font-size:14px;margin-left:10px;vertical-align:3px;
+ color:#fff}
+.passed{background:#15803d}.failed{background:#dc2626}
+.inconclusive{background:#a16207}
+ul{list-style:none;padding:0;margin:0;font-size:14px}li{padding:3px 2px}
+.key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:#4b5563}
+.key i{display:inline-block;width:20px;margin-right:6px;vertical-align:4px;
+ border-top:3px solid}.key i.d{border-top-style:dashed;border-width:2px}
+.key i.dot{width:9px;height:9px;border:0;border-radius:9px;vertical-align:0}
+"""
+
+
+def page(result: Mapping[str, Any],
+         records: Sequence[Mapping[str, Any]]) -> str:
+    """The whole report.
+
+    :param records: as :func:`result.record` makes them; the last round of
+        each phase is plotted
+    """
+    last = {str(one['phase']): one for one in records}
+    shown = [last[name] for name in result['phases'] if name in last]
+    body = [
+        '<h1>Batch work beside a service'
+        f"<span class='verdict {result['verdict']}'>{result['verdict']}"
+        '</span></h1>',
+        f'<p>{_settings(result["settings"])}</p>',
+        f'<p><b>{table.noise(result)}</b></p>',
+        f"<div class='card wide'>{picture.svg(result)}</div>",
+        f"<div class='card'>{_table(result)}</div>",
+        f"<div class='card'>{_criteria(result)}</div>",
+        *_section('Latency of the service',
+                  'Each request, from the moment it was due. The fine line '
+                  'is the worst of a quarter of a second.',
+                  (('median', plot.FOREGROUND, ''),
+                   ('worst', '#93b4f5', ''),
+                   ('P99 alone', plot.FAINT, 'd')),
+                  [_latency(one, shown, result) for one in shown]),
+        *_section('CPU', 'CPUs kept busy, and how many CPUs the batch work '
+                  'may use.',
+                  (('service', plot.FOREGROUND, ''),
+                   ('batch work', plot.BACKGROUND, ''),
+                   ('CPU set of the batch work', plot.INK, 'd')),
+                  [_cpu(one, result) for one in shown]),
+        *_section('Memory', 'The wall at the top is the memory of the host. '
+                  'A red dot is a step of the service that met it.',
+                  (('service', plot.FOREGROUND, ''),
+                   ('batch work', plot.BACKGROUND, ''),
+                   ('reserve for the service', plot.FOREGROUND, 'd'),
+                   ('limit of the batch work', plot.BACKGROUND, 'd'),
+                   ('met the wall', plot.ALARM, 'dot')),
+                  [_memory(one, result) for one in shown]),
+        *_section('Uplink', 'What was delivered, in MB per second.',
+                  (('service', plot.FOREGROUND, ''),
+                   ('batch work', plot.BACKGROUND, ''),
+                   ('reserve for the service', plot.FOREGROUND, 'd'),
+                   ('limit of the batch work', plot.BACKGROUND, 'd'),
+                   ('capacity', plot.FAINT, 'd')),
+                  [_network(one, result) for one in shown])]
+    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width'>"
+            f'<title>scavenger-demo: {result["verdict"]}</title>'
+            f'<style>{STYLE}</style></head><body><main>'
+            + '\n'.join(body) + '</main></body></html>\n')
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return (f'{settings["rounds"]} rounds of {settings["seconds"]:g} s per '
+            f'phase on {settings["cpus"]} CPUs, '
+            f'{settings["memory_bytes"] / GIB:g} GiB of memory, an uplink '
+            f'of {settings["link_bytes_per_s"] * 8 / MB:g} Mbit/s, seed '
+            f'{html.escape(str(settings["seed"]))}. Windows shortened for '
+            f'the demo: memory {settings["memory_window_s"]} s, network '
+            f'{settings["network_window_s"]} s. Figures are medians over '
+            'the rounds; the plots show the last round.')
+
+
+def _table(result: Mapping[str, Any]) -> str:
+    head = ''.join(f'<th>{html.escape(title)}</th>'
+                   for title in table.TITLES)
+    rows = ''
+    for row in table.rows(result):
+        kind = " class='ours'" if row[0] == 'scavenger' else ''
+        rows += f'<tr{kind}>' + ''.join(
+            f'<td>{html.escape(cell)}</td>' for cell in row) + '</tr>'
+    return (f'<table><tr>{head}</tr>{rows}</table><p>Batch work is a share '
+            'of what it gets done unmanaged.</p>')
+
+
+def _criteria(result: Mapping[str, Any]) -> str:
+    return '<ul>' + ''.join(
+        f"<li>{'&#9989;' if test['passed'] else '&#10060;'} "
+        f'{html.escape(table.criterion(test))}</li>'
+        for test in result['criteria']) + '</ul>'
+
+
+def _section(title: str, words: str,
+             key: Sequence[tuple[str, str, str]],
+             panels: Sequence[str]) -> list[str]:
+    marks = ''.join(
+        f"<span><i class='{kind}' style='"
+        f"{'background' if kind == 'dot' else 'border-color'}:{colour}'>"
+        f'</i>{html.escape(name)}</span>' for name, colour, kind in key)
+    return [f'<h2>{title}</h2><p>{words}</p>',
+            f"<div class='key'>{marks}</div><div class='grid'>",
+            *(f"<div class='card'>{panel}</div>" for panel in panels),
+            '</div>']
+
+
+def _title(one: Mapping[str, Any]) -> str:
+    return picture.TITLES.get(one['phase'], str(one['phase']))
+
+
+def _bins(requests: Sequence[tuple[float, float]]
+          ) -> tuple[list[plot.Point], list[plot.Point]]:
+    """Median and worst latency in ms per :data:`BIN_S`."""
+    found: dict[int, list[float]] = {}
+    for at_s, latency_s in requests:
+        found.setdefault(int(at_s / BIN_S), []).append(1000 * latency_s)
+    middle: list[plot.Point] = [
+        ((i + 0.5) * BIN_S, statistics.median(values))
+        for i, values in sorted(found.items())]
+    worst: list[plot.Point] = [
+        ((i + 0.5) * BIN_S, max(values))
+        for i, values in sorted(found.items())]
+    return middle, worst
+
+
+def _latency(one: Mapping[str, Any], shown: Sequence[Mapping[str, Any]],
+             result: Mapping[str, Any]) -> str:
+    alone = [other['p99_ms'] for other in shown
+             if other['phase'] == 'alone' and other['p99_ms']]
+    most = max((1000 * latency for other in shown
+                for _, latency in other['series']['requests']), default=100)
+    ticks = [(1.0, '1 ms'), (10.0, '10'), (100.0, '100'), (1e3, '1 s'),
+             (1e4, '10')]
+    high = next((t for t, _ in ticks[1:] if t >= most), 1e5)
+    axis = plot.Axis(1.0, high, [t for t in ticks if t[0] <= high], log=True)
+    p99 = one['p99_ms']
+    panel = plot.Panel(_title(one),
+                       f'P99 {picture.milliseconds(p99)}' if p99 else '',
+                       result['settings']['seconds'], axis)
+    middle, worst = _bins(one['series']['requests'])
+    panel.add(plot.Curve(worst, '#93b4f5', fill=True, width=1))
+    panel.add(plot.Curve(middle, plot.FOREGROUND))
+    for value in alone:
+        panel.level(value, plot.FAINT)
+    return panel.svg()
+
+
+def _rates(samples: Sequence[Mapping[str, Any]], key: str,
+           unit: float = 1.0, every_s: float = 0.0) -> list[plot.Point]:
+    """Growth of a total per second, over ``every_s`` at least."""
+    found: list[plot.Point] = []
+    before = samples[0]
+    for sample in samples[1:]:
+        seconds = sample['at_s'] - before['at_s']
+        if seconds >= max(every_s, 1e-3):
+            found.append(((sample['at_s'] + before['at_s']) / 2,
+                          (sample[key] - before[key]) / seconds / unit))
+            before = sample
+    return found
+
+
+def _gauge(samples: Sequence[Mapping[str, Any]], key: str,
+           unit: float = 1.0) -> list[plot.Point]:
+    return [(sample['at_s'], None if sample.get(key) is None
+             else float(sample[key]) / unit) for sample in samples]
+
+
+def _cpu(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    cpus, samples = result['settings']['cpus'], one['series']['samples']
+    step = max(1, cpus // 4)
+    axis = plot.Axis(0, cpus * 1.08, [(i, str(i))
+                                      for i in range(0, cpus + 1, step)])
+    idle = any(sample['cpu_idle'] for sample in samples)
+    panel = plot.Panel(_title(one), 'cpu.idle = 1' if idle else '',
+                       result['settings']['seconds'], axis)
+    if phases_.PHASES[one['phase']].batch:
+        panel.add(plot.Curve(_rates(samples, 'background_cpu_s'),
+                             plot.BACKGROUND, fill=True))
+        panel.add(plot.Curve(_gauge(samples, 'cpu_set'), plot.INK,
+                             dashed=True, steps=True))
+    panel.add(plot.Curve(_rates(samples, 'foreground_cpu_s'),
+                         plot.FOREGROUND))
+    return panel.svg()
+
+
+def _memory(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    samples = one['series']['samples']
+    wall = result['settings']['memory_bytes'] / GIB
+    axis = plot.Axis(0, wall * 1.04, [(wall * i / 4, f'{wall * i / 4:g}')
+                                      for i in range(5)])
+    notes = [f'{one["memory_violations"]} met the wall']
+    if one['kills']:
+        notes.append(f'batch killed {one["kills"]}x')
+    panel = plot.Panel(_title(one), ', '.join(notes),
+                       result['settings']['seconds'], axis)
+    panel.level(wall, plot.ALARM)
+    panel.add(plot.Curve(_gauge(samples, 'background_bytes', GIB),
+                         plot.BACKGROUND, fill=True))
+    panel.add(plot.Curve(_gauge(samples, 'limit_bytes', GIB),
+                         plot.BACKGROUND, dashed=True, steps=True))
+    panel.add(plot.Curve(_gauge(samples, 'memory_upper_bytes', GIB),
+                         plot.FOREGROUND, dashed=True, steps=True))
+    panel.add(plot.Curve(_gauge(samples, 'foreground_bytes', GIB),
+                         plot.FOREGROUND, fill=True))
+    level = dict(_gauge(samples, 'foreground_bytes', GIB))
+    for at_s, took_s in result_.at_the_wall(one['series']['steps']):
+        near = min(level, key=lambda x: abs(x - at_s))
+        panel.mark(at_s, level[near] or 0, f'met the wall at {at_s:.1f} s, '
+                   + (f'took {took_s:.2f} s' if took_s
+                      else 'still waits for memory'))
+    return panel.svg()
+
+
+def _network(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    samples = one['series']['samples']
+    capacity = result['settings']['link_bytes_per_s'] / MB
+    axis = plot.Axis(0, capacity * 1.1,
+                     [(capacity * i / 5, f'{capacity * i / 5:g}')
+                      for i in range(6)])
+    took = one['foreground_transfer_s']
+    panel = plot.Panel(_title(one), f'a file takes {took:.2f} s'
+                       if took else '', result['settings']['seconds'], axis)
+    panel.level(capacity, plot.FAINT)
+    panel.add(plot.Curve(_rates(samples, 'work_network_bytes', MB, 0.5),
+                         plot.BACKGROUND, fill=True))
+    panel.add(plot.Curve(_gauge(samples, 'egress_cap_bytes_per_s', MB),
+                         plot.BACKGROUND, dashed=True, steps=True))
+    panel.add(plot.Curve(_gauge(samples, 'link_upper_bytes_per_s', MB),
+                         plot.FOREGROUND, dashed=True, steps=True))
+    panel.add(plot.Curve(_rates(samples, 'foreground_tx_bytes', MB, 0.5),
+                         plot.FOREGROUND, fill=True))
+    return panel.svg()

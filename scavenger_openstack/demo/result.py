@@ -1,0 +1,276 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Figures, criteria and the verdict.
+
+*Memory violations.*  A step up of the service's memory *met the wall* when
+the host (the cgroup that plays it) refused a page during that step: the
+count of refusals is read right before and right after it.  It was left
+*unanswered* when the step took longer than its half second by one tick and
+a quarter, or when after that time and before the next step less than 2 %
+of the host's memory was free: the next step would meet the wall, too.
+Both are seen from outside; the agent is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+import statistics
+from typing import Any
+
+from scavenger_openstack.demo import load
+
+SCHEMA = 1
+ANSWER_S = 1.25
+WALL_SHARE = 0.02
+HOG_SHARE = 0.9
+"""What the memory user takes of its limit (:file:`hoard.c`)."""
+
+P99_LIMIT = 1.10
+TRANSFER_LIMIT = 1.10
+CPU_WORK_LIMIT = 0.85
+EFFECT = 1.3
+"""Below this P99 of unmanaged against alone there is nothing to show."""
+
+WORK = ('cpu', 'memory', 'network')
+FIGURES = ('p50_ms', 'p99_ms', 'p999_ms', 'foreground_transfer_s',
+           'memory_violations', 'memory_unanswered', 'cpu_use', 'others_cpu',
+           'kills', 'caps_set', 'step_s')
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest value that at least ``share`` of them do not exceed."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
+
+
+def at_the_wall(steps: Iterable[Sequence[float]]
+                ) -> list[tuple[float, float]]:
+    """(moment, how long it took) of the steps up that met the wall.
+
+    A step that is still under way (0 s) can only wait for memory.
+    """
+    found = []
+    for step in map(load.Step._make, steps):
+        if (step.due_s >= 0 and step.change_mib > 0
+                and (not step.took_s
+                     or step.refused_after > step.refused_before)):
+            found.append((step.begun_s, step.took_s))
+    return found
+
+
+def violations(steps: Sequence[load.Step],
+               samples: Sequence[Mapping[str, Any]],
+               memory_bytes: int) -> tuple[int, int]:
+    """Steps that met the wall, and those of them left unanswered."""
+    met = unanswered = 0
+    for step, following in zip(steps, [*steps[1:], None], strict=False):
+        if not at_the_wall([step]):
+            continue
+        met += 1
+        answer_s = (step.begun_s + ANSWER_S
+                    + step.change_mib / load.STORE_MIB_PER_S)
+        until_s = following.begun_s if following else math.inf
+        end_s = step.begun_s + step.took_s if step.took_s else math.inf
+        unanswered += end_s > answer_s or any(
+            memory_bytes - sample['memory_bytes'] < WALL_SHARE * memory_bytes
+            for sample in samples if answer_s <= sample['at_s'] < until_s)
+    return met, unanswered
+
+
+def transfers(files: Sequence[load.File], end_s: float) -> list[float]:
+    """How long each file took, in s.
+
+    One that is still on its way counts as long as it is on its way
+    already, once that is longer than an undisturbed one takes.
+    """
+    undisturbed_s = load.FILE_BYTES / load.FILE_BYTES_PER_S
+    return ([file.took_s for file in files
+             if file.took_s and file.begun_s + file.took_s >= 0]
+            + [end_s - file.begun_s for file in files
+               if not file.took_s and end_s - file.begun_s > undisturbed_s])
+
+
+def record(*, phase: str, number: int,
+           requests: Sequence[tuple[float, float]], unserved: int,
+           steps: Sequence[load.Step], files: Sequence[load.File],
+           samples: Sequence[dict[str, Any]], caps_set: int, kills: int,
+           cpus: int, memory_bytes: int) -> dict[str, Any]:
+    """One phase of one round: its figures and, under ``series``, its plots.
+
+    ``background_work`` is per second: CPU seconds (so CPUs kept busy), GiB
+    held, bytes delivered.  ``others_cpu`` are CPUs that were busy with
+    anything but the demo's loads: the demo, the agent, and whoever else.
+
+    :param requests: (moment due in s, latency in s), measured ones only
+    """
+    first, last = samples[0], samples[-1]
+    seconds = last['at_s'] - first['at_s'] or 1.0
+
+    def per_s(key: str) -> float:
+        return float(last[key] - first[key]) / seconds
+
+    latencies = [latency_s * 1000 for _, latency_s in requests]
+    sent = transfers(files, last['at_s'])
+    up = [step for step in steps if step.due_s >= 0 and step.change_mib > 0]
+    met, unanswered = violations(steps, samples, memory_bytes)
+    return {
+        'phase': phase, 'round': number,
+        'p50_ms': percentile(latencies, 0.5),
+        'p99_ms': percentile(latencies, 0.99),
+        'p999_ms': percentile(latencies, 0.999),
+        'requests': len(latencies), 'unserved': unserved,
+        'background_work': {'cpu': per_s('work_cpu_s'),
+                            'memory': per_s('work_memory_gib_s'),
+                            'network': per_s('work_network_bytes')},
+        'foreground_transfer_s': median(sent), 'transfers': len(sent),
+        'memory_steps': len(up), 'memory_violations': met,
+        'memory_unanswered': unanswered,
+        'step_s': median(step.took_s or last['at_s'] - step.begun_s
+                         for step in up),
+        'foreground_peak_bytes': max(sample['foreground_bytes']
+                                     for sample in samples),
+        'cpu_use': per_s('cpu_s') / cpus,
+        'others_cpu': per_s('machine_s') - per_s('cpu_s'), 'kills': kills,
+        'caps_set': caps_set,
+        'series': {'requests': list(requests), 'samples': list(samples),
+                   'steps': [tuple(step) for step in up]}}
+
+
+def summary(records: Sequence[Mapping[str, Any]],
+            settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of :file:`result.json`.
+
+    Figures are medians over the rounds.  What is compared with another
+    phase is compared within each round, where both had the same requests;
+    the median of these ratios counts.
+    """
+    phases: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(str(one['phase']) for one in records):
+        rounds = _rounds(records, name)
+        phase: dict[str, Any] = {
+            key: median(one[key] for one in rounds) for key in FIGURES}
+        phase['background_work'] = {
+            kind: median(one['background_work'][kind] for one in rounds)
+            for kind in WORK}
+        phase['p99_to_alone'] = _against(records, name, 'alone', 'p99_ms')
+        phase['transfer_to_alone'] = _against(
+            records, name, 'alone', 'foreground_transfer_s')
+        phase['background_to_unmanaged'] = {
+            kind: _against(records, name, 'unmanaged', kind)
+            for kind in WORK}
+        phase['rounds'] = [{key: value for key, value in one.items()
+                            if key not in ('series', 'phase')}
+                           for one in rounds]
+        phases[name] = phase
+    tests = criteria(phases)
+    return {'schema': SCHEMA, 'phases': phases,
+            'verdict': verdict(phases, tests), 'criteria': tests,
+            'memory_by_hindsight_gib': _hindsight(records, settings),
+            'settings': dict(settings)}
+
+
+def criteria(phases: Mapping[str, Mapping[str, Any]]
+             ) -> list[dict[str, Any]]:
+    """What has to hold; a criterion without its figures is left out."""
+    ours, half = phases.get('scavenger'), phases.get('static_half')
+    found: list[dict[str, Any]] = []
+
+    def add(name: str, value: float | None, sign: str,
+            limit: float | None) -> None:
+        if value is not None and limit is not None:
+            holds = {'<=': value <= limit, '>=': value >= limit,
+                     '>': value > limit}[sign]
+            found.append({'name': name, 'value': value, 'sign': sign,
+                          'limit': limit, 'passed': holds})
+
+    if ours:
+        add('P99 against alone', ours['p99_to_alone'], '<=', P99_LIMIT)
+        add('batch CPU work against unmanaged',
+            ours['background_to_unmanaged']['cpu'], '>=', CPU_WORK_LIMIT)
+        add('memory violations left unanswered',
+            sum(one['memory_unanswered'] for one in ours['rounds']),
+            '<=', 0)
+        add('file transfer against alone', ours['transfer_to_alone'],
+            '<=', TRANSFER_LIMIT)
+    if ours and half:
+        whole = {'memory': not any(one['memory_violations']
+                                   for one in half['rounds']),
+                 'network': (half['transfer_to_alone'] or math.inf)
+                 <= TRANSFER_LIMIT}
+        for kind, kept in whole.items():
+            if kept:
+                add(f'batch {kind} work against the half that also keeps '
+                    'the service whole',
+                    ratio(ours['background_work'][kind],
+                          half['background_work'][kind]), '>', 1.0)
+    left = [what for phase in phases.values() for one in phase['rounds']
+            for what in one.get('knobs_left') or ()]
+    add('knobs left changed', len(left), '<=', 0)
+    return found
+
+
+def verdict(phases: Mapping[str, Mapping[str, Any]],
+            tests: Sequence[Mapping[str, Any]]) -> str:
+    """``passed``, ``failed`` or ``inconclusive``."""
+    if any(test['name'] == 'knobs left changed' and not test['passed']
+           for test in tests):
+        return 'failed'
+    if not {'alone', 'unmanaged', 'scavenger'} <= set(phases):
+        return 'inconclusive'
+    effect = phases['unmanaged']['p99_to_alone']
+    if effect is None or effect < EFFECT:
+        return 'inconclusive'
+    return 'passed' if all(test['passed'] for test in tests) else 'failed'
+
+
+def _rounds(records: Sequence[Mapping[str, Any]],
+            name: str) -> list[Mapping[str, Any]]:
+    return sorted((one for one in records if one['phase'] == name),
+                  key=lambda one: int(one['round']))
+
+
+def _against(records: Sequence[Mapping[str, Any]], name: str, base: str,
+             key: str) -> float | None:
+    def value(one: Mapping[str, Any]) -> float | None:
+        work: Mapping[str, float] = one['background_work']
+        found: float | None = work[key] if key in WORK else one[key]
+        return found
+
+    bases = {one['round']: value(one) for one in _rounds(records, base)}
+    return median(ratio(value(one), bases.get(one['round']))
+                  for one in _rounds(records, name))
+
+
+def _hindsight(records: Sequence[Mapping[str, Any]],
+               settings: Mapping[str, Any]) -> float | None:
+    """GiB that the best fixed split could have given to the batch work:
+    all but the service's peak, had it been known before."""
+    peaks = [one['foreground_peak_bytes'] for one in records]
+    if not peaks:
+        return None
+    left = float(settings['memory_bytes']) - max(peaks)
+    return HOG_SHARE * left / 2**30

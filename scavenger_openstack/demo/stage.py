@@ -1,0 +1,219 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the demo plays, and how it leaves no trace.
+
+A stage is a directory in /run (held by a lock while its demo lives), one
+tree of cgroups, four network namespaces, and the processes in them.  All
+carry the stage's id, so that ``scavenger-demo --clean`` finds what a
+killed demo left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo import uplink
+from scavenger_openstack import errors
+
+RUN = pathlib.Path('/run')
+PREFIX = 'scavenger-demo-'
+SERVICE = '/foreground/service'
+TRANSFER = '/foreground/transfer'
+CPU = '/background/cpu'
+MEMORY = '/background/memory'
+NETWORK = '/background/network'
+OUTSIDE = '/outside'
+GROUPS = ('', '/foreground', SERVICE, TRANSFER,
+          '/background', CPU, NETWORK, MEMORY, OUTSIDE)
+"""The memory user is the newest of the batch, so the first to be killed."""
+BACKGROUND_WEIGHT = 3
+"""CPU weight of the background against the foreground's: a bigger VM."""
+OOM_SPARE, OOM_FIRST = -1000, 1000
+AGENT_END_S = 30.0
+
+
+def take_lock(directory: pathlib.Path) -> int | None:
+    """Lock a stage's directory, our process id in the lock; None when the
+    demo that made it still lives."""
+    descriptor = os.open(directory / 'lock',
+                         os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f'{os.getpid()}\n'.encode())
+    return descriptor
+
+
+def clean() -> tuple[list[str], list[str]]:
+    """Remove what killed demos left: (removed, still playing).
+
+    :raises DriverError: something does not go.
+    """
+    mounts = dict.fromkeys(cgroups.mounts().values())
+    spaces = uplink.left_over()
+    names = {path.name.removeprefix(PREFIX)
+             for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
+    removed, playing = [], []
+    for name in sorted(names | set(spaces)):
+        directory = RUN / (PREFIX + name)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        lock = take_lock(directory)
+        if lock is None:
+            pid = (directory / 'lock').read_text().strip()
+            playing.append(f'{name} (process {pid})')
+            continue
+        try:
+            end_agent(directory)
+            for mount in mounts:
+                cgroups.remove(mount / (PREFIX + name))
+            for netns in spaces.get(name, ()):
+                uplink.delete(netns)
+            shutil.rmtree(directory)
+        finally:
+            os.close(lock)
+        removed.append(name)
+    return removed, playing
+
+
+def end_agent(directory: pathlib.Path) -> None:
+    """End the agent of a demo that was killed, if it still runs."""
+    try:
+        pid = int((directory / 'agent.pid').read_text())
+        command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
+    except (OSError, ValueError):
+        return
+    if os.fsencode(directory) not in command:
+        return   # the number belongs to somebody else by now
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        deadline_s = time.monotonic() + AGENT_END_S
+        while time.monotonic() < deadline_s:
+            os.kill(pid, 0)
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+
+
+class Stage:
+    """One demo's surroundings; :meth:`remove` works at any moment."""
+
+    def __init__(self, *, memory_bytes: int, link_bytes_per_s: float,
+                 cpus: Sequence[int]) -> None:
+        self.name = uuid.uuid4().hex[:6]
+        self.memory_bytes = memory_bytes
+        self.cpus = list(cpus)
+        self.directory = RUN / (PREFIX + self.name)
+        self.tree = cgroups.Tree('/' + PREFIX + self.name)
+        self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
+        self._lock: int | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def make(self) -> None:
+        """Build it all.
+
+        :raises DriverError: the host cannot; :meth:`remove` afterwards.
+        """
+        self.directory.mkdir(mode=0o700)
+        self._lock = take_lock(self.directory)
+        for group in GROUPS:
+            self.tree.make(group)
+        self.tree.write('memory', '', 'memory.limit_in_bytes',
+                        str(self.memory_bytes))
+        self.tree.write('cpu', '/background', 'cpu.shares',
+                        str(1024 * BACKGROUND_WEIGHT))
+        self.uplink.make()
+
+    def launch(self, *argv: str, below: str, role: str | None = None,
+               out_of_memory: int = 0) -> subprocess.Popen[bytes]:
+        """Start one of the programs inside a cgroup and a namespace.
+
+        :param argv: the program's name in our directory, its arguments
+        :param role: ``fg``, ``bg`` or ``sink``; None stays in the host's
+        """
+        command = [str(self.directory / 'launch'),
+                   '-d', str(int(signal.SIGKILL)), '-o', str(out_of_memory)]
+        for path in self.tree.procs_files(below):
+            command += ['-g', path]
+        if role:
+            command += ['-n', str(uplink.NETNS / self.uplink.netns[role])]
+        return self._start([*command, str(self.directory / argv[0]),
+                            *argv[1:]], argv[0])
+
+    def launch_outside(self, *argv: str,
+                       log: str) -> subprocess.Popen[bytes]:
+        """Start a program outside our cgroups; it gets SIGTERM if we die."""
+        return self._start([str(self.directory / 'launch'), '-d',
+                            str(int(signal.SIGTERM)), *argv], log)
+
+    def _start(self, command: list[str],
+               log: str) -> subprocess.Popen[bytes]:
+        with (self.directory / f'{log}.log').open('ab') as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, start_new_session=True)
+        self._processes.append(process)
+        return process
+
+    def end(self, *groups: str) -> None:
+        """End what runs in these groups (all when none is named).
+
+        :raises DriverError: a process does not end.
+        """
+        self.tree.end(groups or GROUPS)
+        self._processes = [process for process in self._processes
+                           if process.poll() is None]
+
+    def file(self, name: str) -> str:
+        """Path of a file in the stage's directory."""
+        return str(self.directory / name)
+
+    def said(self, log: str) -> str:
+        """The last line that a program wrote, for an error message."""
+        try:
+            text = (self.directory / f'{log}.log').read_text()
+        except OSError:
+            return ''
+        return (text.strip().splitlines() or [''])[-1]
+
+    def remove(self) -> list[str]:
+        """Remove everything; return what went wrong, in plain words."""
+        problems = []
+        for remove in (self.tree.remove, self.uplink.remove):
+            try:
+                remove()
+            except errors.DriverError as exc:
+                problems.append(str(exc))
+        for process in self._processes:
+            try:
+                process.wait(1 if process.poll() is None else 0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if not problems:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        return problems

@@ -1,0 +1,76 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ *
+ */
+
+/*
+ * The service's memory: it grows and shrinks in steps.
+ *
+ *   store STEPS OUT START_S CGROUP
+ *       STEPS: doubles, pairs of (moment after START_S in s, level in MiB)
+ *       OUT: doubles, six per step: moment due, moment begun (both after
+ *            START_S), how long it took in s, change in MiB, and how often
+ *            CGROUP had refused a page before and after it; 0 s is a step
+ *            that is under way
+ *       CGROUP: memory cgroup whose limit is the host's memory
+ *
+ * A step up touches each new page, as code that fills a cache would; all
+ * steps but the first by 200 MiB/s at most: on a virtual machine a page that the hypervisor has to
+ * find first costs up to 7 us, and all at once that would be noise for the
+ * service.
+ */
+#define _GNU_SOURCE
+#include "demo.h"
+
+#define MIB_PER_S 200.0
+
+int main(int argc, char **argv)
+{
+    size_t count;
+    if (argc != 5)
+        return 2;
+    const double *steps = read_doubles(argv[1], &count);
+    double *out = share(argv[2], count * 3 * sizeof(double));
+    double start_s = strtod(argv[3], NULL);
+    int failcnt = open_in(argv[4], "memory.failcnt");
+    double top = 0;
+    for (size_t i = 1; i < count; i += 2)
+        if (steps[i] > top)
+            top = steps[i];
+    char *memory = reserve((size_t)(top * MIB));
+    size_t level = 0;
+
+    for (size_t i = 0; i + 1 < count; i += 2, out += 6) {
+        size_t target = (size_t)steps[i + 1];
+        sleep_until(start_s + steps[i]);
+        double begun_s = now_s();
+        out[0] = steps[i];
+        out[3] = (double)target - (double)level;
+        out[4] = out[5] = read_number(failcnt, "");
+        out[1] = begun_s - start_s;
+        if (target < level)
+            madvise(memory + (target << 20), (level - target) << 20,
+                    MADV_DONTNEED);
+        for (size_t mib = level; mib < target; mib++) {
+            for (size_t at = mib << 20; at < (mib + 1) << 20; at += 4096)
+                memory[at] = 1;
+            if (i > 0)
+                sleep_until(begun_s + (mib + 1 - level) / MIB_PER_S);
+        }
+        out[5] = read_number(failcnt, "");
+        out[2] = now_s() - begun_s;
+        level = target;
+    }
+    for (;;)
+        pause();
+}

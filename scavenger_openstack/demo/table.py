@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The result as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TITLES = ('phase', 'P50 ms', 'P99 ms', 'P99.9 ms', 'P99 / alone',
+          'batch CPU', 'batch memory', 'batch network', 'CPU use',
+          'memory violations', 'file s', 'caps set')
+
+
+NOISE_CPUS = 0.15
+"""CPUs busy with something else above which figures are not trusted."""
+
+
+def noise(result: Mapping[str, Any]) -> str:
+    """A warning when the machine had other work to do meanwhile."""
+    most = max((phase['others_cpu'] or 0.0
+                for phase in result['phases'].values()), default=0.0)
+    return '' if most <= NOISE_CPUS else (
+        f'The machine was not quiet: {most:.1f} CPUs were busy with '
+        'something else. Latencies of such a run tell little; end what '
+        'else runs here and play again.')
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return '-' if value is None else f'{value:.{digits}f}'
+
+
+def percent(value: float | None) -> str:
+    return '-' if value is None else f'{100 * value:.0f} %'
+
+
+def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """One row per phase, below :data:`TITLES`."""
+    found = []
+    for name, phase in result['phases'].items():
+        work = phase['background_to_unmanaged']
+        found.append((
+            name, number(phase['p50_ms']), number(phase['p99_ms']),
+            number(phase['p999_ms']), number(phase['p99_to_alone'], 2),
+            *(percent(work[kind]) for kind in ('cpu', 'memory', 'network')),
+            percent(phase['cpu_use']),
+            f'{number(phase["memory_violations"], 0)} '
+            f'({number(phase["memory_unanswered"], 0)} unanswered)',
+            number(phase['foreground_transfer_s'], 2),
+            number(phase['caps_set'], 0)))
+    return found
+
+
+def lines(titles: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
+    """Columns, the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in (titles, *body))
+              for i in range(len(titles))]
+    return ['  '.join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                      for i, (cell, width)
+                      in enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in (titles, *body)]
+
+
+def criterion(test: Mapping[str, Any]) -> str:
+    return (f'{test["name"]}: {test["value"]:.2f} '
+            f'(has to be {test["sign"]} {test["limit"]:g})')
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The table, the criteria and the verdict."""
+    settings = result['settings']
+    hindsight = result.get('memory_by_hindsight_gib')
+    said = [
+        f'Medians over {settings["rounds"]} rounds of '
+        f'{settings["seconds"]:g} s on {settings["cpus"]} CPUs; batch work '
+        'as a share of unmanaged.',
+        f'Windows are shortened for the demo: memory '
+        f'{settings["memory_window_s"]} s, network '
+        f'{settings["network_window_s"]} s.', '',
+        *lines(TITLES, rows(result)), '']
+    if warning := noise(result):
+        said += [warning, '']
+    if hindsight is not None and 'scavenger' in result['phases']:
+        held = result['phases']['scavenger']['background_work']['memory']
+        said.append(f'Batch memory under scavenger: {number(held, 2)} GiB; '
+                    'the best fixed split, had the peak been known before: '
+                    f'{number(hindsight, 2)} GiB.')
+    said += [('ok      ' if test['passed'] else 'FAILED  ') + criterion(test)
+             for test in result['criteria']]
+    for name, phase in result['phases'].items():
+        for one in phase['rounds']:
+            said += [f'FAILED  after {name}: {what}'
+                     for what in one.get('knobs_left') or ()]
+    said.append(f'verdict: {result["verdict"]}')
+    return '\n'.join(said)
