@@ -30,6 +30,7 @@ from typing import TypeVar
 from oslo_config import cfg
 from oslo_log import log
 
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
 from scavenger_openstack import errors
@@ -85,19 +86,16 @@ AGENT_OPTS: list[cfg.Opt] = [
 ]
 
 FLOORS = {
-    Knob.CPU_CORES: (0.1, 'CPU that every background workload keeps, in '
-                          'cores.'),
-    Knob.MEMORY_BYTES: (64 * 2**20, 'Memory that every background container '
-                                    'keeps, in bytes.'),
-    Knob.EGRESS_BYTES_PER_S: (125_000, 'Egress that every background '
-                                       'workload keeps, in bytes per '
-                                       'second.'),
-    Knob.IO_BYTES_PER_S: (1_000_000, 'Disk throughput that every background '
-                                     'workload keeps, in bytes per second, '
-                                     'each direction and device.'),
-    Knob.IO_OPS_PER_S: (10, 'Disk operations per second that every '
-                            'background workload keeps, each direction and '
-                            'device.'),
+    Knob.CPU_CORES: 'CPU that every background workload keeps, in cores.',
+    Knob.MEMORY_BYTES: 'Memory that every background container keeps, in '
+                       'bytes.',
+    Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
+                             'in bytes per second.',
+    Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
+                         'keeps, in bytes per second, each direction and '
+                         'device.',
+    Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
+                       'workload keeps, each direction and device.',
 }
 
 CGROUPS_OPTS: list[cfg.Opt] = [
@@ -119,9 +117,14 @@ CGROUPS_OPTS: list[cfg.Opt] = [
     cfg.ListOpt('io_devices', default=[],
                 help='Disks that I/O limits are set on, such as sda.  '
                      'Default: all whole disks.'),
-    *(cfg.FloatOpt(f'floor_{knob}', default=value, min=0, help=text
-                   + '  No cap goes below.')
-      for knob, (value, text) in FLOORS.items()),
+    cfg.BoolOpt('pressure', default=False,
+                help='Sample the pressure stall information of each '
+                     'workload, where a cgroup v2 directory of the same '
+                     'path exists.  No rule needs it yet; it doubles the '
+                     'cost of sampling.'),
+    *(cfg.FloatOpt(f'floor_{knob}', default=arbitrate.DEFAULT_FLOORS[knob],
+                   min=0, help=f'{text}  No cap goes below.')
+      for knob, text in FLOORS.items()),
 ]
 
 NETWORK_OPTS: list[cfg.Opt] = [

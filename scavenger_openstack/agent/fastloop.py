@@ -49,9 +49,12 @@ written unchanged: after a lift behind our back it comes back."""
 STOP_TIMEOUT_S = 5.0
 """How long to wait for a write that hangs in the kernel."""
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S = 0.0001
 """How long another Python thread may keep this one waiting (CPython's
-``sys.setswitchinterval``, otherwise 5 ms) while the loop runs."""
+``sys.setswitchinterval``) while the loop runs.  Beside a thread that computes
+3 ms at a stretch, polling each 1 ms, 'foreground wakes' to 'set shrunk' took
+(p50/p99): 1.0/11.6 ms with CPython's 5 ms, 0.7/2.0 with 0.5 ms, 0.5/1.1 with
+this; alone 0.5/1.0 (``benchmarks/fast_loop.py --busy``)."""
 
 RUNAWAY_S = 0.2
 """If the thread, being real-time, ever computed so long without a pause, the

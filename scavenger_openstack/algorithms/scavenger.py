@@ -51,8 +51,7 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
 
 NAME = 'scavenger'
-GIB = 2.0 ** 30
-MBIT = 125_000.0
+GIB, MBIT = 2.0 ** 30, 125_000.0
 
 
 def foreground_memory(total: float | None, available: float | None,
@@ -148,8 +147,10 @@ class _Tick:
 
     def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
             values: Iterable[float], why: str) -> None:
-        self.caps += [Cap(one[0].id, knob, value, NAME, why) for one, value
-                      in zip(workloads, values, strict=True)]
+        whole = knob is not Knob.CPU_CORES      # bytes
+        self.caps += [Cap(one[0].id, knob, int(value) if whole else value,
+                          NAME, why)
+                      for one, value in zip(workloads, values, strict=True)]
 
     def check(self, signal: str, floors: Iterable[float],
               budget: float) -> None:

@@ -33,7 +33,7 @@ from scavenger_openstack import errors
 SOURCES = pathlib.Path(__file__).parent
 PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network')
 
-REQUESTS_PER_S_AND_CPU = 115.0
+REQUESTS_PER_S_AND_CPU = 105.0
 WORK_MS = (1.0, 3.0)
 BURST_SHARE = 0.4
 """Share of the requests that come in bursts, of one per thread."""
@@ -42,10 +42,10 @@ HOG_THREADS_PER_CPU = 3
 
 BASE_MIB = 320
 STEP_MIB = (90, 110)
-STEPS_UP = 3
+STEPS_UP = 4
 STEP_EVERY_S = 2.2
 STORE_MIB_PER_S = 200.0
-QUIET_S = 9.0
+QUIET_S = 20.0
 
 FILE_BYTES = 7_000_000
 FILE_BYTES_PER_S = 4_000_000

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i + 1 < count; i += 2, out += 6) {
         size_t target = (size_t)steps[i + 1];
         sleep_until(start_s + steps[i]);
-        double begun_s = now_s();
+        double begun_s = now_s(), due_s = begun_s;
         out[0] = steps[i];
         out[3] = (double)target - (double)level;
         out[4] = out[5] = read_number(failcnt, "");
@@ -64,8 +64,10 @@ int main(int argc, char **argv)
         for (size_t mib = level; mib < target; mib++) {
             for (size_t at = mib << 20; at < (mib + 1) << 20; at += 4096)
                 memory[at] = 1;
+            double next_s = due_s + 1 / MIB_PER_S, late_s = now_s();
+            due_s = next_s > late_s ? next_s : late_s;   /* no catching up */
             if (i > 0)
-                sleep_until(begun_s + (mib + 1 - level) / MIB_PER_S);
+                sleep_until(due_s);
         }
         out[5] = read_number(failcnt, "");
         out[2] = now_s() - begun_s;

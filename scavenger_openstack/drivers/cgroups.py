@@ -27,6 +27,7 @@ import dataclasses
 import logging
 import time
 
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_allotments
 from scavenger_openstack.drivers import cgroup_counters
@@ -46,15 +47,6 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
-
-DEFAULT_FLOORS: Mapping[Knob, float] = {
-    Knob.CPU_CORES: 0.1,
-    Knob.MEMORY_BYTES: 64 * 2**20,
-    Knob.EGRESS_BYTES_PER_S: 125_000,
-    Knob.IO_BYTES_PER_S: 1_000_000,
-    Knob.IO_OPS_PER_S: 10,
-}
-"""Below these no cap of a container goes."""
 
 SETTLING_TICKS = 3
 """A container's creator fills hierarchies and sets limits one by one: this

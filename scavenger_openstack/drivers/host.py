@@ -50,7 +50,8 @@ class Host:
             foreground_parents=group.foreground_parents,
             killable_parents=group.killable_parents,
             floors=conf_.floors(conf), memory_root=group.memory_root,
-            io_devices=group.io_devices, root_dir=conf.root_dir)
+            io_devices=group.io_devices, root_dir=conf.root_dir,
+            pressure=group.pressure)
         self._proc = proc.Proc(conf.root_dir)
         self._network = network.Network(
             self._links,

@@ -80,14 +80,11 @@ class CgroupTree(fixtures.Fixture):
 
     def delete(self, below: str) -> None:
         """End what runs below ``below`` and remove it everywhere."""
-        for controller, _mount in self.mounts.items():
-            top = self.path(controller, below)
-            groups = sorted(top.rglob('cgroup.procs'),
-                            key=lambda path: -len(path.parts))
+        self.thaw(below)
+        for controller in self.mounts:
+            groups = sorted(self.path(controller, below).rglob(
+                'cgroup.procs'), key=lambda path: -len(path.parts))
             for procs in groups:
-                state = procs.parent / 'freezer.state'
-                if state.exists():
-                    state.write_text('THAWED')
                 for pid in procs.read_text().split():
                     try:
                         os.kill(int(pid), signal.SIGKILL)
@@ -95,6 +92,13 @@ class CgroupTree(fixtures.Fixture):
                         pass
             for procs in groups:
                 _remove(procs.parent)
+
+    def thaw(self, below: str = '') -> None:
+        """Let everything run: what is frozen cannot end."""
+        if 'freezer' in self.mounts:
+            states = self.path('freezer', below).rglob('freezer.state')
+            for state in sorted(states, key=lambda path: len(path.parts)):
+                state.write_text('THAWED')
 
     def remove(self) -> None:
         self.delete('')
@@ -143,11 +147,14 @@ class FunctionalTestCase(testtools.TestCase):
         process = subprocess.Popen(
             [sys.executable, '-u', '-c', join + code],
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-        self.addCleanup(self._end, process)
+        self.addCleanup(self._end, process, tree)
         return process
 
     @staticmethod
-    def _end(process: subprocess.Popen[str]) -> None:
+    def _end(process: subprocess.Popen[str],
+             tree: CgroupTree | None) -> None:
+        if tree is not None:
+            tree.thaw()
         process.kill()
         process.wait(10)
         if process.stdout:

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import random
+import select
 import signal
 import socket
 import subprocess
@@ -152,7 +153,10 @@ class LeaseTestCase(base.FunctionalTestCase):
         return process
 
     def read(self, process: subprocess.Popen[str]) -> str:
+        """The next line that a process prints."""
         assert process.stdout
+        if not select.select([process.stdout], [], [], 10)[0]:
+            self.fail('the process says nothing')
         return process.stdout.readline().strip()
 
     def watcher(self, **more: Any) -> subprocess.Popen[str]:
@@ -242,7 +246,8 @@ class Death(LeaseTestCase):
             time.sleep(random.uniform(0, 0.1))
             process.send_signal(signal.SIGSTOP)
             self.wait_stopped(process)
-            self.wait_back(LEASE_S + SLACK_S)
+            time.sleep(LEASE_S)
+            self.wait_back(SLACK_S)
             for _ in range(30):
                 self.assertTrue(self.back())
                 time.sleep(0.01)

@@ -43,7 +43,6 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 HOMES = {
     'oslo_config': ('conf', 'agent.service', 'drivers.host', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),
-    'pyroute2': ('drivers.network',),
     'stevedore': ('agent.service',),
 }
 """Where each foreign library may be imported: the library's one edge.
