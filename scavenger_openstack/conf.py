@@ -63,7 +63,7 @@ AGENT_OPTS: list[cfg.Opt] = [
     cfg.ListOpt('controllers', default=['scavenger'],
                 help='Entry points in scavenger.controllers that run in '
                      'the slow loop, each with a section of its own.'),
-    cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=60,
+    cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=10,
                  help='Seconds between two ticks of the slow loop.  '
                       'Shorter reacts sooner and costs more CPU.  '
                       'Source: Scavenger, section 4.1.'),
@@ -227,7 +227,8 @@ def _refuse_unknown(conf: cfg.ConfigOpts, path: str) -> None:
                 raise errors.ConfigError(
                     f'{path}: [{name}] {option}: no such option{hint}')
     near = {section: difflib.get_close_matches(section, ours, 1)
-            for section in sections if section not in ours}
+            for section in sections
+            if section not in ours and section not in conf.agent.controllers}
     for section, close in near.items():
         if close:
             raise errors.ConfigError(

@@ -60,6 +60,12 @@ class Outcome:
     unmet: dict[str, int] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)
 
+    def add(self, other: Outcome) -> None:
+        self.written += other.written
+        self.lifted += other.lifted
+        self.unmet.update(other.unmet)
+        self.problems += other.problems
+
 
 class Actuator:
     """Puts caps in force on one host through ``driver``.
@@ -76,6 +82,8 @@ class Actuator:
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
+        self._unread: list[str] = []
+        self._late: list[Outcome] = []
         self.in_force: dict[Key, Cap] = {}
 
     def originals(self, wishes: Iterable[Cap]) -> dict[Key, Value | None]:
@@ -105,7 +113,8 @@ class Actuator:
                     self.lift(key)
                 continue
             except errors.ScavengerError as exc:
-                self._complain(key, f'{key[0]} {key[1]}: not limited: {exc}')
+                self._unread.append(self._complain(
+                    key, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
             self._current[key] = current
         return found
@@ -120,7 +129,7 @@ class Actuator:
 
         :param foreign: knobs that another thread looks after; left alone
         """
-        outcome = Outcome()
+        outcome = self._finished()
         tighten, loosen, memory = [], [], []
         for key, cap in wanted.items():
             if key in self._worker.pending or key not in self._current:
@@ -136,14 +145,32 @@ class Actuator:
                 tighten.append(cap)
         self._write_all(tighten, outcome)
         if memory:
-            self._worker.run([(cap.workload, cap.knob) for cap in memory],
-                             lambda: self._write_all(memory, outcome))
+            self._write_memory(memory, outcome)
         for key in list(self._leases.held()):
             if (key not in wanted and key not in self._worker.pending
                     and not foreign(key)):
                 self.lift(key, outcome)
         self._write_all(loosen, outcome)
         self._current.clear()
+        return outcome
+
+    def _write_memory(self, caps: list[Cap], outcome: Outcome) -> None:
+        """Write limits that may make the kernel reclaim first."""
+        found = Outcome()
+        if self._worker.run([(cap.workload, cap.knob) for cap in caps],
+                            lambda: self._write_all(caps, found)):
+            outcome.add(found)
+        else:
+            self._late.append(found)
+
+    def _finished(self) -> Outcome:
+        """What came of earlier ticks only now."""
+        outcome = Outcome(problems=self._unread)
+        self._unread = []
+        if not self._worker.pending:
+            for late in self._late:
+                outcome.add(late)
+            self._late = []
         return outcome
 
     def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
@@ -339,8 +366,8 @@ class _Worker:
         self._thread: threading.Thread | None = None
         self.pending: set[Key] = set()
 
-    def run(self, keys: list[Key], job: Callable[[], None]) -> None:
-        """Do ``job``, waiting for it until the deadline.
+    def run(self, keys: list[Key], job: Callable[[], None]) -> bool:
+        """Do ``job``; whether it was done before the deadline.
 
         Until it is done, ``keys`` are pending and nobody touches them.
         """
@@ -351,10 +378,11 @@ class _Worker:
         self.pending.update(keys)
         done = threading.Event()
         self._jobs.put((keys, job, done))
-        if not done.wait(self._deadline_s):
-            LOG.warning('%d memory limits not in force after %s s: the '
-                        'kernel is still reclaiming', len(keys),
-                        self._deadline_s)
+        if done.wait(self._deadline_s):
+            return True
+        LOG.warning('%d memory limits not in force after %s s: the kernel '
+                    'is still reclaiming', len(keys), self._deadline_s)
+        return False
 
     def _work(self) -> None:
         while True:

@@ -106,6 +106,8 @@ class Running(Protocol):
 class Controller(Protocol):
     """What it needs of ``algorithms.perfiso.Controller``."""
 
+    short_steps: int
+
     def step(self, now: float, idle: int, allowed: frozenset[int]
              ) -> frozenset[int]:
         ...
@@ -150,6 +152,8 @@ class FastLoop:
         self._switch_interval_s = sys.getswitchinterval()
         self._written: frozenset[int] | None = None
         self._polls = self._shrinks = self._grows = 0
+        self._controller = controller
+        self._asked = (0, controller.short_steps)
         self._longest_gap_s = 0.0
         self._scheduled = ''
         self.problem = ''
@@ -196,6 +200,13 @@ class FastLoop:
                     'lease is kept, the next tick tries again')
         sys.setswitchinterval(self._switch_interval_s)
         self._running.close()
+
+    def short(self) -> bool:
+        """Whether most polls since this was asked last found too few idle
+        CPUs with the background at its last one."""
+        polls, short = self._asked
+        self._asked = (self._polls, self._controller.short_steps)
+        return 2 * (self._asked[1] - short) > self._asked[0] - polls
 
     def facts(self) -> dict[str, Any]:
         """Counts for the status, plain JSON.

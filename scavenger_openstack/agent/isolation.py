@@ -27,6 +27,7 @@ from oslo_log import log
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
@@ -59,7 +60,7 @@ class Isolation:
         self._driver = driver
         self._leases = leases
         self._params = params
-        self._mode = mode
+        self.mode = mode
         self._fast: fastloop.FastLoop | None = None
         self._sets: dict[str, FastSet] = {}
         self._state = 'off'
@@ -77,12 +78,12 @@ class Isolation:
                   if w.workload.priority is Priority.BACKGROUND}
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
-        if self._mode is Mode.OFF or not buffer_cores:
-            self._say('off' if self._mode is Mode.OFF else
+        if self.mode is Mode.OFF or not buffer_cores:
+            self._say('off' if self.mode is Mode.OFF else
                       f'off: buffer_cores is 0 on {len(rates.topology)} '
                       'CPUs, cpu.idle carries the job')
             return wishes
-        enforce = self._mode is Mode.ENFORCE and not held_back
+        enforce = self.mode is Mode.ENFORCE and not held_back
         if not groups or self._failed():
             self.stop()
             return wishes
@@ -99,22 +100,46 @@ class Isolation:
             self._say(f'off: {exc}')
             return wishes
         return [cap for cap in wishes
-                if not self.owns((cap.workload, cap.knob))]
+                if not self.owns((cap.workload, cap.knob))
+                ] + self._floors(rates, enforce)
 
     def stop(self) -> None:
-        """End the fast loop; its leases are lifted by the next diff."""
+        """End the fast loop; its leases are lifted by the next diff.
+
+        While a write of its hangs in the kernel it stays the writer.
+        """
         if self._fast is not None:
-            self._fast.stop()
+            try:
+                self._fast.stop()
+            except errors.DriverError as exc:
+                self._say(f'off: {exc}')
+                return
             self._fast = None
             self._say('off')
         self._sets = {}
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON."""
-        found: dict[str, Any] = {'mode': self._mode, 'state': self._state}
+        found: dict[str, Any] = {'mode': self.mode, 'state': self._state}
         if self._fast is not None:
             found.update(self._fast.facts())
         return found
+
+    def _floors(self, rates: Rates, enforce: bool) -> list[Cap]:
+        """The quota floor, while one CPU is still more than there is.
+
+        Source: DESIGN 7.7.
+        """
+        if not enforce or self._fast is None or not self._fast.short():
+            return []
+        return [Cap(w.workload.id, Knob.CPU_CORES,
+                    w.workload.floor.get(Knob.CPU_CORES, arbitrate.
+                                         DEFAULT_FLOORS[Knob.CPU_CORES]),
+                    perfiso.Controller.name,
+                    'the background has one CPU left and the foreground '
+                    'still lacks idle ones')
+                for w in rates.workloads
+                if w.workload.priority is Priority.BACKGROUND]
 
     def _failed(self) -> bool:
         if self._fast is not None and self._fast.problem:

@@ -106,6 +106,9 @@ class Loop:
         self._actuator = actuator
         self._stop_file = stop_file
         self._require_watcher = require_watcher
+        self._enforcing = any(
+            mode is Mode.ENFORCE for _, mode in controllers) or (
+                isolation is not None and isolation.mode is Mode.ENFORCE)
         self._isolation = isolation
         self._previous: HostSample | None = None
         self._pauses: dict[str, Cap] = {}
@@ -123,13 +126,15 @@ class Loop:
         if self._leases.expired():
             self._start_over()
         tick.stopped = self._stop_file.exists()
-        tick.unwatched = (self._require_watcher
+        tick.unwatched = (self._require_watcher and self._enforcing
                           and not self._leases.watched())
         self._say_held_back(tick)
         try:
             tick.sample = self._driver.sample()
         except errors.DriverError as exc:
             self._say_blind(str(exc))
+            if tick.stopped or tick.unwatched:
+                tick.outcome = self._actuator.reconcile({})
         else:
             self._say_blind('')
             self._decide(tick, tick.sample)
@@ -243,8 +248,8 @@ class Loop:
     def _say_blind(self, why: str) -> None:
         if why != self._blind:
             if why:
-                LOG.warning('the host cannot be read, limits stay until '
-                            'their lease ends: %s', why)
+                LOG.warning('the host cannot be read, limits stay as they '
+                            'are: %s', why)
             else:
                 LOG.info('the host can be read again')
             self._blind = why

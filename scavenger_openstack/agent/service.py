@@ -75,7 +75,10 @@ def load_controllers(conf: cfg.ConfigOpts
     found = []
     for name in conf.agent.controllers:
         cls = _plugin('scavenger.controllers', name, '[agent] controllers')
-        params = conf_.params_of(conf, name, cls.params_type)
+        try:
+            params = conf_.params_of(conf, name, cls.params_type)
+        except (cfg.Error, ValueError) as exc:
+            raise errors.ConfigError(f'[{name}]: {exc}') from exc
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

@@ -143,11 +143,17 @@ def read_integers(path: pathlib.Path) -> list[int]:
     return found.tolist()
 
 
-def read_steps(path: pathlib.Path) -> list[Step]:
-    """The steps that were begun; ``took_s`` is 0 while one is under way."""
+def read_steps(path: pathlib.Path, refused: float = 0.0) -> list[Step]:
+    """The steps that were begun; ``took_s`` is 0 while one is under way.
+
+    :param refused: how often the host has refused a page until now, which
+        a step that is under way cannot have recorded yet
+    """
     values = read_doubles(path)
     rows = zip(*[iter(values)] * len(Step._fields), strict=True)
-    return [step for step in map(Step._make, rows) if step.change_mib]
+    return [step if step.took_s else step._replace(refused_after=max(
+                refused, step.refused_before))
+            for step in map(Step._make, rows) if step.change_mib]
 
 
 def read_files(path: pathlib.Path) -> list[File]:

@@ -19,6 +19,7 @@ import math
 from typing import Any
 
 from scavenger_openstack.demo import plot
+from scavenger_openstack.demo import table
 
 WIDTH, ROW, HEAD, FOOT = 860, 46, 66, 30
 LABEL_X, P99_X, WORK_X = 18, 148, 500
@@ -65,9 +66,9 @@ def svg(result: Mapping[str, Any]) -> str:
         parts += _work(phase, y, most)
     settings = result['settings']
     parts.append(plot.text(
-        LABEL_X, height - 11, f'Medians over {settings["rounds"]} rounds of '
-        f'{settings["seconds"]:g} s on {settings["cpus"]} CPUs; batch work '
-        'as a share of the most that any way got done.', size=11))
+        LABEL_X, height - 11, f'Medians over {table.rounds(settings)} on '
+        f'{settings["cpus"]} CPUs; batch work as a share of the most that '
+        'any way got done.', size=11))
     return plot.svg(WIDTH, height, parts, 'Result of scavenger-demo')
 
 

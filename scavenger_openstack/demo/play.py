@@ -217,6 +217,8 @@ class Play:
                 now_s: float) -> dict[str, Any]:
         directory = self._stage.directory
         latencies = load.read_doubles(directory / 'service.out')
+        refused = float(self._stage.tree.read('memory', '',
+                                              'memory.failcnt'))
         return result.record(
             phase=phase.name, number=number,
             requests=[(at_s, latency_s or now_s - at_s)
@@ -224,7 +226,7 @@ class Play:
                       in zip(self._requests, latencies, strict=False)
                       if at_s >= 0],
             unserved=sum(1 for latency in latencies if not latency),
-            steps=load.read_steps(directory / 'store.out'),
+            steps=load.read_steps(directory / 'store.out', refused),
             files=load.read_files(directory / 'files.out'),
             samples=watch.samples, caps_set=watch.caps_set,
             kills=kills, cpus=len(self._stage.cpus),

@@ -53,6 +53,7 @@ tr.ours td{background:#eff6ff;font-weight:600}
  color:#fff}
 .passed{background:#15803d}.failed{background:#dc2626}
 .inconclusive{background:#a16207}
+b.ok,b.no{display:inline-block;width:52px;color:#15803d}b.no{color:#dc2626}
 ul{list-style:none;padding:0;margin:0;font-size:14px}li{padding:3px 2px}
 .key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:#4b5563}
 .key i{display:inline-block;width:20px;margin-right:6px;vertical-align:4px;
@@ -115,8 +116,7 @@ def page(result: Mapping[str, Any],
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    return (f'{settings["rounds"]} rounds of {settings["seconds"]:g} s per '
-            f'phase on {settings["cpus"]} CPUs, '
+    return (f'{table.rounds(settings)} per phase on {settings["cpus"]} CPUs, '
             f'{settings["memory_bytes"] / GIB:g} GiB of memory, an uplink '
             f'of {settings["link_bytes_per_s"] * 8 / MB:g} Mbit/s, seed '
             f'{html.escape(str(settings["seed"]))}. Windows shortened for '
@@ -139,7 +139,8 @@ def _table(result: Mapping[str, Any]) -> str:
 
 def _criteria(result: Mapping[str, Any]) -> str:
     return '<ul>' + ''.join(
-        f"<li>{'&#9989;' if test['passed'] else '&#10060;'} "
+        f"<li><b class='{'ok' if test['passed'] else 'no'}'>"
+        f"{'ok' if test['passed'] else 'failed'}</b> "
         f'{html.escape(table.criterion(test))}</li>'
         for test in result['criteria']) + '</ul>'
 

@@ -69,15 +69,12 @@ def ratio(value: float | None, base: float | None) -> float | None:
 
 def at_the_wall(steps: Iterable[Sequence[float]]
                 ) -> list[tuple[float, float]]:
-    """(moment, how long it took) of the steps up that met the wall.
-
-    A step that is still under way (0 s) can only wait for memory.
-    """
+    """(moment, how long it took) of the steps up that met the wall; 0 s
+    is one that is still under way."""
     found = []
     for step in map(load.Step._make, steps):
         if (step.due_s >= 0 and step.change_mib > 0
-                and (not step.took_s
-                     or step.refused_after > step.refused_before)):
+                and step.refused_after > step.refused_before):
             found.append((step.begun_s, step.took_s))
     return found
 

@@ -36,6 +36,13 @@ def noise(result: Mapping[str, Any]) -> str:
         'else runs here and play again.')
 
 
+def rounds(settings: Mapping[str, Any]) -> str:
+    """Such as ``2 rounds of 12 s``."""
+    count = settings['rounds']
+    return (f'{count} round{"s" if count != 1 else ""} of '
+            f'{settings["seconds"]:g} s')
+
+
 def number(value: float | None, digits: int = 1) -> str:
     return '-' if value is None else f'{value:.{digits}f}'
 
@@ -81,9 +88,8 @@ def text(result: Mapping[str, Any]) -> str:
     settings = result['settings']
     hindsight = result.get('memory_by_hindsight_gib')
     said = [
-        f'Medians over {settings["rounds"]} rounds of '
-        f'{settings["seconds"]:g} s on {settings["cpus"]} CPUs; batch work '
-        'as a share of unmanaged.',
+        f'Medians over {rounds(settings)} on {settings["cpus"]} CPUs; batch '
+        'work as a share of unmanaged.',
         f'Windows are shortened for the demo: memory '
         f'{settings["memory_window_s"]} s, network '
         f'{settings["network_window_s"]} s.', '',

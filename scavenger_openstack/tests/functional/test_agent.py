@@ -123,6 +123,31 @@ class AgentTest(base.FunctionalTestCase):
         self.wait_for('another watcher', lambda: lock.read_text() != first)
         self.wait_for('limits are there', lambda: self.idle() == '1')
 
+    def test_blind_isolation_in_the_agent(self) -> None:
+        """The fast loop moves the set, and whoever ends it gives it back."""
+        self.configure('[perfiso]', 'mode = enforce', 'buffer_cores = 1')
+        cpus = self.tree.read('cpuset', '/batch', 'cpuset.cpus')
+        if cpus in ('0', ''):
+            self.skipTest('needs two CPUs')
+        for _ in range(2):
+            self.spawn(BUSY, self.tree, '/batch/a')
+
+        def narrowed() -> bool:
+            return self.tree.read('cpuset', '/batch', 'cpuset.cpus') != cpus
+
+        for end, code in (('terminate', 0), ('kill', -9)):
+            standalone = self.start('standalone')
+            self.wait_for('the set is narrowed', narrowed)
+            isolation = self.status()['isolation']
+            assert isinstance(isolation, dict)
+            self.assertIn('running', isolation['state'])
+            getattr(standalone, end)()
+            _, err = standalone.communicate(timeout=15)
+            self.assertEqual(code, standalone.returncode, err)
+            self.wait_for('the set is back', lambda: not narrowed(), 3)
+            self.assertEqual(cpus, self.tree.read('cpuset', '/batch/a',
+                                                  'cpuset.cpus'))
+
     def test_stop_all_and_resume(self) -> None:
         self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')

@@ -118,8 +118,9 @@ class RecordsTest(testtools.TestCase):
         load.write_doubles(self.file, [2, 2.1, 0.5, 100, 0, 0,
                                        4, 4.1, 0.0, 100, 0, 0,
                                        0, 0, 0, 0, 0, 0])
-        found = load.read_steps(self.file)
+        found = load.read_steps(self.file, 3.0)
         self.assertEqual([0.5, 0.0], [step.took_s for step in found])
+        self.assertEqual([0, 3], [step.refused_after for step in found])
 
     def test_files_to_come_are_left_out(self) -> None:
         load.write_doubles(self.file, [2, 2.1, 1.75, 0, 0, 0])

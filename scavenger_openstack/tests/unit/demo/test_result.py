@@ -155,6 +155,10 @@ class ViolationsTest(testtools.TestCase):
 
     def test_still_under_way(self) -> None:
         self.assertEqual((1, 1), self.judge(
+            load.Step(2, 2, 0, 100, 7, 8)))
+
+    def test_waits_for_the_cpu_not_for_memory(self) -> None:
+        self.assertEqual((0, 0), self.judge(
             load.Step(2, 2, 0, 100, 7, 7)))
 
     def test_steps_down_and_warm_up_do_not_count(self) -> None:
@@ -231,7 +235,7 @@ class VerdictTest(testtools.TestCase):
 
     def test_one_unanswered_violation_in_any_round(self) -> None:
         found = whole(scavenger={
-            'steps': [load.Step(2, 2, 0, 100, 0, 0)]})
+            'steps': [load.Step(2, 2, 0, 100, 0, 1)]})
         self.assertEqual(['memory violations left unanswered'],
                          self.failed(found))
 
