@@ -250,7 +250,7 @@ class Actuator:
             except errors.Refused as exc:
                 outcome.unmet[cap.workload] = exc.unmet_bytes
                 self._complain(key, f'{cap.workload} {cap.knob}: {exc}')
-            except errors.ScavengerError as exc:
+            except (errors.ScavengerError, OSError, ValueError) as exc:
                 self._failed(cap, exc, outcome)
             else:
                 outcome.written += 1

@@ -106,6 +106,7 @@ class Leases:
         self._lifting: set[Key] = set()
         self._beat = heartbeat.Heartbeat(lease_s)
         self._lock = self._dir = -1
+        self._watched = False
         self._say = restore.Say(LOG.warning)
 
     def open(self) -> None:
@@ -117,7 +118,10 @@ class Leases:
         try:
             for path in (self.state_dir, self.state_dir / 'leases'):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                if path.stat().st_mode & 0o077:
+                found = path.stat(follow_symlinks=False)
+                if found.st_uid != os.geteuid():
+                    raise OSError(f'{path} belongs to user {found.st_uid}')
+                if found.st_mode & 0o077:
                     path.chmod(0o700)
             self._lock = self._take_lock()
             left = self._lift_leftovers()
@@ -293,15 +297,18 @@ class Leases:
         try:
             fd = os.open(self.state_dir / 'watcher.lock',
                          os.O_RDONLY | records.FILE)
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError:     # out of descriptors: not known is not "no"
+            return self._watched
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
+            self._watched = False
         except BlockingIOError:
-            return True
+            self._watched = True
         finally:
             os.close(fd)
+        return self._watched
 
     def close(self) -> None:
         """Lift all; what does not come back is left to the watcher."""
@@ -355,12 +362,14 @@ class Leases:
             restore.lift(lease, directory=self._dir)
         except steps_.Gone as exc:
             LOG.info('%s: nothing to restore, %s', what, exc)
-        except (steps_.RestoreError, steps_.Refused, OSError) as exc:
+        except (steps_.RestoreError, steps_.Refused, OSError,
+                RecursionError) as exc:
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
     def _record(self, workload: str, knob: Knob, steps: Sequence[Step],
                 original: Value | None) -> None:
-        key = f'{workload}\0{knob}'.encode()
+        # A tenant names his cgroups, and not always in UTF-8.
+        key = os.fsencode(f'{workload}\0{knob}')
         name = hashlib.sha256(key).hexdigest()[:32] + '.json'
         lease = Lease(str(workload), str(knob), boot_id(),
                       [dict(step) for step in steps], original, now_s(),

@@ -34,6 +34,7 @@ from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.algorithms import refusal
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -197,7 +198,11 @@ class Loop:
         if not unmet:
             self._pauses.clear()
             return
-        pauses, kills = scavenger.answer_refusal(unmet, rates.workloads)
+        decision = tick.decisions.get(scavenger.NAME, Decision())
+        pauses, kills = refusal.answer(
+            unmet, refusal.shortage_of(
+                decision.facts.get('memory', {}), rates.workloads),
+            rates.workloads)
         self._pauses = {
             workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
                           f'{unmet[workload]} bytes that the foreground '

@@ -95,8 +95,9 @@ def parse(data: bytes, name: str = '') -> Lease:
                       int(record.get('pid', 0)), name)
         texts = (lease.workload, lease.knob, lease.boot_id)
         if not (record['schema'] == 1 and isinstance(lease.steps, list)
-                and all(isinstance(text, str) and text.isprintable()
-                        for text in texts) and lease.steps):
+                and all(isinstance(text, str) and '\n' not in text
+                        for text in texts)
+                and lease.steps):
             raise ValueError('schema, workload, knob, boot_id or steps')
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
             RecursionError) as exc:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import functools
 import os
 import signal
@@ -130,7 +131,8 @@ def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
         owners = {os.geteuid(), 0, os.fstat(state_dir).st_uid}
         for name in sorted(os.listdir(here)):
             if name.endswith('.tmp') and delete:
-                os.unlink(name, dir_fd=here)    # no lease: it was not renamed
+                with contextlib.suppress(OSError):  # no lease: not renamed
+                    os.unlink(name, dir_fd=here)
             elif name.endswith('.json'):
                 try:
                     left.append(records.load(here, name, owners))
@@ -164,7 +166,7 @@ def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
     except Refused as exc:
         _refuse(here, lease.name, exc, say, delete)
         return True
-    except (RestoreError, OSError) as exc:
+    except (RestoreError, OSError, RecursionError) as exc:
         say.problem(lease.name, f'{what}: NOT restored: {exc}')
         return False
     try:
@@ -309,8 +311,11 @@ def _notify() -> None:
 
 
 def _print(text: str) -> None:
+    shown = ''.join(    # tenants choose names, terminals obey
+        c if c.isprintable() else c.encode('unicode_escape').decode()
+        for c in text)
     try:
-        print('scavenger-restore:', text, file=sys.stderr, flush=True)
+        print('scavenger-restore:', shown, file=sys.stderr, flush=True)
     except OSError:
         pass                # a full disk must not keep us from lifting
 

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import resource
@@ -97,6 +98,20 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
         ) from None
 
 
+class Shown(logging.Filter):
+    """Keeps control characters of tenants' names out of the log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = status.shown(record.getMessage()), None
+        return True
+
+
+def set_up_log(conf: cfg.ConfigOpts) -> None:
+    log.setup(conf, 'scavenger')
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Shown())
+
+
 class Service:
     """One agent: opens, turns until it is told to stop, closes."""
 
@@ -154,6 +169,9 @@ class Service:
         return 1 if problems else 0
 
     def _turn(self) -> None:
+        if not self._conf.cgroups.background_parents:
+            LOG.warning('[cgroups] background_parents is empty: there is '
+                        'nothing to regulate')
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
         LOG.info('started: %s', ', '.join(
@@ -242,7 +260,8 @@ class Service:
             self._loop.load(json.loads(self._windows.read_text()), now())
         except FileNotFoundError:
             return
-        except (OSError, ValueError, KeyError, TypeError) as exc:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError,
+                OverflowError, RecursionError) as exc:
             LOG.warning('%s: not usable, learning anew: %r', self._windows,
                         exc)
 

@@ -58,6 +58,10 @@ class StateDir:
             self.close()
             self.fd = os.open(self.path, DIRECTORY)
             self.id = (found.st_dev, found.st_ino)
+        above = os.stat(os.path.dirname(os.path.abspath(self.path)))
+        if above.st_mode & 0o022 and found.st_uid != os.geteuid():
+            raise OSError(f'user {found.st_uid} made it where everybody may '
+                          'make one; use a directory in /run')
         if found.st_mode & 0o022:
             raise OSError(f'others may write there (mode {found.st_mode:o}): '
                           'chmod 700, and look at the leases in it')
@@ -88,8 +92,10 @@ class StateDir:
             fd = os.open(name, os.O_RDONLY | FILE, dir_fd=self.fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            owner = os.fstat(self.fd)
-            if os.geteuid() == 0 and os.fstat(fd).st_uid != owner.st_uid:
+            owner, found = os.fstat(self.fd), os.fstat(fd)
+            if found.st_nlink != 1:
+                return fd   # some other file's second name: not ours to write
+            if os.geteuid() == 0 and found.st_uid != owner.st_uid:
                 os.fchown(fd, owner.st_uid, owner.st_gid)
             os.pwrite(fd, b'%d restorer\n' % os.getpid(), 0)
         except BlockingIOError:
@@ -118,6 +124,9 @@ class StateDir:
                          dir_fd=self.fd)
         except FileNotFoundError:
             return True
+        except OSError:
+            self.unreadable += 1
+            return self.unreadable >= UNREADABLE_POLLS
         try:
             beat = json.loads(os.read(fd, 4096))
             self.expires_s = float(beat['expires_s'])

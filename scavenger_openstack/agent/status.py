@@ -54,8 +54,8 @@ def write(path: pathlib.Path, document: Mapping[str, Any]) -> None:
     """
     temporary = path.with_name(path.name + '.new')
     data = json.dumps(document, separators=(',', ':')).encode()
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
-                         0o640)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                         | os.O_NOFOLLOW, 0o640)
     try:
         os.write(descriptor, data)
     finally:
@@ -76,8 +76,10 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             'state directory?') from None
     except (OSError, ValueError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
-    if not isinstance(document, dict) or 'time_s' not in document:
-        raise errors.ScavengerError(f'{path}: not a status file')
+    if (not isinstance(document, dict)
+            or document.get('schema') != SCHEMA):
+        raise errors.ScavengerError(
+            f'{path}: not a status of this version; restart the agent')
     document['workloads'] = [
         dict(zip(WORKLOAD_COLUMNS, row, strict=False))
         for row in document.get('workloads', ())]
@@ -126,7 +128,13 @@ def table(document: Mapping[str, Any], now: float) -> str:
                      f'{incident.get("victim", "")}')
     for problem in document['problems']:
         lines.append(f'problem: {problem}')
-    return '\n'.join(lines)
+    return shown('\n'.join(lines))
+
+
+def shown(text: str) -> str:
+    """Text that says what it holds: tenants choose names, terminals obey."""
+    return ''.join(c if c.isprintable() or c == '\n' else
+                   c.encode('unicode_escape').decode() for c in text)
 
 
 def _facts(facts: Mapping[str, Any]) -> str:

@@ -32,7 +32,9 @@ import re
 import subprocess
 from typing import Any
 
-_CPUS = '[0-9]{1,5}(?:-[0-9]{1,5})?'
+MAX_DEPTH = 64
+MAX_TEXT = 4096
+_CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
 CPUS = f'(?:{_CPUS}(?:,{_CPUS})*)?'
 _IO = '(?:[rw]bps|[rw]iops)=(?:max|[0-9]{1,20})'
 _THROTTLE = {f'blkio.throttle.{way}_{unit}_device': '[0-9]{1,20}'
@@ -145,7 +147,8 @@ def _only(step: Step, keys: set[str]) -> None:
 
 def _text(step: Step, key: str, pattern: str) -> None:
     text = step.get(key)
-    if not (isinstance(text, str) and re.fullmatch(pattern, text)):
+    if not (isinstance(text, str) and len(text) <= MAX_TEXT
+            and re.fullmatch(pattern, text)):
         raise Refused(f'{key} {text!r:.99} is not allowed')
 
 
@@ -303,9 +306,14 @@ def _write(directory: int, file: str, text: str) -> None:
 
 
 def _widen(directory: int, capped: Collection[set[int]], text: str,
-           named: Collection[int]) -> bool:
-    """Give groups below that have a ``capped`` set that of their parent."""
+           named: Collection[int], depth: int = 0) -> bool:
+    """Give groups below that have a ``capped`` set that of their parent.
+
+    Not below :data:`MAX_DEPTH`: who nests deeper would have us fail.
+    """
     changed = False
+    if depth > MAX_DEPTH:
+        return False
     with os.scandir(directory) as entries:
         names = [entry.name for entry in entries
                  if entry.is_dir(follow_symlinks=False)]
@@ -321,7 +329,7 @@ def _widen(directory: int, capped: Collection[set[int]], text: str,
             if _cpus(own) in capped and _cpus(own) != _cpus(text):
                 _write(child, 'cpuset.cpus', text)
                 own, changed = text, True
-            changed |= _widen(child, capped, own, named)
+            changed |= _widen(child, capped, own, named, depth + 1)
         except OSError as exc:
             if exc.errno not in (errno.ENODEV, errno.ENOENT):
                 raise

@@ -98,35 +98,6 @@ def allowed_cpus(cpus: Iterable[int],
         one for one in sets if all(users[cpu] == 1 for cpu in one)))
 
 
-def answer_refusal(unmet: Mapping[str, int],
-                   workloads: Sequence[WorkloadRates],
-                   ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Whom to pause and whom to kill when memory limits were refused.
-
-    ``unmet``: bytes that each workload has above the limit which the kernel
-    refused.  Background workloads that opted in (``killable``) are killed,
-    newest first, until what they use covers the sum; one whose use is
-    unknown is left alone.  Every refused workload that is not killed is
-    paused.  Returns ``(pause, kill)``.  Source: Scavenger, section 4.2
-    ("pauses or kills ... a subset of tasks"); DESIGN 7.9.
-    """
-    present = {one.workload.id for one in workloads
-               if one.workload.priority is Priority.BACKGROUND}
-    refused = {name: size for name, size in unmet.items()
-               if name in present and size > 0}
-    missing = sum(refused.values())
-    kill = []
-    for one in sorted(workloads, key=lambda one: (
-            -one.workload.created_s, one.workload.id)):
-        if missing <= 0:
-            break
-        if (one.workload.killable and one.workload.id in present
-                and one.memory_bytes):
-            kill.append(one.workload.id)
-            missing -= one.memory_bytes
-    return tuple(name for name in refused if name not in kill), tuple(kill)
-
-
 def samples(window_s: float, interval_s: float) -> int:
     """How many samples a window holds at one per ``interval_s``."""
     return max(2, round(window_s / interval_s))

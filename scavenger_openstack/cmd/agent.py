@@ -22,7 +22,6 @@ import sys
 import time
 
 from oslo_config import cfg
-from oslo_log import log
 
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import service
@@ -61,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise errors.ConfigError(
                 f'{conf.command!r} is no command; one of '
                 + ', '.join(COMMANDS))
-        log.setup(conf, 'scavenger')
+        service.set_up_log(conf)
         return {'run': run, 'sample': sample, 'status': show_status,
                 'stop-all': stop_all, 'resume': resume}[conf.command](conf)
     except errors.ConfigError as exc:
@@ -114,7 +113,8 @@ def stop_all(conf: cfg.ConfigOpts) -> int:
     """
     stop_file = conf_.stop_file(conf)
     stop_file.parent.mkdir(parents=True, exist_ok=True)
-    stop_file.touch()
+    os.close(os.open(stop_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+                     | os.O_NONBLOCK, 0o644))
     _sync(stop_file.parent)
     leases = conf_.state_dir(conf) / 'leases'
     print(f'stop file made: {stop_file}')

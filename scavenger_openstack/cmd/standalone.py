@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf_.register(conf)
     try:
         conf_.load(conf, arguments, 'scavenger-standalone')
-        log.setup(conf, 'scavenger')
+        service.set_up_log(conf)
         with Watcher(conf):
             return service.Service(conf).run()
     except errors.ConfigError as exc:
@@ -65,7 +65,7 @@ class Watcher:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._command = [
-            sys.executable, '-m', 'scavenger_openstack.agent.restore',
+            sys.executable, '-P', '-m', 'scavenger_openstack.agent.restore',
             '--watch', '--with-parent',
             '--state-dir', conf.state_dir,
             '--stop-file', str(conf_.stop_file(conf))]

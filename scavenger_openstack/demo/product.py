@@ -79,7 +79,7 @@ def command(directory: pathlib.Path, text: str) -> list[str]:
     file.write_text(text)
     state = directory / 'state'
     state.mkdir(mode=0o700, exist_ok=True)
-    return [sys.executable, '-m', 'scavenger_openstack.cmd.standalone',
+    return [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.standalone',
             '--config-file', str(file), '--state-dir', str(state)]
 
 

@@ -25,9 +25,9 @@
  *       CGROUP: memory cgroup whose limit is the host's memory
  *
  * A step up touches each new page, as code that fills a cache would; all
- * steps but the first by 200 MiB/s at most: on a virtual machine a page that the hypervisor has to
- * find first costs up to 7 us, and all at once that would be noise for the
- * service.
+ * steps but the first by 200 MiB/s at most: on a virtual machine a page that
+ * the hypervisor has to find first costs up to 7 us, and all at once that
+ * would be noise for the service.
  */
 #define _GNU_SOURCE
 #include "demo.h"

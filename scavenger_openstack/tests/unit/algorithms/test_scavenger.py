@@ -25,7 +25,6 @@ from typing import Any
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import allowed_cpus
-from scavenger_openstack.algorithms.scavenger import answer_refusal
 from scavenger_openstack.algorithms.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger import foreground_memory
 from scavenger_openstack.algorithms.scavenger import foreground_rate
@@ -497,46 +496,6 @@ class CpuTest(testtools.TestCase):
             self.assertEqual(
                 set(knobs.values()) - {knob},
                 {cap.knob for cap in self.step(*workloads).caps})
-
-
-class RefusalTest(testtools.TestCase):
-
-    def workload(self, name: str, created_s: float, mib: float | None,
-                 **rest: Any) -> WorkloadRates:
-        rest.setdefault('killable', True)
-        rest.setdefault('priority', Priority.BACKGROUND)
-        return use(Workload(name, created_s=created_s, **rest), mib)
-
-    def test_newest_first_until_covered(self) -> None:
-        workloads = [self.workload('old', 1.0, 500),
-                     self.workload('new', 3.0, 100),
-                     self.workload('mid', 2.0, 300)]
-        for mib, kill in ((50, ('new',)), (100, ('new',)),
-                          (101, ('new', 'mid')), (401, ('new', 'mid', 'old')),
-                          (9999, ('new', 'mid', 'old'))):
-            pause, killed = answer_refusal({'old': mib * MIB}, workloads)
-            self.assertEqual(kill, killed)
-            self.assertEqual(() if 'old' in kill else ('old',), pause)
-
-    def test_without_opt_in_everybody_is_paused(self) -> None:
-        workloads = [self.workload('a', 1.0, 500, killable=False),
-                     self.workload('b', 2.0, 500, killable=False)]
-        self.assertEqual((('a', 'b'), ()),
-                         answer_refusal({'a': 1, 'b': 1}, workloads))
-
-    def test_never_the_foreground(self) -> None:
-        workloads = [self.workload('f', 9.0, 500,
-                                   priority=Priority.FOREGROUND),
-                     self.workload('a', 1.0, 500, killable=False)]
-        self.assertEqual((('a',), ()), answer_refusal(
-            {'a': 1, 'f': 1}, workloads))
-
-    def test_unknown_use_and_unknown_names(self) -> None:
-        workloads = [self.workload('a', 1.0, None)]
-        self.assertEqual((('a',), ()), answer_refusal(
-            {'a': 1, 'gone': 5}, workloads))
-        self.assertEqual(((), ()), answer_refusal({'a': 0}, workloads))
-        self.assertEqual(((), ()), answer_refusal({}, workloads))
 
 
 class StateTest(testtools.TestCase):
