@@ -39,6 +39,7 @@ from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
@@ -196,8 +197,21 @@ class Actuator:
         :raises DriverError: the knob cannot be read
         """
         key = (workload, knob)
+        # From now on what we wrote does not tell who wrote what is there.
+        self._ours.pop(key, None)
+        self._ours_steps.pop(key, None)
         now = self._driver.restore_steps(*key)
-        if key not in self._leases.held():
+        held = self._leases.held().get(key)
+        if held and _identity(now) != _identity(held.steps):
+            self._leases.lift(*key)     # made anew: its cap died with it
+            held = None
+        if held is None:
+            if knob is Knob.CPU_SET:    # else their cap is our original
+                for kin in [k for k in self._leases.held()
+                            if k[1] is knob and _kin(k[0], workload)]:
+                    self._leases.lift(*kin)
+                    self.forget(kin)
+                now = self._driver.restore_steps(*key)
             self._leases.hold(workload, knob, now,
                               self._driver.read(workload, knob))
             return
@@ -209,6 +223,23 @@ class Actuator:
             self._leases.replace(
                 workload, knob,
                 steps + _inherited(newborn, steps, now), original)
+
+    def adopt(self, workload: str, knob: Knob, text: str) -> None:
+        """Somebody else set a CPU set that the fast loop writes: that is
+        what will be given back.
+
+        :raises LeaseError: no durable record could be made
+        """
+        theirs = parse_cpus(text)
+        steps = []
+        for step in self._leases.held()[workload, knob].steps:
+            # What is below cannot hold more than that.
+            own = parse_cpus(step['text']) & theirs
+            steps.append({**step, 'text': format_cpus(own or theirs)})
+        self._leases.replace(workload, knob, [
+            {**steps[0], 'text': text}, *steps[1:]], text)
+        LOG.warning('%s %s: somebody else set it to %s; that is what will '
+                    'be given back', workload, knob, text)
 
     def lift(self, key: Key, outcome: Outcome | None = None) -> None:
         """Give one knob its original back and end its lease."""
@@ -261,12 +292,9 @@ class Actuator:
                 self.in_force[key] = cap
 
     def _write(self, key: Key, value: Value) -> None:
-        held = self._leases.held()
-        if key not in held:
-            self._leases.hold(*key, self._driver.restore_steps(*key),
-                              self._current[key])
-        elif key[1] is Knob.CPU_SET:
+        if key[1] is Knob.CPU_SET or key not in self._leases.held():
             self.hold(*key)
+        self._ours.pop(key, None)   # half a write is not somebody else's
         with self._leases.writing(*key):
             self._ours[key] = self._driver.write(*key, value)
         self._ours_steps[key] = self._driver.restore_steps(*key)
@@ -306,6 +334,11 @@ class Actuator:
             self._complained[key] = kind
             LOG.warning('%s', message)
         return message
+
+
+def _kin(one: str, two: str) -> bool:
+    """Whether one cgroup lies below the other."""
+    return one.startswith(f'{two}/') or two.startswith(f'{one}/')
 
 
 def _place(step: base.Step) -> tuple[object, ...]:

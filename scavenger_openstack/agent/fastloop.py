@@ -177,6 +177,10 @@ class FastLoop:
         """The set that was written last, ``None`` before the first."""
         return self._written
 
+    @property
+    def stopping(self) -> bool:
+        return self._stop
+
     def start(self) -> None:
         sys.setswitchinterval(min(self._switch_interval_s,
                                   SWITCH_INTERVAL_S))

@@ -48,6 +48,9 @@ class FastSet(Protocol):
     def set(self, cpus: frozenset[int]) -> None:
         ...
 
+    def foreign(self) -> frozenset[int] | None:
+        ...
+
     def refresh(self) -> None:
         ...
 
@@ -142,18 +145,27 @@ class Isolation:
                 if w.workload.priority is Priority.BACKGROUND]
 
     def _failed(self) -> bool:
-        if self._fast is not None and self._fast.problem:
-            self._say(f'off: {self._fast.problem}')
+        if self._fast is not None and (self._fast.problem
+                                       or self._fast.stopping):
+            self._say('off: ' + (self._fast.problem
+                                 or 'a write of a CPU set hangs'))
             return True
         return False
 
     def _lease(self, groups: set[str],
                actuator: actuator_.Actuator) -> None:
         """Hold the CPU set of each group, also of those born below it."""
-        for group in groups:
-            actuator.hold(group, Knob.CPU_SET)
         if set(self._sets) != groups:
             self.stop()
+            if self._fast is not None:
+                raise errors.DriverError('a write of a CPU set hangs')
+        for group in groups:
+            # Asked first: to hold is to look, and then it is known.
+            theirs = group in self._sets and self._sets[group].foreign()
+            actuator.hold(group, Knob.CPU_SET)
+            if theirs:
+                actuator.adopt(group, Knob.CPU_SET, format_cpus(theirs))
+        if set(self._sets) != groups:
             self._sets = {group: self._driver.fast_cpu_set(group)
                           for group in groups}
         for fast_set in self._sets.values():
@@ -180,8 +192,16 @@ class Isolation:
         sets = list(self._sets.values())
 
         def write(cpus: frozenset[int]) -> None:
+            problem = None
             for fast_set in sets:
-                fast_set.set(cpus)
+                try:
+                    fast_set.set(cpus)
+                except errors.WorkloadGone:
+                    continue    # the next tick forgets it
+                except errors.DriverError as exc:
+                    problem = exc
+            if problem is not None:
+                raise problem
 
         self._fast = fastloop.FastLoop(
             running.Running(),

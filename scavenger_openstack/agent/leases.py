@@ -362,7 +362,7 @@ class Leases:
             restore.lift(lease, directory=self._dir)
         except steps_.Gone as exc:
             LOG.info('%s: nothing to restore, %s', what, exc)
-        except (steps_.RestoreError, steps_.Refused, OSError,
+        except (steps_.RestoreError, steps_.Refused, OSError, ValueError,
                 RecursionError) as exc:
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 

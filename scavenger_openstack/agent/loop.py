@@ -52,6 +52,10 @@ RECENT = 50
 """Actions and problems that the status remembers."""
 
 
+KILL_S = 1.0
+"""How long one tick may spend on kills."""
+
+
 class Controller(Protocol):
     """What the loop asks of a regulator or detector."""
 
@@ -195,21 +199,28 @@ class Loop:
         killable_parents.
         """
         unmet = tick.outcome.unmet
+        # Who waits for the kernel stays as he is until it has answered.
+        waiting = {workload: cap for workload, cap in self._pauses.items()
+                   if (workload, Knob.MEMORY_BYTES)
+                   in self._actuator.pending}
         if not unmet:
-            self._pauses.clear()
+            self._pauses = waiting
             return
         decision = tick.decisions.get(scavenger.NAME, Decision())
         pauses, kills = refusal.answer(
             unmet, refusal.shortage_of(
                 decision.facts.get('memory', {}), rates.workloads),
             rates.workloads)
-        self._pauses = {
+        self._pauses = waiting | {
             workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
                           f'{unmet[workload]} bytes that the foreground '
                           'needs could not be reclaimed')
             for workload in pauses}
         self._actuator.also(self._pauses.values(), tick.outcome)
+        until = time.monotonic() + KILL_S
         for workload in kills:
+            if time.monotonic() > until:
+                break       # the rest in the next tick
             action = Action(workload, 'kill', scavenger.NAME,
                             f'the foreground needs {sum(unmet.values())} '
                             'bytes that could not be reclaimed')

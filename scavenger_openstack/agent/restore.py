@@ -166,7 +166,7 @@ def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
     except Refused as exc:
         _refuse(here, lease.name, exc, say, delete)
         return True
-    except (RestoreError, OSError, RecursionError) as exc:
+    except (RestoreError, OSError, ValueError, RecursionError) as exc:
         say.problem(lease.name, f'{what}: NOT restored: {exc}')
         return False
     try:
@@ -283,7 +283,9 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         if not ready:
             ready = True
             _notify()
-        if last:
+        # With caps left, a parent that is about to end still needs us.
+        if last and not (with_parent and os.getppid() == parent
+                         and state.has_leases()):
             return 1 if left else 0
         if with_parent and os.getppid() != parent and not left:
             return 0

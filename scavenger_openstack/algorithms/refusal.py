@@ -61,9 +61,10 @@ def shortage_of(facts: Mapping[str, Any],
                 workloads: Sequence[WorkloadRates]) -> float:
     """Bytes that the background uses above what the foreground leaves.
 
-    ``facts``: those of a decision on memory; 0 when there is no budget.
+    ``facts``: those of a decision on memory; 0 when there is no budget, and
+    in the initial window, in which nobody is killed (DESIGN 7.3).
     """
     budget = facts.get('budget')
-    return 0.0 if budget is None else sum(
+    return 0.0 if budget is None or facts.get('rule') != 'holding' else sum(
         one.memory_bytes or 0 for one in workloads
         if one.workload.priority is Priority.BACKGROUND) - budget

@@ -140,6 +140,16 @@ class FastCpuSet:
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 
+    def foreign(self) -> frozenset[int] | None:
+        """What somebody else wrote over our last set, ``None`` if nobody.
+
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            now = read_cpus(self._root.directory)
+            ours = self._root.now == self._root.target != _NONE
+            return now if ours and now != self._root.now else None
+
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
 
@@ -153,6 +163,10 @@ class FastCpuSet:
         with self._lock:
             if cpus == self._root.now == self._root.target:
                 return
+            if any(not node.now or node.directory.links() != node.links
+                   for node in self._order
+                   if node.directory.version == 1):
+                self._refresh()     # who was born has the set of this moment
             try:
                 self._move(cpus)
             except OSError:

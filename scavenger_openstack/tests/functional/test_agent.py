@@ -148,6 +148,65 @@ class AgentTest(base.FunctionalTestCase):
             self.assertEqual(cpus, self.tree.read('cpuset', '/batch/a',
                                                   'cpuset.cpus'))
 
+    def isolate(self) -> subprocess.Popen[str]:
+        """Start with the fast loop on; returns when it has narrowed."""
+        self.configure('[perfiso]', 'mode = enforce', 'buffer_cores = 1')
+        self.cpus = self.tree.read('cpuset', '/batch', 'cpuset.cpus')
+        if self.cpus in ('0', ''):
+            self.skipTest('needs two CPUs')
+        for _ in range(2):
+            self.spawn(BUSY, self.tree, '/batch/a')
+        standalone = self.start('standalone')
+        self.wait_for('the set is narrowed',
+                      lambda: self.cpu_set('/batch') != self.cpus)
+        return standalone
+
+    def cpu_set(self, below: str) -> str:
+        return self.tree.read('cpuset', below, 'cpuset.cpus')
+
+    def test_what_an_operator_sets_under_the_fast_loop_stays(self) -> None:
+        standalone = self.isolate()
+
+        def narrow_to_0() -> bool:
+            try:
+                for cpus, order in ((self.cpus, ('/batch', '/batch/a')),
+                                    ('0', ('/batch/a', '/batch'))):
+                    for below in order:
+                        self.tree.write('cpuset', below, 'cpuset.cpus', cpus)
+            except OSError:     # the fast loop came between
+                return False
+            return True
+
+        self.wait_for('an operator has his way', narrow_to_0)
+        self.wait_for('it is adopted', lambda: any(
+            json.loads(path.read_text().splitlines()[0]).get('original')
+            == '0' for path in (self.state_dir / 'leases').glob('*.json')))
+        standalone.terminate()
+        _, err = standalone.communicate(timeout=15)
+        self.assertEqual('0', self.cpu_set('/batch'))
+        self.assertIn('somebody else', err)
+
+    def test_a_group_made_again_under_the_fast_loop(self) -> None:
+        standalone = self.isolate()
+        self.tree.delete('/batch')
+        self.tree.make('/batch/a')
+        for _ in range(2):
+            self.spawn(BUSY, self.tree, '/batch/a')
+        self.wait_for('the new set is narrowed',
+                      lambda: self.cpu_set('/batch') != self.cpus)
+        standalone.kill()
+        self.wait_for('the new set is back',
+                      lambda: self.cpu_set('/batch') == self.cpus, 4)
+        self.assertEqual(self.cpus, self.cpu_set('/batch/a'))
+
+    def test_foreground_born_in_a_narrowed_group_is_freed(self) -> None:
+        """It copies the capped set before the group is known as mixed."""
+        standalone = self.isolate()
+        self.tree.make('/batch/a/late')
+        standalone.terminate()
+        standalone.communicate(timeout=15)
+        self.assertEqual(self.cpus, self.cpu_set('/batch/a/late'))
+
     def test_stop_all_and_resume(self) -> None:
         self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')

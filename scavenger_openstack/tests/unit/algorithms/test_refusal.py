@@ -82,5 +82,7 @@ class ShortageTest(testtools.TestCase):
         workloads = [use('a', 1.0, 300), use('b', 2.0, None),
                      use('f', 0.0, 900, priority=Priority.FOREGROUND)]
         self.assertEqual(100 * MIB, refusal.shortage_of(
-            {'budget': 200 * MIB}, workloads))
+            {'budget': 200 * MIB, 'rule': 'holding'}, workloads))
+        self.assertEqual(0.0, refusal.shortage_of(
+            {'budget': 200 * MIB, 'rule': 'learning'}, workloads))
         self.assertEqual(0.0, refusal.shortage_of({}, workloads))
