@@ -369,7 +369,7 @@ def _tool(name: str, netns: str, *args: str
     where = ['-n', netns] if netns else []
     try:
         return subprocess.run(
-            [name, *where, *args], env=_ENVIRONMENT, text=True,
+            [name, *where, *args], env=_ENVIRONMENT, errors='replace',
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
             timeout=_TOOL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as exc:

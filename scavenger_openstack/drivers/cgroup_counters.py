@@ -15,8 +15,10 @@
 
 The hot part of the agent: everything here runs for each workload at each
 tick.  A file whose bytes did not change is not parsed again.  One that can
-only change together with another is read when that did, and at every eighth
-tick all the same (the kernel folds its statistics with some delay).
+only change together with another is read when that did, one whose kernel
+counter was never switched on (no quota, no I/O limit) not at all; both at
+every eighth tick all the same (the kernel folds its statistics with some
+delay, and others set limits, too).
 
 The working set is what a workload uses without the page cache that the
 kernel can drop.  The kernel's own MemAvailable counts file pages on the LRU
@@ -63,7 +65,8 @@ class Source(NamedTuple):
     """A file and the places of what it tells.
 
     ``files``: the first that exists.  ``follows``: it changes only when the
-    file that tells one of these does; empty: on its own.
+    file that tells one of these does; empty: on its own.  ``off``: how it
+    begins while the kernel does not count it.
     """
 
     mount: str
@@ -71,6 +74,7 @@ class Source(NamedTuple):
     parse: Parse
     fields: tuple[int, ...]
     follows: tuple[int, ...] = ()
+    off: bytes | None = None
 
 
 def number_after(data: bytes, key: bytes, end: bytes = b'\n') -> int:
@@ -182,14 +186,17 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
 
     def add(controller: str, version: int, parse: Parse,
             fields: tuple[int, ...], *files: str,
-            follows: tuple[int, ...] = ()) -> None:
+            follows: tuple[int, ...] = (),
+            off: bytes | None = None) -> None:
         mount = mounts.get(controller)
         if mount is not None and mount.version == version:
-            found.append(Source(mount.path, files, parse, fields, follows))
+            found.append(Source(mount.path, files, parse, fields, follows,
+                                off))
 
     # A throttled group adds up when it may run again.
     add('cpuacct', 1, usage_ns, (CPU_S,), 'cpuacct.usage')
-    add('cpu', 1, throttled_ns, (THROTTLED_S,), 'cpu.stat', follows=(CPU_S,))
+    add('cpu', 1, throttled_ns, (THROTTLED_S,), 'cpu.stat', follows=(CPU_S,),
+        off=b'nr_periods 0\n')
     if not found:
         add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
     # Who neither runs nor changes in size does not change what he holds.
@@ -201,10 +208,10 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
         follows=(CPU_S, USED_BYTES))
     add('blkio', 1, throttle_totals(IO_BYTES, devices), (IO_BYTES,),
         'blkio.throttle.io_service_bytes_recursive',
-        'blkio.throttle.io_service_bytes')
+        'blkio.throttle.io_service_bytes', off=b'Total')
     add('blkio', 1, throttle_totals(IO_OPS, devices), (IO_OPS,),
         'blkio.throttle.io_serviced_recursive',
-        'blkio.throttle.io_serviced', follows=(IO_BYTES,))
+        'blkio.throttle.io_serviced', follows=(IO_BYTES,), off=b'Total')
     add('blkio', 2, io_stat(devices), (IO_BYTES, IO_OPS), 'io.stat')
     if pressure:
         for place, name in ((PSI_CPU_S, 'cpu'), (PSI_IO_S, 'io'),
@@ -240,16 +247,17 @@ def host_memory(root: Directory) -> tuple[int, int]:
 
 
 class _Kept:
-    __slots__ = ('bad', 'bit', 'data', 'fd', 'path', 'size', 'source',
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'off', 'path', 'size', 'source',
                  'wakes')
 
     def __init__(self, source: Source, path: str, fd: int) -> None:
         self.source = source
         self.path = path
         self.fd = fd
-        self.size = 4096
+        self.size = 64      # a larger buffer costs more; it grows
         self.data = b''
         self.bad = False
+        self.off = False
         self.bit = 1 << source.fields[0]
         self.wakes = 0
 
@@ -299,6 +307,10 @@ class Counters:
             kept.wakes = sum(1 << place for place in kept.source.follows
                              if told.issuperset(kept.source.follows))
 
+    def wake(self) -> None:
+        """Read all files the next time: a limit was set."""
+        self._tick = -1
+
     def read(self) -> Values | None:
         """All values of now, or ``None``: the workload is gone."""
         values = self.values
@@ -307,6 +319,8 @@ class Counters:
         changed = 0 if self._tick % _FULL_READ_TICKS else -1
         for kept in self._kept:
             if kept.wakes and not kept.wakes & changed and kept.data:
+                continue
+            if kept.off and changed >= 0:
                 continue
             try:
                 data = pread(kept.fd, kept.size, 0)
@@ -327,6 +341,8 @@ class Counters:
                 continue
             kept.data = data
             kept.bad = False
+            off = kept.source.off
+            kept.off = off is not None and data.startswith(off)
         return values
 
     def _unknown(self, kept: _Kept, why: str) -> None:

@@ -39,6 +39,9 @@ LOG = logging.getLogger(__name__)
 GONE = frozenset((errno.ENODEV, errno.ENOENT))
 """What the kernel answers about a cgroup that was removed."""
 
+OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))
+"""There are no descriptors left: says nothing about any cgroup."""
+
 V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer')
 
 NO_MEMORY_LIMIT = 1 << 62
@@ -58,6 +61,7 @@ _ADVICE = {
     errno.EBUSY: 'the kernel cannot do this now: the next tick tries again',
     errno.ERANGE: 'the host does not have these CPUs',
     errno.ENOSPC: 'a cgroup with processes needs at least one CPU',
+    errno.ENFILE: 'too many open files on this host: raise fs.file-max',
     errno.EMFILE: 'too many open files: raise LimitNOFILE of the agent, it '
                   'keeps up to 12 per workload',
 }

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ import time
 
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import explain
+from scavenger_openstack.drivers.cgroup_files import GONE
 from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack import errors
 
@@ -48,6 +50,7 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
 
     :raises WorkloadGone: there is no such cgroup.
     :raises DriverError: more appear than can be killed.
+    :raises OSError: the kernel does not let us.
     """
     mount = next(mounts[name] for name in _MEMBERS if name in mounts)
     top = _open(mount, workload)
@@ -91,19 +94,27 @@ def _lives(pid: int) -> bool:
     try:
         with open(f'/proc/{pid}/stat', 'rb') as file:
             state, *rest = file.read().rpartition(b') ')[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     threads = int(rest[16])
     return state not in (b'Z', b'X') or threads > 1
 
 
 def _subtree(top: Directory) -> Iterator[Directory]:
-    yield top
-    with contextlib.suppress(errors.WorkloadGone):
-        for name in top.subdirectories():
-            with contextlib.suppress(OSError):
-                yield from _subtree(Directory(f'{top.path}/{name}',
-                                              version=top.version))
+    """A cgroup and those below that can be reached, from the top down."""
+    waiting = ['']
+    while waiting:
+        below = waiting.pop()
+        try:
+            found = Directory(top.path + below,
+                              version=top.version) if below else top
+            yield found
+            waiting += [f'{below}/{name}' for name in found.subdirectories()]
+        except errors.WorkloadGone:
+            continue
+        except OSError as exc:
+            if exc.errno not in (*GONE, errno.ENAMETOOLONG):
+                raise
 
 
 def _round(top: Directory, frozen: Directory | None,
@@ -116,16 +127,18 @@ def _round(top: Directory, frozen: Directory | None,
         except (OSError, errors.Unsupported):
             pass  # kernels before 5.14
     # Frozen processes make no children, so none slips through.
+    if frozen is None:
+        return _signal(top, members | _members(top))
     _freeze(frozen, True)
     try:
         return _signal(top, members | _members(top))
     finally:
-        _freeze(frozen, False)
+        # Also who froze part of himself: v1 lets him outlive the signal.
+        for directory in _subtree(frozen):
+            _freeze(directory, False)
 
 
-def _freeze(directory: Directory | None, freeze: bool) -> None:
-    if directory is None:
-        return
+def _freeze(directory: Directory, freeze: bool) -> None:
     if directory.version == 1:
         file, text = 'freezer.state', 'FROZEN' if freeze else 'THAWED'
     else:

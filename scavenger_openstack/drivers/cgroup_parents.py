@@ -24,7 +24,9 @@ import os
 import posixpath
 from typing import NamedTuple
 
+from scavenger_openstack.drivers.cgroup_files import explain
 from scavenger_openstack.drivers.cgroup_files import Mount
+from scavenger_openstack.drivers.cgroup_files import OUT_OF_FILES
 from scavenger_openstack import errors
 from scavenger_openstack.types import Priority
 
@@ -63,14 +65,6 @@ class Child(NamedTuple):
     inode: int
     group: str
     parent: Parent
-
-    def ctime_s(self) -> float:
-        """When its directory was first looked up, in wall-clock time."""
-        assert self.parent.mount is not None
-        try:
-            return os.stat(self.parent.mount.path + self.id).st_ctime
-        except OSError:
-            return float('inf')
 
 
 def normal(path: str) -> str:
@@ -158,12 +152,17 @@ class Parents:
 
         A parent that has tasks and no children is a workload itself.  One
         that cannot be read is warned about once and has none.
+
+        :raises DriverError: out of descriptors: nothing is known.
         """
         found: list[Child] = []
         for parent in self._parents:
             try:
                 found += self._look(parent)
             except OSError as exc:
+                if exc.errno in OUT_OF_FILES:
+                    raise explain(
+                        exc, f'cannot look into {parent.path}') from exc
                 if not parent.complained:
                     LOG.warning(
                         'cannot read the cgroup %s: %s; nothing below it is '
@@ -239,10 +238,11 @@ class Parents:
             group = above
 
     def _only_background(self, path: str) -> bool:
-        if path in self._foreground:
+        # Also one that does not exist yet: it would be limited unseen.
+        if any(within(f, path) for f in self._foreground):
             return False
         if path in self._background:
-            return not any(within(f, path) for f in self._foreground)
+            return True
         if not any(within(parent, path) for parent in self._background):
             return False
         for mount in self._group_mounts:
@@ -254,7 +254,9 @@ class Parents:
                     return False
             except FileNotFoundError:
                 continue
-            except OSError:
+            except OSError as exc:
+                if exc.errno in OUT_OF_FILES:
+                    raise explain(exc, f'cannot look into {top}') from exc
                 return False
         return True
 

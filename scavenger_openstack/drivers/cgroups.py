@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import logging
-import time
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
@@ -42,6 +41,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -73,7 +73,8 @@ class Cgroups:
 
     A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
     ``allowed_cpus``) are read when it is found and in its first ticks,
-    before we limit it ourselves; :meth:`refresh` reads them anew.
+    before we limit it ourselves; those of foreground, which we never limit,
+    are read again in turn.
 
     :param background_parents: cgroups, as paths below the mount, whose
         children are background workloads
@@ -124,6 +125,7 @@ class Cgroups:
         self._directories: dict[tuple[str, str], Directory] = {}
         self._sets: dict[str, FastCpuSet] = {}
         self._leased: dict[tuple[str, Knob], int] = {}
+        self._turn: list[str] = []
         self._out_of_files = False
         cgroup_files.allow_many_files()
 
@@ -137,6 +139,8 @@ class Cgroups:
 
         Workloads that vanish, also in the middle, are left out; parents
         that cannot be read are warned about once.
+
+        :raises DriverError: out of descriptors: nothing is known.
         """
         found = self._parents.scan()
         known = self._known
@@ -146,6 +150,7 @@ class Cgroups:
         if fresh or len(found) != len(known):
             self._forget_but({child.id: child.inode for child in found})
             self._meet(fresh)
+        self._refresh_next()
         samples = []
         for child in found:
             one = known.get(child.id)
@@ -170,22 +175,32 @@ class Cgroups:
         Only for one that has no cap of ours, which would count as its own.
         """
         one = self._known.get(workload)
-        if one is not None:
-            one.workload = dataclasses.replace(one.workload,
-                                               **self._allotments.of(workload))
+        if one is None:
+            return
+        limits = self._allotments.of(workload)
+        if any(getattr(one.workload, field) != value
+               for field, value in limits.items()):
+            one.workload = dataclasses.replace(one.workload, **limits)
+
+    def _refresh_next(self) -> None:
+        """One foreground workload per tick, in turn: none has a cap."""
+        if not self._turn:
+            self._turn = [
+                name for name, one in self._known.items()
+                if one.workload.priority is Priority.FOREGROUND]
+        if self._turn:
+            self.refresh(self._turn.pop())
 
     def _meet(self, fresh: Sequence[cgroup_parents.Child]) -> None:
         """Get to know new workloads.
 
-        Cgroup file systems hand out inode numbers in rising order and keep
-        no birth time (a directory's ctime is that of its first look-up), so
-        whoever has the lower number is made out to be older.
+        Cgroup file systems keep no birth time (a directory's ctime is that
+        of a look-up), but hand out inode numbers in rising order.  So
+        ``created_s`` is the inode number: no time, but in the order of age
+        within one hierarchy, and the same after a restart.
         """
-        latest_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        since_boot_s = latest_s - time.time()
         self._counted[:] = [disk.encode() for disk in self._disks()]
-        for child in sorted(fresh, key=lambda c: c.inode, reverse=True):
-            latest_s = min(latest_s - 1e-6, child.ctime_s() + since_boot_s)
+        for child in fresh:
             try:
                 counters = cgroup_counters.Counters(self._sources, child.id)
             except OSError as exc:
@@ -198,7 +213,7 @@ class Cgroups:
             workload = Workload(
                 id=child.id, priority=parent.priority, source='parent',
                 group=child.group, killable=parent.killable,
-                floor=self._floors, created_s=latest_s,
+                floor=self._floors, created_s=float(child.inode),
                 **self._allotments.of(child.id))
             self._known[child.id] = _Known(parent, child.inode, workload,
                                            counters)
@@ -210,14 +225,12 @@ class Cgroups:
             return  # just met
         try:
             one.counters.open_missing()
+            one.counters.wake()
         except OSError:
             return
         name = one.workload.id
         if not any(key[0] == name for key in list(self._leased)):
-            limits = self._allotments.of(name)
-            if any(getattr(one.workload, field) != value
-                   for field, value in limits.items()):
-                one.workload = dataclasses.replace(one.workload, **limits)
+            self.refresh(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
         for name, one in list(self._known.items()):
@@ -328,6 +341,8 @@ class Cgroups:
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
+        if workload in self._known:
+            self._known[workload].counters.wake()
         return self.read(workload, knob)
 
     def fast_cpu_set(self, group: str) -> FastCpuSet:
@@ -343,10 +358,14 @@ class Cgroups:
         """End all processes of a workload; return how many.
 
         :raises Unsupported: its parent did not opt in to kills.
-        :raises DriverError: some did not end in time.
+        :raises DriverError: new ones appear as fast, or it is not permitted.
         """
         self._parents.check_killable(workload)
-        return cgroup_kill.kill(self._mounts, workload)
+        try:
+            return cgroup_kill.kill(self._mounts, workload)
+        except OSError as exc:
+            raise cgroup_files.explain(
+                exc, f'cannot end {workload}') from exc
 
     def close(self) -> None:
         """Give back what is kept open."""

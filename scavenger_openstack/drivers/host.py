@@ -59,7 +59,7 @@ class Host:
              for workload, (device, _) in self._interfaces.items()},
             conf.root_dir) if self._links or self._interfaces else None
         self._link_of = dict(self._interfaces.values())
-        self._with_interfaces: dict[int, tuple[Workload, Workload]] = {}
+        self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
@@ -115,9 +115,9 @@ class Host:
             return sample
         assert self._network is not None
         device, _ = self._interfaces[who.id]
-        known = self._with_interfaces.get(id(who))
+        known = self._with_interfaces.get(who.id)
         if known is None or known[0] is not who:
             known = (who, dataclasses.replace(who, interfaces=(device,)))
-            self._with_interfaces[id(who)] = known
+            self._with_interfaces[who.id] = known
         return sample._replace(workload=known[1],
                                net_tx_bytes=self._network.tx_bytes(device))

@@ -87,6 +87,7 @@ class AgentTest(base.FunctionalTestCase):
         self.spawn(BUSY, self.tree, '/batch/a')
         standalone = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')
+        self.wait_for('it tells', self.status)
         self.wait_for('the memory window is learnt', lambda: self.status()[
             'controllers']['scavenger']['facts']['memory']  # type: ignore
             ['rule'] == 'holding')
@@ -138,6 +139,7 @@ class AgentTest(base.FunctionalTestCase):
         for end, code in (('terminate', 0), ('kill', -9)):
             standalone = self.start('standalone')
             self.wait_for('the set is narrowed', narrowed)
+            self.wait_for('it tells', self.status)
             isolation = self.status()['isolation']
             assert isinstance(isolation, dict)
             self.assertIn('running', isolation['state'])

@@ -109,8 +109,8 @@ class TestLimits(CgroupsCase):
         steps = driver.restore_steps(name, Knob.PAUSED)
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
         self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
-        self.assertEqual('FROZEN', self.tree.read('freezer', '/bg/a',
-                                                  'freezer.state'))
+        self.wait_for('its process stops', lambda: self.tree.read(
+            'freezer', '/bg/a', 'freezer.state') == 'FROZEN', 2.0)
         self.assertLess(self.cores(driver, name, 0.3), 0.01)
         restore(steps)
         self.assertGreater(self.cores(driver, name, 0.3), 0.1)

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import textwrap
 
 from scavenger_openstack import errors
@@ -156,7 +157,8 @@ class TestKill(CgroupsCase):
         self.assertEqual(3, driver.kill(f'{self.parent}/a'))
         self.assertEqual([-9] * 3, [p.wait(5) for p in inside])
         self.assertIsNone(outside.poll())
-        self.assertEqual(0, driver.kill(f'{self.parent}/a'))
+        self.wait_for('nobody is left to kill', lambda: driver.kill(
+            f'{self.parent}/a') == 0, 2.0)
         self.assertRaises(errors.WorkloadGone, driver.kill,
                           f'{self.parent}/c')
         for name in (self.parent, self.tree.name, '/', f'{self.parent}/a/b'):
@@ -175,8 +177,49 @@ class TestKill(CgroupsCase):
             time.sleep(60)
             '''), '/bg/a')
         self.assertGreaterEqual(driver.kill(f'{self.parent}/a'), 1)
-        self.assertEqual('', self.tree.read('memory', '/bg/a',
-                                            'cgroup.procs'))
+        self.wait_for('all have ended', lambda: not self.tree.read(
+            'memory', '/bg/a', 'cgroup.procs'), 2.0)
+
+    def test_those_that_froze_themselves(self) -> None:
+        self.tree.make('/bg/a')
+        self.tree.make('/bg/a/deep')
+        driver = self.driver(killable_parents=[self.parent])
+        process = self.up(SLEEP, '/bg/a/deep')
+        self.tree.write('freezer', '/bg/a/deep', 'freezer.state', 'FROZEN')
+        self.assertEqual(1, driver.kill(f'{self.parent}/a'))
+        self.assertEqual(-9, process.wait(5))
+
+    def test_not_permitted(self) -> None:
+        driver = self.driver('a', killable_parents=[self.parent])
+        process = self.up(SLEEP, '/bg/a')
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        driver.sample()
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
+                        (soft, hard))
+        for spare in range(8):
+            # Each call of the kernel runs out of descriptors in turn.
+            taken = [int(name) for name in os.listdir('/proc/self/fd')]
+            resource.setrlimit(resource.RLIMIT_NOFILE,
+                               (max(taken) + spare, hard))
+            full: list[int] = []
+            try:
+                while len(full) < 4096:
+                    full.append(os.open('/dev/null', os.O_RDONLY))
+            except OSError:
+                pass
+            for _ in range(min(spare, len(full))):
+                os.close(full.pop())
+            try:
+                driver.kill(f'{self.parent}/a')
+            except errors.DriverError as exc:
+                self.assertIn('LimitNOFILE', str(exc))
+            else:
+                break
+            finally:
+                for fd in full:
+                    os.close(fd)
+        self.assertGreater(spare, 0)
+        self.assertEqual(-9, process.wait(5))
 
     def test_not_opted_in(self) -> None:
         driver = self.driver('a')

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import subprocess
 import textwrap
 import time
@@ -184,6 +185,16 @@ class TestSample(CgroupsCase):
         self.job(SLEEP, '/bg')
         self.assertEqual(f'{self.parent}/inner', group())
 
+    def test_group_leaves_room_for_foreground_that_comes_later(self) -> None:
+        self.tree.make('/bg/inner')
+        self.tree.make('/bg/inner/x')
+        driver = Cgroups([f'{self.parent}/inner'],
+                         foreground_parents=[f'{self.parent}/late'])
+        self.addCleanup(driver.close)
+        group = driver.sample()[0].workload.group
+        self.assertEqual(f'{self.parent}/inner', group)
+        driver.write(group, Knob.CPU_CORES, 0.5)
+
     def test_group_above_must_be_background_for_cpu_sets_too(self) -> None:
         self.tree.make('/bg/inner')
         self.tree.make('/bg/inner/x')
@@ -243,6 +254,52 @@ class TestSample(CgroupsCase):
         assert old.cpu_s and new.cpu_s is not None
         self.assertLess(new.cpu_s, old.cpu_s)
         self.assertGreater(new.workload.created_s, old.workload.created_s)
+
+    def test_the_same_after_a_restart(self) -> None:
+        found: list[dict[str, float]] = []
+        for _ in range(2):
+            driver = self.driver() if found else self.driver('a', 'b')
+            found.append({s.workload.id: s.workload.created_s
+                          for s in driver.sample()})
+            driver.close()
+            time.sleep(1.0)
+        self.assertEqual(found[0], found[1])
+        self.assertEqual(2, len(set(found[0].values())))
+
+    def test_out_of_descriptors_is_not_no_workloads(self) -> None:
+        driver = self.driver('a')
+        self.assertEqual(1, len(driver.sample()))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            exc = self.assertRaises(errors.DriverError, driver.sample)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        self.assertIn('LimitNOFILE', str(exc))
+        self.assertEqual(1, len(driver.sample()))
+
+    def test_foreground_that_is_pinned_later(self) -> None:
+        self.tree.make('/fg')
+        names = [self.tree.make(f'/fg/{name}') for name in ('web', 'db')]
+        driver = self.driver(foreground_parents=[f'{self.tree.name}/fg'])
+        for _ in range(5):
+            before = driver.sample()[0].workload
+        self.assertIs(before, driver.sample()[0].workload)
+        self.tree.write('cpuset', '/fg/web', 'cpuset.cpus', '1')
+        for _ in range(4):
+            driver.sample()
+        self.assertEqual(frozenset({1}),
+                         self.one(driver, names[0]).workload.allowed_cpus)
+
+    def test_quota_of_somebody_else_is_noticed(self) -> None:
+        driver = self.driver('a')
+        for _ in range(5):
+            driver.sample()
+        self.tree.write('cpu', '/bg/a', 'cpu.cfs_quota_us', '10000')
+        self.job(SPIN, '/bg/a')
+        time.sleep(0.3)
+        self.assertTrue(any(self.one(driver, f'{self.parent}/a').throttled_s
+                            for _ in range(9)))
 
     def test_hierarchies_that_fill_one_by_one(self) -> None:
         driver = self.driver()

@@ -267,6 +267,12 @@ class Egress(RestoreTestCase):
         self.assertEqual(before, self.shown())
         self.assertFalse(self.lift(self.tc))
 
+    def test_alias_that_is_no_text(self) -> None:
+        self.bucket('5ca0:')
+        subprocess.run([b'ip', b'-n', self.netns.encode(), b'link', b'set',
+                        b'd0', b'alias', b'caf\xe9'], check=True, timeout=10)
+        self.assertTrue(self.lift(self.tc))
+
     def test_somebody_elses(self) -> None:
         self.bucket('77:')
         self.assertFalse(self.lift(self.tc))
