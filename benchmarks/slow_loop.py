@@ -111,7 +111,7 @@ memory_window_s = 5
             last = json.loads(status.read_text())
             ticks = last['counters']['ticks'] - first['counters']['ticks']
             found = {
-                'workloads': len(last['workloads']),
+                'workloads': sum(last['workloads'].values()),
                 'caps': len(last['caps']),
                 'writes_per_tick': (last['counters']['writes']
                                     - first['counters']['writes']) / ticks,

@@ -44,6 +44,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
 
 LOG = log.getLogger(__name__)
 
@@ -241,8 +242,9 @@ class Service:
             'counters': self._loop.counters,
             'memory_total_bytes': rates and rates.memory_total_bytes,
             'memory_available_bytes': rates and rates.memory_available_bytes,
-            'workloads': [status.workload_row(w) for w in rates.workloads]
-            if rates else [],
+            # How many; "sample" tells each.  Rows for all, every tick,
+            # would cost as much as deciding.
+            'workloads': self._count(tick),
             'caps': [cap._asdict() for cap in list(in_force.values())],
             'would': [cap._asdict() for cap in tick.would],
             'unmet_bytes': tick.outcome.unmet,
@@ -254,6 +256,14 @@ class Service:
                           for incident in decision.incidents],
             'problems': tick.outcome.problems,
         }
+
+    @staticmethod
+    def _count(tick: loop_.Tick) -> dict[str, int]:
+        counts = dict.fromkeys(map(str, Priority), 0)
+        if tick.rates:
+            for one in tick.rates.workloads:
+                counts[one.workload.priority] += 1
+        return counts
 
     def _save_state(self) -> None:
         try:

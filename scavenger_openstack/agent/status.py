@@ -25,26 +25,10 @@ import pathlib
 from typing import Any
 
 from scavenger_openstack import errors
-from scavenger_openstack.types import WorkloadRates
 
 SCHEMA = 1
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
-
-
-WORKLOAD_COLUMNS = ('id', 'priority', 'source', 'cpu_cores', 'memory_bytes',
-                    'io_bytes_per_s', 'net_tx_bytes_per_s',
-                    'throttled_share')
-"""What a row of ``workloads`` holds.  Rows, because every tick writes one
-per workload, and names would cost as much as the numbers."""
-
-
-def workload_row(rates: WorkloadRates) -> tuple[Any, ...]:
-    """What the status says of one workload, as ``WORKLOAD_COLUMNS``."""
-    who = rates.workload
-    return (who.id, who.priority, who.source, rates.cpu_cores,
-            rates.memory_bytes, rates.io_bytes_per_s,
-            rates.net_tx_bytes_per_s, rates.throttled_share)
 
 
 def write(path: pathlib.Path, document: Mapping[str, Any]) -> None:
@@ -80,9 +64,6 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             or document.get('schema') != SCHEMA):
         raise errors.ScavengerError(
             f'{path}: not a status of this version; restart the agent')
-    document['workloads'] = [
-        dict(zip(WORKLOAD_COLUMNS, row, strict=False))
-        for row in document.get('workloads', ())]
     return document
 
 
@@ -102,6 +83,9 @@ def table(document: Mapping[str, Any], now: float) -> str:
              + (' - STALE: it hangs or is gone'
                 if is_stale(document, now) else '')]
     lines.append(f'state      {document["state"]}')
+    lines.append('workloads  ' + ', '.join(
+        f'{count} {priority}'
+        for priority, count in document['workloads'].items()))
     for name, controller in sorted(document['controllers'].items()):
         lines.append(f'{name:<10} {controller["mode"]}'
                      + _facts(controller.get('facts', {})))

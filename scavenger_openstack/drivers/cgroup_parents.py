@@ -36,6 +36,10 @@ _DISCOVERY = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
               'unified')
 _GROUP_CONTROLLERS = ('cpu', 'cpuset')
 
+LIST_TICKS = 8
+"""A parent is listed when its number of children changed or one of them is
+gone, and in one of so many ticks all the same (for a rename)."""
+
 
 class Parent:
     """A configured cgroup whose children are workloads.
@@ -45,7 +49,7 @@ class Parent:
     """
 
     __slots__ = ('children', 'complained', 'killable', 'mount', 'path',
-                 'priority', 'without')
+                 'priority', 'seen', 'unlisted', 'without')
 
     def __init__(self, path: str, priority: Priority, *,
                  killable: bool) -> None:
@@ -56,6 +60,8 @@ class Parent:
         self.complained = False
         self.children: dict[str, Child] = {}
         self.without: frozenset[str] = frozenset()
+        self.seen: tuple[int, int, str] | None = None
+        self.unlisted = 0
 
 
 class Child(NamedTuple):
@@ -195,6 +201,13 @@ class Parents:
 
     def _look_in(self, parent: Parent, path: str) -> Iterable[Child]:
         group = self.group(parent)
+        found = os.stat(path)
+        seen = (found.st_ino, found.st_nlink, group)
+        parent.unlisted += 1
+        if (seen == parent.seen and parent.children
+                and parent.unlisted < LIST_TICKS):
+            return parent.children.values()
+        parent.seen, parent.unlisted = seen, 0
         known, now = parent.children, {}
         directories = 0
         with os.scandir(path) as entries:

@@ -137,8 +137,9 @@ class Cgroups:
     def sample(self) -> tuple[WorkloadSample, ...]:
         """What each workload has used so far.
 
-        Workloads that vanish, also in the middle, are left out; parents
-        that cannot be read are warned about once.
+        Workloads that vanish, also in the middle, are left out (one made
+        anew under the same name is met at the next call); parents that
+        cannot be read are warned about once.
 
         :raises DriverError: out of descriptors: nothing is known.
         """
@@ -164,6 +165,7 @@ class Cgroups:
             sample = one.counters.sample(one.workload)
             if sample is None:
                 LOG.debug('%s vanished', child.id)
+                child.parent.seen = None    # another may have its name
                 self._forget(child.id)
                 continue
             samples.append(sample)

@@ -250,6 +250,7 @@ class TestSample(CgroupsCase):
         old = self.one(driver, f'{self.parent}/a')
         self.tree.delete('/bg/a')
         self.tree.make('/bg/a')
+        driver.sample()     # the old one is gone
         new = self.one(driver, f'{self.parent}/a')
         assert old.cpu_s and new.cpu_s is not None
         self.assertLess(new.cpu_s, old.cpu_s)

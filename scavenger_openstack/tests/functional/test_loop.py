@@ -104,6 +104,11 @@ class LoopTestCase(base.FunctionalTestCase):
             actuator_.Actuator(driver, self.leases, 2.0),
             self.state_dir / 'stop')
 
+    def look(self, loop: loop_.Loop) -> None:
+        """Turn until every knob has been read back once."""
+        for _ in range(actuator_.LOOK_TICKS):
+            loop.tick(self.now)
+
     def id(self, below: str = '') -> str:
         return self.tree.name + below if below else super().id()
 
@@ -178,11 +183,11 @@ class LoopTest(LoopTestCase):
         loop.tick(self.now)
         # Looser than ours: ours stays in force, theirs is given back.
         self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '90000')
-        loop.tick(self.now)
+        self.look(loop)
         self.assertEqual('50000', self.quota('/batch/a'))
         # Tighter than ours: theirs is in force.
         self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '30000')
-        loop.tick(self.now)
+        self.look(loop)
         self.assertEqual('30000', self.quota('/batch/a'))
         wish.want()
         loop.tick(self.now)
@@ -217,12 +222,13 @@ class LoopTest(LoopTestCase):
                   (self.id('/batch/b'), Knob.CPU_CORES, 0.5))
         loop.tick(self.now)
         self.tree.delete('/batch/a')
+        self.look(loop)
         tick = loop.tick(self.now)
         self.assertEqual([], tick.outcome.problems)
         self.assertEqual([self.id('/batch/b')],
                          [key[0] for key in self.leases.held()])
         self.tree.make('/batch/a')
-        loop.tick(self.now)
+        self.look(loop)
         self.assertEqual('50000', self.quota('/batch/a'))
         wish.want()
         loop.tick(self.now)
@@ -251,7 +257,7 @@ class LoopTest(LoopTestCase):
         self.tree.delete('/batch/a')
         self.tree.make('/batch/a')
         self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '70000')
-        loop.tick(self.now)
+        self.look(loop)
         loop.tick(self.now)
         self.assertEqual('50000', self.quota('/batch/a'))
         wish.want()
