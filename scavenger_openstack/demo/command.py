@@ -94,7 +94,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130.
+
+    A quick run fails only when something was left behind: its figures are
+    a look, not a proof.
+    """
     parse = parser()
     options = parse.parse_args(argv)
     if bool(options.watch_foreground) != bool(options.watch_background):
@@ -212,7 +216,13 @@ def _play(options: argparse.Namespace,
     print(text if options.json else table.text(found))
     print(f'{options.output}/result.json and {options.output}/report.html '
           'written', file=sys.stderr)
-    return 1 if found['verdict'] == 'failed' else 0
+    if found['verdict'] != 'failed':
+        return 0
+    if options.quick and not result_.knobs_left(found):
+        print('Two short rounds scatter by a tenth; the full run decides: '
+              'scavenger-demo', file=sys.stderr)
+        return 0
+    return 1
 
 
 def _records(options: argparse.Namespace, settings: play.Settings,

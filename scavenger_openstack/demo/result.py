@@ -224,10 +224,15 @@ def criteria(phases: Mapping[str, Mapping[str, Any]]
                     'the service whole',
                     ratio(ours['background_work'][kind],
                           half['background_work'][kind]), '>', 1.0)
-    left = [what for phase in phases.values() for one in phase['rounds']
-            for what in one.get('knobs_left') or ()]
-    add('knobs left changed', len(left), '<=', 0)
+    add('knobs left changed', len(knobs_left({'phases': phases})), '<=', 0)
     return found
+
+
+def knobs_left(result: Mapping[str, Any]) -> list[str]:
+    """Limits that the agent did not give back: none, one hopes."""
+    return [what for phase in result['phases'].values()
+            for one in phase['rounds']
+            for what in one.get('knobs_left') or ()]
 
 
 def verdict(phases: Mapping[str, Mapping[str, Any]],

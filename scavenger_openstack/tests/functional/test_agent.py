@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -120,7 +121,7 @@ class AgentTest(base.FunctionalTestCase):
         lock = self.state_dir / 'watcher.lock'
         first = lock.read_text()
         watcher = int(first.split()[0])
-        subprocess.run(['kill', '-9', str(watcher)], check=True)
+        os.kill(watcher, signal.SIGKILL)
         self.wait_for('another watcher', lambda: lock.read_text() != first)
         self.wait_for('limits are there', lambda: self.idle() == '1')
 
