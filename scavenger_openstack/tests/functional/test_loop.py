@@ -319,7 +319,7 @@ class MemoryTest(LoopTestCase):
         self.hold_memory('/services/s', 520)
         self.turn(loop)
         self.wait_for('the memory is free', lambda: int(self.tree.read(
-            'memory', '/batch/a', 'memory.usage_in_bytes')) < 10 * MIB, 2)
+            'memory', '/batch/a', 'memory.usage_in_bytes')) < 10 * MIB, 8)
         _, action, count = loop.actions[-1]
         self.assertEqual(('kill', self.id('/batch/a'), 1),
                          (action.kind, action.workload, count))
