@@ -181,6 +181,7 @@ def arbitrate(wishes: Iterable[Cap],
     if stopped:
         return {}
     chosen: dict[Key, Cap] = {}
+    sets: dict[Key, list[Cap]] = {}
     for wish in wishes:
         workload, knob, value, _, _ = wish
         if workload in exempt:
@@ -188,10 +189,17 @@ def arbitrate(wishes: Iterable[Cap],
         key = (workload, knob)
         other = chosen.get(key)
         if other is not None:
+            if knob is Knob.CPU_SET:
+                # Taken in pairs, their order would decide.
+                if _sound(knob, value):
+                    sets.setdefault(key, [other]).append(wish)
+                continue
             wish = _tighter(other, wish)
         elif not _sound(knob, value):
             continue
         chosen[key] = wish
+    for key, claims in sets.items():
+        chosen[key] = _meet(claims)
     if overrides:
         for key, cap in overrides.items():
             if _sound(key[1], cap.value):
@@ -234,16 +242,23 @@ def _sound(knob: Knob, value: Value) -> bool:
 
 
 def _tighter(one: Cap, two: Cap) -> Cap:
-    knob = one.knob
-    if not _sound(knob, two.value):
+    if not _sound(two.knob, two.value):
         return one
-    value = tightest(knob, (one.value, two.value))
-    if value == one.value:
-        return one
-    if value == two.value:
-        return two
-    return Cap(one.workload, knob, value, f'{one.owner}+{two.owner}',
-               f'{one.reason}; {two.reason}')
+    return (one if tightest(one.knob, (one.value, two.value)) == one.value
+            else two)
+
+
+def _meet(claims: Sequence[Cap]) -> Cap:
+    """One CPU set out of several: the claim that satisfies all, if one
+    does, else what they share."""
+    value = tightest(Knob.CPU_SET, [claim.value for claim in claims])
+    for claim in claims:
+        if claim.value == value:
+            return claim
+    return claims[0]._replace(
+        value=value,
+        owner='+'.join(dict.fromkeys(claim.owner for claim in claims)),
+        reason='; '.join(dict.fromkeys(claim.reason for claim in claims)))
 
 
 def _within(wanted: str, original: str) -> str | None:

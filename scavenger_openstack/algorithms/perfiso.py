@@ -184,15 +184,18 @@ class Controller:
 
         ``idle``: the idle CPUs of the host, or how many there are (the
         loop's own CPU counts as idle).  ``allowed``: what it may have at
-        most; if that is empty, nothing changes.  The same object comes back
-        when nothing changes.  Shrinking does not wait; one CPU more comes
-        when ``grow_interval_ms`` have passed since the last change.  With a
+        most; if that is empty, the last one holds, and before the first
+        nothing changes.  The same object comes back when nothing changes.
+        Shrinking does not wait; one CPU more comes when
+        ``grow_interval_ms`` have passed since the last change.  With a
         buffer of 0 it is all of ``allowed``.
         """
         number = idle if isinstance(idle, int) else len(idle)
         cpus = self._cpus
         if allowed is not self._allowed:
             cpus = self._clamp(allowed)
+            if self._allowed is None:
+                return cpus
         buffer = self.buffer_cores
         if number == buffer or not cpus:
             return cpus

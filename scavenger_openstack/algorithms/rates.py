@@ -42,7 +42,7 @@ def run_delay(delay_s: float | None, throttled_s: float | None,
     """Seconds waited for a CPU per second run, own throttling taken out.
 
     All three are growths over one interval.  Without having run there is
-    no ratio: ``None``.  Source: DESIGN 5 and 7.11; FACTS, reading.
+    no ratio: ``None``.  Source: DESIGN 5 and 7.11.
     """
     if delay_s is None or throttled_s is None or not cpu_s:
         return None

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import Any
 
 from scavenger_openstack.types import Priority
@@ -48,12 +49,12 @@ def answer(unmet: Mapping[str, int], shortage: float,
     for one in sorted(workloads, key=lambda one: (
             one.workload.id not in refused, -one.workload.created_s,
             one.workload.id)):
-        if not refused or shortage <= 0:
+        if not (refused and shortage > 0):      # NaN is no shortage
             break
-        if (one.workload.killable and one.workload.id in present
-                and one.memory_bytes):
+        used = _known(one)
+        if used and one.workload.killable and one.workload.id in present:
             kill.append(one.workload.id)
-            shortage -= one.memory_bytes
+            shortage -= used
     return tuple(name for name in refused if name not in kill), tuple(kill)
 
 
@@ -66,5 +67,11 @@ def shortage_of(facts: Mapping[str, Any],
     """
     budget = facts.get('budget')
     return 0.0 if budget is None or facts.get('rule') != 'holding' else sum(
-        one.memory_bytes or 0 for one in workloads
+        _known(one) for one in workloads
         if one.workload.priority is Priority.BACKGROUND) - budget
+
+
+def _known(one: WorkloadRates) -> int:
+    """Bytes that it is known to use; 0 for what is no such number."""
+    used = one.memory_bytes
+    return used if used is not None and 0 <= used < math.inf else 0

@@ -98,27 +98,31 @@ class Reserve:
         """Take the sample of this tick; ``True`` if it is a violation."""
         if not self.window.add(x):
             return False
-        if self.mu is None or self.sigma is None:
-            if self.window.full:
-                self._model()
-            return False
-        if x > self.mu + self.headroom(capacity):
+        mu = self.mu
+        if mu is None or self.sigma is None:
+            if not self.window.full:
+                return False
+            mu = self._model()
+        elif is_low(x, mu, self.sigma, c=self.c):
+            self.low_samples += 1
+            if self.low_samples >= self.window.size:
+                mu = self._model()
+        else:
+            self.low_samples = 0
+        # Also of a new model: the last of its samples may stand out.
+        if x > mu + self.headroom(capacity):
             self.mu = x
             self.violations += 1
             self.low_samples = 0
             return True
-        if is_low(x, self.mu, self.sigma, c=self.c):
-            self.low_samples += 1
-            if self.low_samples >= self.window.size:
-                self._model()
-        else:
-            self.low_samples = 0
         return False
 
-    def _model(self) -> None:
-        self.mu = self.window.mean
+    def _model(self) -> float:
+        # Who left may have measured more than the sum ever showed of him.
+        self.mu = mu = max(0.0, self.window.mean or 0.0)
         self.sigma = self.window.stddev
         self.low_samples = 0
+        return mu
 
     def shift(self, delta: float) -> None:
         """Somebody who uses ``delta`` joined the sum (left it, if < 0)."""
@@ -208,8 +212,9 @@ class Members:
                 shift += member.mean or 0.0
             elif member.samples < size:
                 new_use += use
-                promised += max(use, 2 * member.peak if allotment is None
-                                else allotment)
+                if allotment is None or not allotment < math.inf:
+                    allotment = 2 * member.peak
+                promised += max(use, allotment)
         for member in left.values():
             if member.samples >= size:
                 shift -= member.mean or 0.0
@@ -332,7 +337,9 @@ class Resource:
         if self.x is None:
             return None
         return {'reserve': self.reserve.state(), 'x': self.x,
-                'capacity': self.capacity, 'members': self.members.state()}
+                'capacity': self.capacity, 'missing': self.missing,
+                'newcomers': [*self.arrivals[:2]],
+                'members': self.members.state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``.
@@ -340,9 +347,12 @@ class Resource:
         :raises KeyError, TypeError, ValueError: it is not a state.
         """
         x, capacity = quantity(state['x']), quantity(state['capacity'])
+        missing = int(quantity(state.get('missing', 0)))
+        new_use, promised = map(quantity, state.get('newcomers', (0, 0)))
         self.members.load(state['members'])
         self.reserve.load(state['reserve'])
-        self.x, self.capacity = x, capacity
+        self.x, self.capacity, self.missing = x, capacity, missing
+        self.arrivals = Arrivals(new_use, promised)
 
 
 def reason(facts: Mapping[str, Any], what: str, unit: str, scale: float,

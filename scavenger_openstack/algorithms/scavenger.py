@@ -64,7 +64,7 @@ def foreground_memory(total: float | None, available: float | None,
     if total is None or available is None:
         return None
     x = total - available - background
-    return 0.0 if x < 0 else x
+    return 0.0 if -math.inf < x < 0 else x
 
 
 def foreground_rate(sent: float | None, background: float) -> float | None:
@@ -75,7 +75,7 @@ def foreground_rate(sent: float | None, background: float) -> float | None:
     if sent is None:
         return None
     x = sent - background
-    return 0.0 if x < 0 else x
+    return 0.0 if -math.inf < x < 0 else x
 
 
 def allowed_cpus(cpus: Iterable[int],
@@ -173,7 +173,8 @@ class Controller:
             c=p.ipc_c, size=samples(p.ipc_window_s, self._interval_s),
             min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
-            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
+            smoothing=p.ipc_smoothing)
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -207,6 +208,8 @@ class Controller:
 
     def _forget(self, gap_s: float) -> None:
         params = self.params
+        # However short a window is, it holds two samples.
+        gap_s = gap_s if gap_s > 2 * self._interval_s else 0.0
         if gap_s > params.memory_window_s:
             self._memory = self._new_memory()
             self._frozen = {}
@@ -356,7 +359,7 @@ class Controller:
         same clock as ``step``.
         """
         saved_s = state.get('saved_s')
-        if not isinstance(saved_s, int | float) or not saved_s <= now:
+        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
             return
         self._time_s = saved_s
         try:
@@ -368,7 +371,8 @@ class Controller:
                     self._links[link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError,
+                ValueError):
             self._time_s = -math.inf
             self._forget(math.inf)
 

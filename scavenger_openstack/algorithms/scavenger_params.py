@@ -83,11 +83,18 @@ class Params:
         'min': 0.0, 'max': 64.0,
         'source': 'not in the paper; the gate that CPI2, section 4.1, '
                   'sets for its outliers'})
-    ipc_min_deviation: float = dataclasses.field(default=0.02, metadata={
+    ipc_min_deviation: float = dataclasses.field(default=0.05, metadata={
         'help': 'Least share of the mean instructions per cycle that is '
-                'taken for c standard deviations. Without it the last digit '
-                'of a very steady workload would count as a new phase.',
+                'taken for c standard deviations. More leaves more CPU to '
+                'background work and lets it slow the foreground down by '
+                'up to this share.',
         'min': 0.0, 'max': 1.0, 'source': 'not in the paper'})
+    ipc_smoothing: int = dataclasses.field(default=5, metadata={
+        'help': 'Samples of instructions per cycle whose mean is judged. '
+                'More keeps noise from costing background work its CPU; a '
+                'small drop is then noticed that many seconds later, a '
+                'large one still at once. 1 is the rule of the paper.',
+        'min': 1, 'max': 60, 'source': 'not in the paper'})
     min_headroom: float = dataclasses.field(default=0.02, metadata={
         'help': 'Least share of the capacity of memory or of a link that '
                 "stays free above the foreground's mean, also when its use "

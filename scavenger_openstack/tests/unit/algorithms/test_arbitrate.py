@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -211,6 +212,13 @@ class ArbitrateTest(testtools.TestCase):
                            cap('2-5', knob=key[1], owner='two')], {}, {})
         self.assertEqual(Cap('/a', key[1], '2-3', 'one+two',
                              'one said so; two said so'), found[key])
+
+    def test_three_cpu_sets_in_any_order(self) -> None:
+        # Two of them would meet in CPU 0, two in CPU 1, all in none.
+        key = ('/a', Knob.CPU_SET)
+        for order in itertools.permutations(('0-1', '0,2', '1')):
+            self.assertEqual({key: '1'}, self.values(
+                [cap(text, knob=key[1]) for text in order], {}, {}))
 
     def test_switches(self) -> None:
         key = ('/a', Knob.CPU_IDLE)

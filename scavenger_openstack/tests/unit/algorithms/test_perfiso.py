@@ -195,6 +195,11 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual({4, 5}, controller.step(
             1.4, 8, frozenset((4, 5))))
 
+    def test_nothing_allowed_from_the_start(self) -> None:
+        for idle in (0, 8):
+            controller = self.controller(current=(3, 4))
+            self.assertEqual({3, 4}, controller.step(1.0, idle, frozenset()))
+
     def test_idle_as_a_set(self) -> None:
         controller = self.controller(current=range(8))
         self.assertEqual(7, len(controller.step(

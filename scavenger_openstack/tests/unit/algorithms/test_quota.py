@@ -21,6 +21,7 @@ import math
 import testtools
 
 from scavenger_openstack.algorithms.quota import deviation
+from scavenger_openstack.algorithms.quota import family_factor
 from scavenger_openstack.algorithms.quota import judge
 from scavenger_openstack.algorithms.quota import next_quota
 from scavenger_openstack.algorithms.quota import Quota
@@ -62,6 +63,22 @@ class EquationsTest(testtools.TestCase):
         for sigma, wanted in ((0.2, 0.2), (0.0, 0.04), (0.03, 0.04)):
             self.assertAlmostEqual(wanted, deviation(
                 2.0, sigma, c=1.0, min_deviation=0.02))
+
+    def test_many_workloads_raise_no_more_false_alarms_than_one(self,
+                                                                ) -> None:
+        self.assertEqual(1.0, family_factor(1.0, 1, 1))
+        self.assertEqual(2.0, family_factor(2.0, 0, 4))
+        for c, smoothing in ((0.5, 1), (1.0, 1), (1.0, 5), (2.0, 3)):
+            # The normal distribution by the error function.
+            one = 0.5 * math.erfc(c * math.sqrt(smoothing / 2))
+            before = c
+            for workloads in (2, 5, 20, 60):
+                each = family_factor(c, workloads, smoothing)
+                alarm = 0.5 * math.erfc(each * math.sqrt(smoothing / 2))
+                self.assertAlmostEqual(one, 1 - (1 - alarm) ** workloads)
+                self.assertGreater(each, before)
+                before = each
+        self.assertEqual(100.0, family_factor(100.0, 60, 5))
 
     def test_aimd(self) -> None:
         def after(quota: float, verdict: Verdict) -> float:
@@ -113,6 +130,22 @@ class QuotaTest(testtools.TestCase):
         self.curve([0.3, 0.4, 0.5, 0.6, 0.6, 0.3, 0.2, 0.2, 0.3],
                    *((rate(ONE, ipc),) for ipc in (
                        2.0, 2.1, 1.9, 1.81, 2.3, 1.7, 1.7, 1.7, 2.0)))
+
+    def test_smoothing(self) -> None:
+        quota = self.quota = Quota(
+            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
+            decrease=2.0, blind_ticks=3, smoothing=4)
+        self.learn(ONE)
+        # mu 2, sigma 0.2.  Means: 2; 1.8; 1.8; 1.85; 1.8; 1.75.  A mean
+        # of n may be 0.2 sqrt(4 / n) off: 0.4, 0.28, 0.23, then 0.2.
+        for ipc, wanted in ((2.0, 'GROW'), (1.6, 'GROW'), (1.8, 'GROW'),
+                            (2.0, 'GROW'), (1.79, 'SHRINK'),
+                            (1.6, 'SHRINK')):
+            self.see(rate(ONE, ipc))
+            self.assertEqual(wanted, quota.verdict.name, str(ipc))
+        # One far out moves the mean by a quarter: beyond 0.4 at once.
+        self.see(rate(ONE, 0.8))
+        self.assertEqual('MINIMUM', quota.verdict.name)
 
     def test_phase_change_relearns_w_samples(self) -> None:
         self.learn(ONE)
@@ -170,6 +203,21 @@ class QuotaTest(testtools.TestCase):
         self.curve([0.3], (rate(ONE, 2.0),))
         for cpi in (math.nan, math.inf, -1.0):
             self.curve([0.3], (rate(ONE, 1.0)._replace(cpi=cpi),))
+
+    def test_garbage_from_the_start_is_no_ipc(self) -> None:
+        for cpi in (math.nan, math.inf, 0.0, -1.0):
+            self.assertIsNone(self.see(rate(ONE, 1.0)._replace(cpi=cpi)))
+            self.assertFalse(self.quota.active)
+
+    def test_blind_over_a_restart(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.3, 0.3, 0.3], *(
+            (rate(ONE, ipc),) for ipc in (2.0, None, None, None)))
+        state = json.loads(json.dumps(self.quota.state()))
+        self.quota = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
+                           increase=0.1, decrease=2.0, blind_ticks=3)
+        self.quota.load(state)
+        self.curve([0.2], (rate(ONE, None),))
 
     def test_steady_workload(self) -> None:
         for _ in range(5):

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import testtools
@@ -74,6 +75,19 @@ class AnswerTest(testtools.TestCase):
             {'a': 1, 'gone': 5}, 9999.0, workloads))
         self.assertEqual(((), ()), refusal.answer({'a': 0}, 1.0, workloads))
         self.assertEqual(((), ()), refusal.answer({}, 1.0, workloads))
+
+
+    def test_what_is_no_number_kills_nobody(self) -> None:
+        bad: Any
+        for bad in (math.nan, math.inf, -5 * MIB):
+            workloads = [use('a', 2.0, 1)._replace(memory_bytes=bad),
+                         use('b', 1.0, 500)]
+            self.assertEqual((('a',), ('b',)), refusal.answer(
+                {'a': 1, 'b': 1}, 50 * MIB, workloads))
+            self.assertEqual(100 * MIB, refusal.shortage_of(
+                {'budget': 400 * MIB, 'rule': 'holding'}, workloads))
+        self.assertEqual((('b',), ()), refusal.answer(
+            {'b': 1}, math.nan, workloads))
 
 
 class ShortageTest(testtools.TestCase):

@@ -139,6 +139,25 @@ class ReserveTest(testtools.TestCase):
         rule.shift(-500)
         self.assertEqual(0, rule.mu)
 
+    def test_never_below_nothing(self) -> None:
+        # Who leaves was measured at more than the sum has shown.
+        rule = reserve(c=0.0)
+        for x in (100, 100, 100):
+            rule.observe(x, CAPACITY)
+        rule.shift(-500)
+        rule.observe(10, CAPACITY)
+        # The samples' mean is -297.5: mu 0, headroom 20.
+        self.assertEqual((0, 20), (rule.mu, rule.headroom(CAPACITY)))
+
+    def test_the_last_sample_of_a_model_may_violate_it(self) -> None:
+        rule = reserve(c=1.0)
+        for x in (0, 0, 0):
+            self.assertFalse(rule.observe(x, CAPACITY))
+        # Mean 100, deviation 200: 400 is above 300.
+        self.assertTrue(rule.observe(400, CAPACITY))
+        self.assertEqual((400, 1), (rule.mu, rule.violations))
+        self.assertEqual(200, rule.sigma)
+
     def test_violations_over_c(self) -> None:
         for seed in range(20):
             dice = random.Random(seed)
@@ -192,6 +211,12 @@ class MembersTest(testtools.TestCase):
         members = Members(4)
         members.look([])
         self.assertEqual((50, 50, 0), members.look([(ONE, 50.0, 20.0)]))
+
+    def test_an_allotment_that_is_no_number(self) -> None:
+        for bad in (math.nan, math.inf):
+            members = Members(4)
+            members.look([])
+            self.assertEqual((10, 20, 0), members.look([(ONE, 10.0, bad)]))
 
     def test_unknown_use(self) -> None:
         members = Members(2)
@@ -323,6 +348,20 @@ class ResourceTest(testtools.TestCase):
             for one in (found, other):
                 one.observe(x, CAPACITY, [])
             self.assertEqual(found.facts(), other.facts())
+
+    def test_state_without_a_signal(self) -> None:
+        found = resource()
+        self.feed(found, 100, 100, 100, 100)
+        found.observe(150.0, CAPACITY, [(ONE, 50.0, 300.0)])
+        self.feed(found, None, None)
+        other = resource()
+        other.load(json.loads(json.dumps(found.state())))
+        # 100 + 20 + 300 are kept, also before the next signal comes.
+        self.assertEqual((420, 420), (found.reserved(), other.reserved()))
+        self.feed(other, None)
+        self.assertEqual('holding', other.rule)
+        self.feed(other, None)
+        self.assertEqual('blind', other.rule)
 
     def test_garbage_state(self) -> None:
         good: dict[str, Any] = json.loads(json.dumps(

@@ -95,11 +95,13 @@ class EquationsTest(testtools.TestCase):
         self.assertIsNone(foreground_memory(100, None, 20.0))
         self.assertTrue(math.isnan(
             foreground_memory(100, math.nan, 0.0) or 0.0))
+        self.assertEqual(-math.inf, foreground_memory(100, math.inf, 0.0))
 
     def test_foreground_rate(self) -> None:
         self.assertEqual(30.0, foreground_rate(50.0, 20.0))
         self.assertEqual(0.0, foreground_rate(10.0, 20.0))
         self.assertIsNone(foreground_rate(None, 20.0))
+        self.assertEqual(-math.inf, foreground_rate(-math.inf, 20.0))
 
     def test_samples(self) -> None:
         for window_s, interval_s, wanted in ((60, 1, 60), (60, 5, 12),
@@ -303,6 +305,14 @@ class MemoryTest(testtools.TestCase):
             use(A), foreground_mib=4000).facts['memory']['rule'])
 
 
+    def test_an_interval_longer_than_the_window(self) -> None:
+        self.controller = Controller(SMALL, interval_s=10.0)
+        for _ in range(3):
+            self.now += 9.5
+            found = self.step(use(A), foreground_mib=4000)
+        self.assertEqual('holding', found.facts['memory']['rule'])
+
+
 class NetworkTest(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -453,13 +463,15 @@ class CpuTest(testtools.TestCase):
 
     def test_quota_by_ipc(self) -> None:
         seen = []
-        for cpi in (0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.515, 0.6):
+        # Three samples to learn from, then IPC 2, 2, 2, 1.43 and 0.5.
+        for cpi in (0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.7, 2.0):
             found = self.step(use(A, cpu_cores=1.0), use(B, cpu_cores=0.0),
                               use(VM, cpu_cores=1.0, cpi=cpi))
             seen.append((value(found, A.id, Knob.CPU_CORES),
                          value(found, B.id, Knob.CPU_CORES)))
         # Floors of 0.1 each while learning; then 0.3, 0.4, 0.5 in all, of
-        # which B wants nothing; IPC 3 % lower: halved; far lower: floors.
+        # which B wants nothing; the mean of four 7 % lower: halved; that
+        # of five 21 % lower: floors.
         for (a, b), wanted in zip(seen, (
                 0.1, 0.1, 0.1, 0.2, 0.3, 0.4, 0.15, 0.1), strict=True):
             self.assertAlmostEqual(wanted, a)
@@ -552,7 +564,9 @@ class StateTest(testtools.TestCase):
             {}, {'saved_s': 'x'}, {'saved_s': math.nan}, {'saved_s': None},
             {'saved_s': 19.0, 'memory': 7}, {'saved_s': 19.0, 'links': 7},
             {'saved_s': 19.0, 'links': {'eth0': 7}},
-            {'saved_s': 19.0, 'quota': {'cores': 1}}]
+            {'saved_s': 19.0, 'quota': {'cores': 1}},
+            {'saved_s': -10 ** 400},
+            {'saved_s': 19.0, 'memory': {'x': 10 ** 400, 'capacity': 1}}]
         for name in ('memory', 'links', 'quota'):
             state = json.loads(good)
             state[name] = ['x']

@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the property tests draw: numbers, workloads, hosts, curves, CPUs.
+
+A property is tried on the same examples in every run.  With the number of
+examples in the environment variable ``SCAVENGER_EXAMPLES`` each property is
+tried on that many, other ones each time.  Nothing is kept on disk.
+
+*Weird* numbers are what a broken counter or a damaged file could say.
+Finite ones stay below 1e300: what is made of 64-bit counters cannot even
+come near to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+import os
+import pathlib
+from typing import Any
+from typing import NamedTuple
+
+import hypothesis
+from hypothesis import configuration
+from hypothesis import strategies as st
+
+from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import WorkloadSample
+
+EXAMPLES = int(os.environ.get('SCAVENGER_EXAMPLES') or 0)
+hypothesis.settings.register_profile(
+    'scavenger', max_examples=EXAMPLES or 60, derandomize=not EXAMPLES,
+    database=None, deadline=None, print_blob=False,
+    # A busy machine is no fault of a property.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile('scavenger')
+# Else its caches would go to the current directory.  It can do without.
+configuration.set_hypothesis_home_dir(pathlib.Path(os.devnull, 'nowhere'))
+
+MIB = 2 ** 20
+TOTAL = 10000 * MIB
+LINK = 1_000_000.0
+MEMORY = Knob.MEMORY_BYTES
+EGRESS = Knob.EGRESS_BYTES_PER_S
+CORES = Knob.CPU_CORES
+SMALL = Params(memory_window_s=4.0, network_window_s=3.0, ipc_window_s=3.0)
+"""Windows of 4 and 3 samples, at one per second."""
+
+FLAT = {cpu: Cpu(cpu, 0, 0) for cpu in range(4)}
+
+WEIRD = (None, math.nan, math.inf, -math.inf, -1.0, -1e300, 0, 0.0, 5e-324,
+         2 ** 64, 1e300)
+
+
+def weird(usual: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """The usual numbers, and what is none."""
+    return st.one_of(usual, st.sampled_from(WEIRD))
+
+
+def amounts(largest: float) -> st.SearchStrategy[float]:
+    """Numbers from 0 to ``largest``, often equal ones."""
+    return st.one_of(
+        st.integers(0, 8).map(lambda eighth: largest * eighth / 8),
+        st.floats(0.0, largest, allow_subnormal=False))
+
+
+params = st.builds(
+    Params,
+    memory_c=amounts(6.0), network_c=amounts(6.0), ipc_c=amounts(6.0),
+    memory_window_s=st.sampled_from((2.0, 4.0, 5.0)),
+    network_window_s=st.sampled_from((2.0, 3.0, 5.0)),
+    ipc_window_s=st.sampled_from((2.0, 3.0, 5.0)),
+    ipc_quota_increase_cores=st.floats(0.01, 2.0),
+    ipc_quota_decrease_factor=st.floats(1.01, 8.0),
+    min_headroom=amounts(0.2), demand_factor=st.floats(1.0, 4.0),
+    blind_ticks=st.integers(0, 4))
+"""Everything that can be tuned, but with windows of a few samples."""
+
+
+class Look(NamedTuple):
+    """What one tick of a curve sees; ``None`` where there is no signal."""
+
+    foreground_bytes: int | None
+    foreground_sent: float | None
+    uses: tuple[WorkloadRates, ...]
+
+    def rates(self, **rest: Any) -> Rates:
+        """A host that looks like this."""
+        background = [one for one in self.uses
+                      if one.workload.priority is Priority.BACKGROUND]
+        used = sum(one.memory_bytes or 0 for one in background)
+        values: dict[str, Any] = {
+            'topology': FLAT, 'memory_total_bytes': TOTAL,
+            'memory_available_bytes':
+                None if self.foreground_bytes is None
+                else TOTAL - self.foreground_bytes - used,
+            'links': {'eth0': LINK},
+            'link_tx_bytes_per_s': {
+                'eth0': None if self.foreground_sent is None
+                else self.foreground_sent + sum(
+                    one.net_tx_bytes_per_s or 0 for one in background
+                    if one.workload.interfaces)},
+            'link_of': {'v0': 'eth0', 'v1': 'eth0', 'v2': 'eth0'}}
+        values.update(rest)
+        return Rates(0.0, 1.0, self.uses, **values)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, priority: Priority, most: int = 3,
+              ) -> list[Workload]:
+    """Up to ``most`` workloads; the background's floors are whole bytes."""
+    found = []
+    for place in range(draw(st.integers(0 if most > 1 else 1, most))):
+        floor: dict[Knob, float] = {}
+        if draw(st.booleans()):
+            floor = {MEMORY: float(draw(st.integers(0, 600 * MIB))),
+                     EGRESS: float(draw(st.integers(0, 90_000))),
+                     CORES: draw(st.floats(0.0, 0.5))}
+        found.append(Workload(
+            f'/{priority}/{place}', priority, floor=floor,
+            vcpus=draw(st.sampled_from((0.5, 1.0, 1.0, 3.0, 16.0))),
+            group=draw(st.sampled_from(('', '/group'))),
+            interfaces=draw(st.sampled_from(((f'v{place}',), ()))),
+            memory_allotment_bytes=draw(st.sampled_from(
+                (None, 500.0 * MIB, 3000.0 * MIB)))))
+    return found
+
+
+@st.composite
+def uses(draw: st.DrawFn, workload: Workload) -> WorkloadRates:
+    """What a workload may use; a few of them fit on the host together."""
+    return WorkloadRates(
+        workload, 1.0, memory_bytes=draw(st.integers(0, 400 * MIB)),
+        net_tx_bytes_per_s=draw(amounts(60_000.0)),
+        cpu_cores=draw(st.sampled_from((0.0, 0.2, 1.0, 2.0))),
+        cpi=draw(st.sampled_from((None, 0.5, 0.5, 0.5, 0.505, 0.52, 2.0))))
+
+
+@st.composite
+def looks(draw: st.DrawFn, background: list[Workload],
+          foreground: list[Workload], gaps: bool = False) -> Look:
+    """One tick: some workloads are there, some are not."""
+    seen = [draw(uses(one)) for one in background + foreground
+            if draw(st.integers(0, 7))]
+    memory: int | None = draw(st.one_of(
+        st.integers(0, 8500 * MIB), st.just(3000 * MIB),
+        st.just(3100 * MIB)))
+    sent: float | None = draw(amounts(0.8 * LINK))
+    if gaps:
+        blind = draw(st.integers(0, 15))
+        memory = None if blind in (1, 3) else memory
+        sent = None if blind in (2, 3) else sent
+        if blind == 4 and seen:
+            seen[0] = seen[0]._replace(memory_bytes=None,
+                                       net_tx_bytes_per_s=None)
+    return Look(memory, sent, tuple(seen))
+
+
+@st.composite
+def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
+    """What happens on one host, tick by tick.
+
+    With ``gaps`` signals are missing now and then.
+    """
+    background = draw(workloads(Priority.BACKGROUND))
+    foreground = draw(workloads(Priority.FOREGROUND, 2))
+    return draw(st.lists(looks(background, foreground, gaps),
+                         min_size=5, max_size=14))
+
+
+@st.composite
+def weird_rates(draw: st.DrawFn) -> Rates:
+    """A host of which any number may be weird."""
+    number = weird(amounts(1e10))
+    found = []
+    for name in draw(st.lists(st.sampled_from('abcd'), max_size=4)):
+        workload = Workload(
+            f'/{name}', draw(st.sampled_from(Priority)),
+            vcpus=draw(number.filter(lambda value: value is not None)),
+            interfaces=draw(st.sampled_from(((), (f'v{name}',), ('none',)))),
+            memory_allotment_bytes=draw(number),
+            allowed_cpus=draw(st.sampled_from(
+                (None, frozenset(), frozenset((0, 1)), frozenset((9,))))))
+        found.append(WorkloadRates(
+            workload, *(draw(number) for _ in WorkloadRates._fields[1:])))
+    return Rates(
+        draw(number), draw(number), tuple(found),
+        topology=draw(st.sampled_from(({}, FLAT))),
+        memory_total_bytes=draw(number),
+        memory_available_bytes=draw(number),
+        links={'eth0': draw(number)},
+        link_tx_bytes_per_s=draw(st.dictionaries(
+            st.sampled_from(('eth0', 'eth1')), number)),
+        link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'})
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> dict[int, Cpu]:
+    """Sockets, caches, cores and threads, numbered in either usual way."""
+    nodes = draw(st.integers(1, 2))
+    caches = draw(st.integers(1, 2))
+    cores = draw(st.integers(1, 3))
+    threads = draw(st.integers(1, 2))
+    places = [Cpu(core, core // cores, core // cores // caches)
+              for core in range(nodes * caches * cores)]
+    if draw(st.booleans()):
+        return dict(enumerate(places * threads))
+    return dict(enumerate(
+        place for place in places for _ in range(threads)))
+
+
+def subsets(cpus: Mapping[int, Any], least: int = 0,
+            ) -> st.SearchStrategy[frozenset[int]]:
+    """Some of these CPUs, at least so many."""
+    return st.frozensets(st.sampled_from(sorted(cpus)), min_size=least)
+
+
+def caps(decision: Decision, knob: Knob) -> dict[str, float]:
+    """Workload -> value of one knob; each may be there once."""
+    found = [(cap.workload, float(cap.value)) for cap in decision.caps
+             if cap.knob is knob]
+    assert len(dict(found)) == len(found), found
+    return dict(found)
+
+
+def example_look() -> Rates:
+    """One background and one foreground workload that do the same all the
+    time, with every signal there."""
+    return Look(3000 * MIB, 0.3 * LINK, (
+        WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
+                               interfaces=('v0',)), 1.0, cpu_cores=1.0,
+                      net_tx_bytes_per_s=1000.0, memory_bytes=100 * MIB),
+        WorkloadRates(Workload('vm', Priority.FOREGROUND), 1.0,
+                      cpu_cores=1.0, cpi=0.5))).rates()
+
+
+COUNTERS = tuple(name for name in WorkloadSample._fields if name not in (
+    'workload', 'memory_bytes', 'caps_in_force'))
+
+
+@st.composite
+def samples(draw: st.DrawFn, workload: Workload,
+            number: st.SearchStrategy[Any]) -> WorkloadSample:
+    """Counters of a workload; each may be anything that ``number`` is."""
+    return WorkloadSample(workload, **{name: draw(number)
+                                       for name in COUNTERS})
