@@ -1,0 +1,379 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""PerfCloud: deviation across an application's VMs, and caps like CUBIC.
+
+Lama, Wang, Zhou, Cheng.  *Performance Isolation of Data-Intensive Scale-out
+Applications in a Multi-tenant Cloud* (PerfCloud).  Sections III-A
+(detection), III-B (Pearson correlation), III-C (equation 1), III-D and
+algorithm 1.
+
+Letters: I(t) the deviation, its threshold in script I; c_i(t) the cap of
+antagonist i, C_max its cap at the last decrease, T_i the intervals since
+then; beta, gamma, tau as in the paper.  Units in equation 1, on which gamma
+depends: CPU as a share of the host, I/O in MB/s, T in intervals (DESIGN
+7.10).
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms.sampling import Sample
+from scavenger_openstack.algorithms.sampling import Sampler
+from scavenger_openstack.algorithms.signals import CPI
+from scavenger_openstack.algorithms.signals import IO_WAIT
+from scavenger_openstack.algorithms.signals import llc_misses
+from scavenger_openstack.algorithms.signals import Signal
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+NAME = 'perfcloud'
+
+MB = 1e6
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """What can be tuned."""
+
+    interval_s: float = dataclasses.field(default=5.0, metadata={
+        'help': 'Seconds of one interval. More smooths more and answers '
+                'later.',
+        'min': 0.1, 'max': 3600.0, 'source': 'PerfCloud, section III-D'})
+    ewma_alpha: float = dataclasses.field(default=0.5, metadata={
+        'help': 'Weight of the newest interval in the moving average. Less '
+                'smooths more.',
+        'min': 0.01, 'max': 1.0,
+        'source': 'PerfCloud, section III-D, gives no number'})
+    io_wait_threshold_s: float = dataclasses.field(
+        default=0.010, metadata={
+            'help': 'Deviation of the seconds per disk operation across an '
+                    "application's VMs from which there is contention.",
+            'min': 0.0, 'max': 3600.0,
+            'source': 'PerfCloud, section III-C: 10, read as ms'})
+    cpi_threshold: float = dataclasses.field(default=1.0, metadata={
+        'help': 'Deviation of the cycles per instruction across an '
+                "application's VMs from which there is contention.",
+        'min': 0.0, 'max': 1000.0, 'source': 'PerfCloud, section III-C'})
+    correlation_threshold: float = dataclasses.field(default=0.8, metadata={
+        'help': 'Pearson correlation from which a VM is an antagonist.',
+        'min': 0.0, 'max': 1.0, 'source': 'PerfCloud, section III-D'})
+    samples: int = dataclasses.field(default=12, metadata={
+        'help': 'Intervals that are correlated, at the most; three are '
+                'enough to begin.',
+        'min': 3, 'max': 1000,
+        'source': 'PerfCloud, section III-B: as few as three'})
+    beta: float = dataclasses.field(default=0.8, metadata={
+        'help': 'Part of the cap that is taken away while there is '
+                'contention, each interval.',
+        'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C'})
+    gamma: float = dataclasses.field(default=0.005, metadata={
+        'help': 'Speed at which a cap grows again. More gives back sooner.',
+        'min': 1e-6, 'max': 1.0, 'source': 'PerfCloud, section III-C'})
+    tau: int = dataclasses.field(default=1, metadata={
+        'help': 'Intervals from one search for antagonists to the next.',
+        'min': 1, 'max': 1000,
+        'source': 'PerfCloud, algorithm 1, gives no number'})
+    lift_factor: float = dataclasses.field(default=2.0, metadata={
+        'help': 'A cap is lifted when it has been so many times the demand '
+                'for lift_intervals.',
+        'min': 1.0, 'max': 100.0, 'source': 'not in the paper'})
+    lift_intervals: int = dataclasses.field(default=3, metadata={
+        'help': 'Intervals after which a cap that binds nothing is lifted.',
+        'min': 1, 'max': 1000, 'source': 'not in the paper'})
+
+
+def deviation(values: Iterable[float]) -> float | None:
+    """I(t): standard deviation of a signal across an application's VMs.
+
+    ``None`` for fewer than two VMs.  Source: PerfCloud, section III-A.
+    """
+    known = list(values)
+    if len(known) < 2:
+        return None
+    mean = math.fsum(known) / len(known)
+    return math.sqrt(math.fsum([(value - mean) ** 2 for value in known])
+                     / len(known))
+
+
+def ewma(before: float | None, value: float, alpha: float) -> float:
+    """Exponentially weighted moving average.  Source: III-D."""
+    return value if before is None else before + alpha * (value - before)
+
+
+def pearson(x: Sequence[float | None], y: Sequence[float | None]) -> float:
+    """Pearson correlation with missing values taken as 0.
+
+    0 when one of the two does not vary, or for fewer than 3 samples.
+    Source: PerfCloud, section III-B.
+    """
+    if len(x) < 3:
+        return 0.0
+    a = [value or 0.0 for value in x]
+    b = [value or 0.0 for value in y]
+    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
+    a = [value - mean_a for value in a]
+    b = [value - mean_b for value in b]
+    norm = math.sqrt(math.fsum([value * value for value in a])
+                     * math.fsum([value * value for value in b]))
+    if not norm > 0:
+        return 0.0
+    return math.fsum([p * q for p, q in zip(a, b, strict=True)]) / norm
+
+
+def next_cap(c: float, C_max: float, T: float, *, contention: bool,
+             beta: float, gamma: float) -> float:
+    """c_i(t + 1), in the unit of ``c``: share of the host, or MB/s.
+
+    Contention takes the part beta away.  Without it the cap follows a cubic
+    in T, the intervals since the last decrease: it grows fast from
+    (1 - beta) C_max, hardly near C_max (after K = cbrt(C_max beta / gamma)
+    intervals), then faster and faster.  Source: PerfCloud, equation 1.
+    """
+    if contention:
+        return (1 - beta) * c
+    return gamma * (T - math.cbrt(C_max * beta / gamma)) ** 3 + C_max
+
+
+class _Antagonist:
+    """One VM's cap on one resource, in the unit of equation 1."""
+
+    __slots__ = ('cap', 'highest', 'since', 'loose', 'score')
+
+    def __init__(self, use: float, score: float) -> None:
+        self.cap = use
+        self.highest = use
+        self.since = 0
+        self.loose = 0
+        self.score = score
+
+
+class _Control:
+    """Algorithm 1 for one signal: CPU control or I/O control."""
+
+    def __init__(self, signal: Signal, limit: float,
+                 params: Params) -> None:
+        self.signal = signal
+        self.limit = limit
+        self.params = params
+        self.level: float | None = None
+        self.application = ''
+        self.victim = ''
+        self.history: collections.deque[float] = collections.deque(
+            maxlen=params.samples)
+        self.uses: dict[str, collections.deque[float | None]] = {}
+        self.smooth: dict[str, float] = {}
+        self.antagonists: dict[str, _Antagonist] = {}
+        self.scores: dict[str, float] = {}
+        self.began_s: float | None = None
+        self.t = 0
+
+    def turn(self, sample: Sample, cores: float) -> None:
+        """One interval."""
+        self._smooth(sample)
+        self._deviate(sample)
+        if self.level is None:
+            return
+        if self.t % self.params.tau == 0:
+            self._identify()
+            self._name(sample, cores)
+        self.t += 1
+        contention = self.level > self.limit
+        if contention and self.began_s is None:
+            self.began_s = sample.time_s
+        elif not contention and not self.antagonists:
+            self.began_s = None
+        for name, one in list(self.antagonists.items()):
+            use = self._capped_use(sample.rates.get(name), cores)
+            if use is None:
+                del self.antagonists[name]
+                continue
+            self._move(name, one, use, contention)
+
+    def _move(self, name: str, one: _Antagonist, use: float,
+              contention: bool) -> None:
+        params = self.params
+        if contention:
+            if name not in self.scores:
+                return
+            one.highest = one.cap
+            one.since = 0
+        else:
+            one.since += 1
+        one.cap = next_cap(one.cap, one.highest, one.since,
+                           contention=contention, beta=params.beta,
+                           gamma=params.gamma)
+        one.loose = (one.loose + 1
+                     if one.cap >= params.lift_factor * use else 0)
+        if one.loose >= params.lift_intervals and not contention:
+            del self.antagonists[name]
+
+    def _smooth(self, sample: Sample) -> None:
+        alpha = self.params.ewma_alpha
+        self.smooth = {
+            name: ewma(self.smooth.get(name), value, alpha)
+            for name, value in sample.values.items()}
+        for name, one in sample.rates.items():
+            if one.workload.priority is Priority.BACKGROUND:
+                past = self.uses.get(name)
+                if past is None:
+                    past = self.uses[name] = collections.deque(
+                        [None] * len(self.history),
+                        maxlen=self.params.samples)
+                past.append(self._correlated_use(one))
+        for name in set(self.uses) - set(sample.rates):
+            del self.uses[name]
+
+    def _correlated_use(self, one: WorkloadRates) -> float | None:
+        """I/O throughput for io_wait, LLC misses for cpi: III-B."""
+        return (self.signal.use(one) if self.signal is IO_WAIT
+                else llc_misses(one))
+
+    def _capped_use(self, one: WorkloadRates | None,
+                    cores: float) -> float | None:
+        """Use of the capped resource in the unit of equation 1."""
+        use = None if one is None else self.signal.use(one)
+        if use is None:
+            return None
+        return use / MB if self.signal is IO_WAIT else use / cores
+
+    def _deviate(self, sample: Sample) -> None:
+        """I(t) of the application that suffers most."""
+        by_application: dict[str, dict[str, float]] = {}
+        for name, value in self.smooth.items():
+            workload = sample.rates[name].workload
+            if (workload.priority is Priority.FOREGROUND
+                    and workload.application):
+                by_application.setdefault(
+                    workload.application, {})[name] = value
+        self.level = None
+        for application, values in by_application.items():
+            found = deviation(values.values())
+            if found is not None and (self.level is None
+                                      or found > self.level):
+                self.level, self.application = found, application
+                self.victim = max(values, key=values.__getitem__)
+        if self.level is not None:
+            self.history.append(self.level)
+
+    def _identify(self) -> None:
+        """Low-priority VMs whose use correlates: III-B and III-D."""
+        history = list(self.history)
+        self.scores = {}
+        if self.level is None or not self.level > self.limit:
+            return
+        for name, past in self.uses.items():
+            uses: list[float | None] = [None] * (len(history) - len(past))
+            score = pearson(history, [*uses, *past][-len(history):])
+            if score >= self.params.correlation_threshold:
+                self.scores[name] = score
+
+    def _name(self, sample: Sample, cores: float) -> None:
+        """A cap begins at what its antagonist uses: algorithm 1, t = 1."""
+        for name, score in self.scores.items():
+            use = self._capped_use(sample.rates.get(name), cores)
+            if name not in self.antagonists and use:
+                self.antagonists[name] = _Antagonist(use, score)
+
+
+class Controller:
+    """PerfCloud on one host: CPU control and I/O control side by side."""
+
+    name = NAME
+    kind = 'detector'
+    params_type = Params
+
+    def __init__(self, params: Params | None = None, *,
+                 interval_s: float = 1.0, host: str = '',
+                 boot_id: str = '') -> None:
+        self.params = params = params or Params()
+        self._host = host
+        self._boot_id = boot_id
+        every_s = max(params.interval_s, interval_s)
+        self._controls = [
+            (Sampler(signal, duration_s=every_s, interval_s=every_s),
+             _Control(signal, limit, params))
+            for signal, limit in ((CPI, params.cpi_threshold),
+                                  (IO_WAIT, params.io_wait_threshold_s))]
+        self._time_s = -math.inf
+        self._decision = Decision()
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All caps that should be in force, and the open incidents."""
+        if not self._time_s < now < math.inf:
+            return self._decision
+        self._time_s = now
+        cores = float(len(rates.topology)) or math.fsum(
+            [one.workload.vcpus for one in rates.workloads]) or 1.0
+        for sampler, control in self._controls:
+            sample = sampler.add(now, rates)
+            if sample is not None:
+                control.turn(sample, cores)
+        alive = {one.workload.id for one in rates.workloads}
+        self._decision = Decision(
+            tuple(cap for _, control in self._controls
+                  for cap in self._caps(control, cores)
+                  if cap.workload in alive),
+            tuple(found for _, control in self._controls
+                  for found in self._incidents(control)),
+            {control.signal.name: {
+                'deviation': control.level, 'threshold': control.limit,
+                'antagonists': len(control.antagonists)}
+             for _, control in self._controls})
+        return self._decision
+
+    def _caps(self, control: _Control, cores: float) -> list[Cap]:
+        scale = MB if control.signal.knob is Knob.IO_BYTES_PER_S else cores
+        return [Cap(name, control.signal.knob, max(0.0, one.cap * scale),
+                    NAME,
+                    f'deviation of {control.signal.name} across '
+                    f'{control.application} is {control.level:.3g} '
+                    f'(threshold {control.limit:g}), correlation '
+                    f'{one.score:.2f}')
+                for name, one in control.antagonists.items()]
+
+    def _incidents(self, control: _Control) -> list[Incident]:
+        if control.began_s is None or control.level is None:
+            return []
+        start = control.began_s
+        return [Incident(
+            id=hashlib.sha256('\0'.join((
+                self._host, self._boot_id, control.application,
+                control.signal.name, repr(start))).encode(),
+            ).hexdigest()[:32],
+            time_s=start, host=self._host, victim=control.victim,
+            signal=control.signal.name, value=control.level,
+            threshold=control.limit, cause='unknown',
+            suspects=tuple(sorted(control.scores.items(),
+                                  key=lambda one: -one[1])),
+            antagonists=tuple(control.antagonists))]
+
+    def state(self) -> dict[str, Any]:
+        """Nothing outlives the process: two minutes teach it all again."""
+        return {}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """See :meth:`state`."""

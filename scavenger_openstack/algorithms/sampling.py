@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Longer samples of a contention signal, made of the loop's ticks.
+
+Both papers look less often than our loop turns: CPI2 at 10 seconds of each
+minute (table 2), PerfCloud at 5 seconds (III-D).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.algorithms.signals import Signal
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+SLACK_S = 0.001
+"""Ticks are not quite punctual."""
+
+
+class Sample(NamedTuple):
+    """One sample: by workload id, the signal and the use; what could not
+    be measured is left out.  ``time_s`` is when it ended."""
+
+    time_s: float
+    values: dict[str, float]
+    uses: dict[str, float]
+    rates: dict[str, WorkloadRates]
+
+
+def weight(signal: Signal, rates: WorkloadRates) -> float:
+    """How much one tick's value counts in the mean of several.
+
+    A ratio of sums is the mean of the ratios weighted by the denominator:
+    instructions for cpi, seconds run for run_delay, operations for io_wait.
+    """
+    if signal.name == 'io_wait':
+        ops = number(rates.io_ops_per_s)
+        return 1.0 if ops is None else ops
+    cores = number(rates.cpu_cores) or 0.0
+    if signal.name == 'cpi' and rates.cpi:
+        return cores / rates.cpi
+    return cores
+
+
+class Sampler:
+    """Collects ticks for ``duration_s`` out of every ``interval_s``."""
+
+    def __init__(self, signal: Signal, *, duration_s: float,
+                 interval_s: float) -> None:
+        self._signal = signal
+        self._duration_s = duration_s
+        self._interval_s = interval_s
+        self._began_s: float | None = None
+        self._sums: dict[str, list[float]] = {}
+        self._rates: dict[str, WorkloadRates] = {}
+
+    def add(self, now: float, rates: Rates) -> Sample | None:
+        """Take one tick; the sample, when this tick completes one."""
+        signal = self._signal
+        # A tick tells of the time before it.
+        if (self._began_s is None or not 0 < now - self._began_s <= (
+                self._interval_s + self._duration_s)):
+            self._restart(now - rates.interval_s)   # or the clock jumped
+        passed = now - (self._began_s or 0.0)
+        if passed <= self._interval_s - self._duration_s + SLACK_S:
+            return None
+        for one in rates.workloads:
+            name = one.workload.id
+            sums = self._sums.get(name)
+            if sums is None:
+                sums = self._sums[name] = [0.0, 0.0, 0.0, 0.0]
+            self._rates[name] = one
+            value = signal.value(one)
+            if value is not None:
+                share = weight(signal, one)
+                sums[0] += value * share
+                sums[1] += share
+            use = signal.use(one)
+            if use is not None:
+                sums[2] += use
+                sums[3] += 1
+        if passed < self._interval_s - SLACK_S:
+            return None
+        found = Sample(
+            now,
+            {name: sums[0] / sums[1] for name, sums in self._sums.items()
+             if sums[1] > 0},
+            {name: sums[2] / sums[3] for name, sums in self._sums.items()
+             if sums[3]},
+            self._rates)
+        self._restart(now)
+        return found
+
+    def _restart(self, now: float) -> None:
+        self._began_s = now
+        self._sums = {}
+        self._rates = {}

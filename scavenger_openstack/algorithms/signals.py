@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Contention signals: numbers that rise when a workload is disturbed.
+
+Each has a gate, below which it says nothing; a use, by which a suspect may
+cause it; and the knob that takes that use away.  Source: DESIGN 2, 7.11;
+CPI2, section 4.1; PerfCloud, III-A and III-B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import math
+from typing import NamedTuple
+
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import WorkloadRates
+
+MIN_CORES = 0.25
+"""CPU use in cores below which cpi and run_delay are not looked at: CPI2,
+section 4.1 and table 2."""
+
+MIN_OPS_PER_S = 5.0
+"""Operations per second below which io_wait is not looked at: DESIGN 7.11."""
+
+
+class Signal(NamedTuple):
+    """One contention signal; ``use`` is that of a suspect."""
+
+    name: str
+    value: Callable[[WorkloadRates], float | None]
+    use: Callable[[WorkloadRates], float | None]
+    knob: Knob
+
+
+def number(value: float | None) -> float | None:
+    """The value if it is one that can be reckoned with: finite, >= 0."""
+    return value if value is not None and 0 <= value < math.inf else None
+
+
+def _runs(rates: WorkloadRates) -> bool:
+    cores = number(rates.cpu_cores)
+    return cores is not None and cores >= MIN_CORES
+
+
+def cpi(rates: WorkloadRates) -> float | None:
+    """Cycles per instruction, ``None`` below 0.25 cores."""
+    return number(rates.cpi) if _runs(rates) else None
+
+
+def run_delay(rates: WorkloadRates) -> float | None:
+    """Seconds waited per second run, ``None`` below 0.25 cores."""
+    return number(rates.run_delay) if _runs(rates) else None
+
+
+def io_wait(rates: WorkloadRates) -> float | None:
+    """Seconds per disk operation, ``None`` below 5 operations per second.
+
+    Where the number of operations is not known the gate is open.
+    """
+    ops = rates.io_ops_per_s
+    if ops is not None and not ops >= MIN_OPS_PER_S:
+        return None
+    return number(rates.io_wait_s_per_op)
+
+
+def cores(rates: WorkloadRates) -> float | None:
+    return number(rates.cpu_cores)
+
+
+def llc_misses(rates: WorkloadRates) -> float | None:
+    return number(rates.llc_misses_per_s)
+
+
+def io_bytes(rates: WorkloadRates) -> float | None:
+    return number(rates.io_bytes_per_s)
+
+
+CPI = Signal('cpi', cpi, cores, Knob.CPU_CORES)
+RUN_DELAY = Signal('run_delay', run_delay, cores, Knob.CPU_CORES)
+IO_WAIT = Signal('io_wait', io_wait, io_bytes, Knob.IO_BYTES_PER_S)
+SIGNALS = {signal.name: signal for signal in (CPI, RUN_DELAY, IO_WAIT)}

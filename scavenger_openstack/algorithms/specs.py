@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""CPI specs: what a signal normally is, per application and CPU model.
+
+Zhang et al.  *CPI2: CPU performance isolation for shared compute clusters*.
+EuroSys 2013, section 3.1.  Statistics are kept as (n, mean, M2), which can
+be merged in any order and give the mean and deviation of all samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+from typing import Any
+from typing import NamedTuple
+
+AGE_WEIGHT = 0.9
+"""What a sample of yesterday counts: CPI2, section 3.1 ("about 0.9")."""
+
+MIN_TASKS = 5
+MIN_SAMPLES = 100
+"""No spec for fewer tasks, or fewer samples of each: CPI2, section 3.1."""
+
+MIN_OWN_SAMPLES = 60
+"""Samples of one workload's own history that make a spec: DESIGN 7.12."""
+
+
+class Statistics(NamedTuple):
+    """Sufficient statistics of a set of samples: their number (a weight),
+    mean, and sum of the squared deviations from it."""
+
+    n: float = 0.0
+    mean: float = 0.0
+    m2: float = 0.0
+
+    def add(self, value: float) -> Statistics:
+        """With one sample more (Welford)."""
+        n = self.n + 1
+        delta = value - self.mean
+        mean = self.mean + delta / n
+        return Statistics(n, mean, self.m2 + delta * (value - mean))
+
+    def merge(self, other: Statistics) -> Statistics:
+        """All samples of both (Chan, Golub, LeVeque)."""
+        n = self.n + other.n
+        if not n:
+            return self
+        delta = other.mean - self.mean
+        return Statistics(
+            n, self.mean + delta * other.n / n,
+            self.m2 + other.m2 + delta * delta * self.n * other.n / n)
+
+    def age(self, days: float, weight: float = AGE_WEIGHT) -> Statistics:
+        """The same samples, ``days`` later: they weigh less.
+
+        Source: CPI2, section 3.1, read as a weight of the sample: the text
+        multiplies the value itself, which would lower the mean each day.
+        """
+        factor = weight ** days
+        return Statistics(self.n * factor, self.mean, self.m2 * factor)
+
+    @property
+    def stddev(self) -> float | None:
+        """Sample standard deviation, ``None`` for fewer than 2."""
+        return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
+
+
+class Spec(NamedTuple):
+    """What a signal normally is; ``source`` says whose samples it is of:
+    ``directive``, ``application`` or ``own``."""
+
+    mean: float
+    stddev: float
+    samples: float
+    tasks: int
+    source: str
+
+
+def of_application(tasks: Mapping[str, Statistics], *,
+                   min_tasks: int = MIN_TASKS,
+                   min_samples: int = MIN_SAMPLES) -> Spec | None:
+    """The spec of an application from its tasks' samples.
+
+    ``None`` for fewer than ``min_tasks`` tasks with ``min_samples`` each.
+    Source: CPI2, section 3.1.
+    """
+    enough = [one for one in tasks.values() if one.n >= min_samples]
+    if len(enough) < min_tasks:
+        return None
+    total = Statistics()
+    for one in enough:
+        total = total.merge(one)
+    return Spec(total.mean, total.stddev or 0.0, total.n, len(enough),
+                'application')
+
+
+def of_own(history: Statistics, *,
+           min_samples: int = MIN_OWN_SAMPLES) -> Spec | None:
+    """The spec of a workload from its own past.  Source: DESIGN 7.12."""
+    if history.n < min_samples:
+        return None
+    return Spec(history.mean, history.stddev or 0.0, history.n, 1, 'own')
+
+
+def from_json(value: Any) -> Statistics:
+    """Read ``[n, mean, m2]``.
+
+    :raises ValueError: it is not that.
+    """
+    try:
+        n, mean, m2 = (float(each) for each in value)
+    except TypeError as exc:
+        raise ValueError(f'not statistics: {value!r}') from exc
+    if not (0 <= n < math.inf and math.isfinite(mean) and 0 <= m2 < math.inf):
+        raise ValueError(f'not statistics: {value!r}')
+    return Statistics(n, mean, m2)
