@@ -228,22 +228,29 @@ def host_memory(root: Directory) -> tuple[int, int]:
 
     :raises DriverError: it cannot be read, or has no limit.
     """
-    values: Values = [None] * _PLACES
     limit_file, use_file = (
         ('memory.limit_in_bytes', 'memory.usage_in_bytes')
         if root.version == 1 else ('memory.max', 'memory.current'))
     limit = root.read_int(limit_file)
     if limit < 0 or limit >= NO_MEMORY_LIMIT:
         raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
-    used = root.read_int(use_file)
-    parse = droppable_v1 if root.version == 1 else droppable_v2
+    available = limit - root.read_int(use_file) + droppable_bytes(root)
+    return limit, max(0, min(limit, available))
+
+
+def droppable_bytes(directory: Directory) -> int:
+    """What the kernel could drop of a cgroup's memory.
+
+    :raises DriverError: it cannot be read.
+    """
+    values: Values = [None] * _PLACES
+    parse = droppable_v1 if directory.version == 1 else droppable_v2
     try:
-        parse(b'\n' + root.read('memory.stat').encode() + b'\n', values)
+        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
     except ValueError as exc:
         raise errors.DriverError(
-            f'{root.path}/memory.stat holds something unknown') from exc
-    available = limit - used + int(values[DROPPABLE_BYTES] or 0)
-    return limit, max(0, min(limit, available))
+            f'{directory.path}/memory.stat holds something unknown') from exc
+    return int(values[DROPPABLE_BYTES] or 0)
 
 
 class _Kept:
@@ -255,7 +262,7 @@ class _Kept:
         self.path = path
         self.fd = fd
         self.size = 64      # a larger buffer costs more; it grows
-        self.data = b''
+        self.data: bytes | None = None   # an empty file tells, too
         self.bad = False
         self.off = False
         self.bit = 1 << source.fields[0]

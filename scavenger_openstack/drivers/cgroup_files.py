@@ -211,13 +211,31 @@ class Directory:
                 if not self.alive():
                     raise explain(exc, f'{self.path}/{name}') from exc
                 raise errors.Unsupported(
-                    f'{self.path}/{name} does not exist: enable the '
-                    'controller for this cgroup, or use a kernel that has '
-                    'it') from exc
+                    f'{self.path}/{name} does not exist: '
+                    + self._cure(name)) from exc
             except OSError as exc:
                 raise explain(exc, f'cannot open {self.path}/{name}') from exc
             self._files[name, flags] = found
         return found
+
+    def _cure(self, name: str) -> str:
+        """What to do about a file that is missing."""
+        controller = name.partition('.')[0]
+        where, between = self.path, -1
+        while self.version == 2 and where != '/':
+            try:
+                with open(f'{where}/cgroup.controllers') as file:
+                    offered = controller in file.read().split()
+            except OSError:
+                break
+            if offered and between < 0:
+                break       # it is on: the kernel is older than the file
+            if offered:
+                return (f'echo +{controller} > {where}/cgroup.subtree_control'
+                        + (' and so on, down to it' if between else ''))
+            where, between = os.path.dirname(where), between + 1
+        return ('enable the controller for this cgroup, or use a kernel that '
+                'has it')
 
     def alive(self) -> bool:
         """Whether the cgroup still exists (under whatever path)."""
@@ -329,6 +347,10 @@ class Directory:
         :raises DriverError: it cannot be read.
         """
         return entry in self._ours and self._ours[entry][0] == self.get(entry)
+
+    def disown(self, entry: Entry) -> None:
+        """Forget that what ``entry`` holds was ours."""
+        self._ours.pop(entry, None)
 
     def step(self, entry: Entry, text: str) -> base.Step:
         """The restore step that writes ``text`` to an entry."""

@@ -25,6 +25,7 @@ import math
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import cgroup_counters
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import Entry
 from scavenger_openstack.drivers.cgroup_files import explain
@@ -128,6 +129,24 @@ def _only(*files: str) -> Callable[[Directory], list[Entry]]:
 
 # --- CPU
 
+def _put_quota(d: Directory, entry: Entry, text: str, *, quota_us: int,
+               burst_file: str) -> None:
+    """Write a quota; the kernel takes none below the burst."""
+    try:
+        d.put(entry, text)
+    except errors.DriverError as exc:
+        try:
+            burst_us = d.read_int(burst_file)
+        except errors.DriverError:
+            burst_us = 0    # kernels before 5.14 have none
+        if burst_us <= quota_us:
+            raise
+        raise errors.DriverError(
+            f'cannot write {text!r} to {d.path}/{entry.file} while '
+            f'{burst_file} there is {burst_us}: the kernel takes no quota '
+            'below the burst; write 0 to that file') from exc
+
+
 def _read_quota_v1(d: Directory) -> Value | None:
     quota = d.read_int('cpu.cfs_quota_us')
     return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
@@ -135,8 +154,9 @@ def _read_quota_v1(d: Directory) -> Value | None:
 
 def _write_quota_v1(d: Directory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
-    quota = round(number(Knob.CPU_CORES, value) * period)
-    d.put(Entry('cpu.cfs_quota_us'), str(max(MIN_QUOTA_US, quota)))
+    quota = max(MIN_QUOTA_US, round(number(Knob.CPU_CORES, value) * period))
+    _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
+               burst_file='cpu.cfs_burst_us')
 
 
 def _quota_v2(d: Directory) -> tuple[int, int]:
@@ -156,8 +176,9 @@ def _read_quota_v2(d: Directory) -> Value | None:
 
 def _write_quota_v2(d: Directory, value: Value) -> None:
     _, period = _quota_v2(d)
-    quota = round(number(Knob.CPU_CORES, value) * period)
-    d.put(Entry('cpu.max'), f'{max(MIN_QUOTA_US, quota)} {period}')
+    quota = max(MIN_QUOTA_US, round(number(Knob.CPU_CORES, value) * period))
+    _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
+               burst_file='cpu.max.burst')
 
 
 def _read_idle(d: Directory) -> Value | None:
@@ -231,7 +252,8 @@ def _read_memory_v2(d: Directory) -> Value | None:
     high, most = _limits_v2(d)
     # A memory.high of ours alone is what a refused write left: it slows
     # growth, but the limit is not met.
-    in_force = most if high < most and d.ours(_HIGH) else min(high, most)
+    refused = high < most and d.ours(_HIGH) and not d.ours(_MAX)
+    in_force = most if refused else min(high, most)
     return None if in_force == math.inf else int(in_force)
 
 
@@ -246,9 +268,15 @@ def _write_memory_v2(d: Directory, value: Value) -> None:
     # memory.max below what cannot be reclaimed would call the OOM killer,
     # and killing is not what a limit was asked for.
     use = d.read_int('memory.current')
-    if use > limit:
+    if use <= limit:
+        d.put(_MAX, str(limit))
+    elif use - cgroup_counters.droppable_bytes(d) <= limit:
+        # The rest (reclaimable slab, mostly) is no use in the sense of
+        # memory_bytes: nothing to refuse.  memory.high holds alone.
+        d.wrote(_MAX, d.original(_MAX))
+    else:
+        d.disown(_MAX)
         raise _refused(d, limit, use)
-    d.put(_MAX, str(limit))
 
 
 # --- block I/O

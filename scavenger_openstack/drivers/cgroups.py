@@ -34,6 +34,7 @@ from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers import cgroup_kill
 from scavenger_openstack.drivers import cgroup_knobs
+from scavenger_openstack.drivers import cgroup_memory
 from scavenger_openstack.drivers import cgroup_parents
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers.cgroup_sets import FastCpuSet
@@ -106,9 +107,9 @@ class Cgroups:
             self._mounts, background_parents, foreground_parents,
             killable_parents)
         self._floors = dict(floors)
-        self._memory_root = (None if memory_root is None else
-                             cgroup_parents.normal(memory_root))
-        self._memory_complained = False
+        self._memory_root = (
+            None if memory_root is None else cgroup_memory.MemoryRoot(
+                self._mounts, cgroup_parents.normal(memory_root)))
         self._root_dir = root_dir
         self._devices = cgroup_knobs.device_numbers(tuple(io_devices),
                                                     root_dir)
@@ -261,23 +262,7 @@ class Cgroups:
         ``None`` without a ``memory_root``, or when it cannot be read or has
         no limit (one warning).
         """
-        if self._memory_root is None:
-            return None
-        mount = self._mounts.get('memory')
-        try:
-            if mount is None:
-                raise errors.Unsupported('no memory controller is mounted')
-            found = cgroup_counters.host_memory(
-                self._directory(self._memory_root, 'memory'))
-        except errors.DriverError as exc:
-            self._let_go(self._memory_root)
-            if not self._memory_complained:
-                LOG.warning('memory_root %s: %s; the memory of the machine '
-                            'is used instead', self._memory_root, exc)
-            self._memory_complained = True
-            return None
-        self._memory_complained = False
-        return found
+        return self._memory_root.read() if self._memory_root else None
 
     # --- limits
 

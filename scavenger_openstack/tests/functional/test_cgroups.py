@@ -414,6 +414,13 @@ class TestUnified(base.FunctionalTestCase):
             f'open("{self.job}/cgroup.procs", "w").write("0")\n'
             'print("up")\n' + SPIN)
 
+    def wait_until_frozen(self) -> None:
+        """A thread may run on until its next way into the kernel."""
+        deadline = time.monotonic() + 5
+        while 'frozen 1' not in (self.job / 'cgroup.events').read_text():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
     def test_all_that_is_there(self) -> None:
         process = self.start()
         assert process.stdout is not None
@@ -428,6 +435,7 @@ class TestUnified(base.FunctionalTestCase):
         self.assertIsNone(sample.throttled_s)
         steps = self.driver.restore_steps(self.name, Knob.PAUSED)
         self.assertEqual(1, self.driver.write(self.name, Knob.PAUSED, 1))
+        self.wait_until_frozen()
         before = self.driver.sample()[0].cpu_s
         time.sleep(0.2)
         self.assertEqual(before, self.driver.sample()[0].cpu_s)

@@ -315,7 +315,13 @@ class TestKnobs(CgroupsCase):
                                 '/batch/a', Knob.CPU_IDLE, 1)
         self.assertIn('cpu.idle does not exist', str(exc))
 
+    def droppable(self, size: int) -> None:
+        (self.where / 'memory.stat').write_text(
+            'anon 4096\ninactive_file 0\nactive_file 0\n'
+            f'slab_reclaimable {size}\n')
+
     def test_memory_in_use_is_not_cut_off(self) -> None:
+        self.droppable(0)
         (self.where / 'memory.current').write_text('6000\n')
         exc = self.assertRaises(errors.Refused, self.cgroups.write,
                                 '/batch/a', Knob.MEMORY_BYTES, 2048)
@@ -330,6 +336,24 @@ class TestKnobs(CgroupsCase):
         self.assertEqual(2048, self.cgroups.write(
             '/batch/a', Knob.MEMORY_BYTES, 2048))
         self.assertEqual('2048\n', (self.where / 'memory.max').read_text())
+
+    def test_memory_that_the_kernel_may_drop_later_is_not_refused(
+            self) -> None:
+        self.droppable(500)
+        (self.where / 'memory.current').write_text('2500\n')
+        self.assertEqual(2048, self.cgroups.write(
+            '/batch/a', Knob.MEMORY_BYTES, 2048))
+        self.assertEqual(('2048\n', '8192\n'), (
+            (self.where / 'memory.high').read_text(),
+            (self.where / 'memory.max').read_text()))
+        # Somebody else's memory.max shows, although ours is tighter.
+        (self.where / 'memory.max').write_text('7000\n')
+        self.assertEqual(7000, self.cgroups.read('/batch/a',
+                                                 Knob.MEMORY_BYTES))
+        (self.where / 'memory.current').write_text('2549\n')
+        exc = self.assertRaises(errors.Refused, self.cgroups.write,
+                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+        self.assertEqual(501, exc.unmet_bytes)
 
 
 class TestMounts(CgroupsCase):

@@ -1,0 +1,256 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A throw-away guest that runs tests on a kernel of its own.
+
+QEMU boots the kernel and the archives of :mod:`.guest_image` without
+acceleration, as any user; :mod:`.guest_init` runs the tests in there.  A
+class of tests on this side has one method for each test on the other side,
+and says what that came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import ctypes
+import dataclasses
+import functools
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Any
+from typing import ClassVar
+import unittest
+
+import testtools
+from testtools import content
+
+from scavenger_openstack.tests.functional import guest_archive
+from scavenger_openstack.tests.functional import guest_image
+from scavenger_openstack.tests.functional.guest_image import Unavailable
+
+HERE = pathlib.Path(__file__).parent
+CONSOLE_LINES = 40
+
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Guest:
+    """What to boot, and what to run in it.
+
+    :param tests: modules of tests, importable here and there
+    :param modules: modules of the kernel that these need, besides virtio
+    :param options: further arguments of QEMU
+    :param append: further words on the kernel's command line
+    :param disk_bytes: size of an empty disk, ``/dev/vda`` in the guest
+    """
+
+    tests: tuple[str, ...]
+    architecture: str = 'x86_64'
+    modules: tuple[str, ...] = ()
+    cpus: str = '2'
+    memory_bytes: int = 768 * 2**20
+    disk_bytes: int = 256 * 2**20
+    options: tuple[str, ...] = ()
+    append: str = ''
+    deadline_s: float = 300
+
+    def ids(self) -> list[str]:
+        """The ids of all tests that the guest will run."""
+        return [test.id() for name in self.tests for test in _flat(
+            unittest.defaultTestLoader.loadTestsFromName(name))]
+
+    def run(self) -> Outcome:
+        """Boot, wait until it is switched off, and return what came of it.
+
+        :raises Unavailable: there is no such guest on this machine.
+        """
+        kind = guest_image.ARCHITECTURES[self.architecture]
+        if not shutil.which(kind.qemu):
+            raise Unavailable(f'needs {kind.qemu}: install '
+                              f'{kind.qemu_package}')
+        began = time.monotonic()
+        base = guest_image.base(kind, ('virtio_pci', 'virtio_blk',
+                                       'virtio_console', *self.modules))
+        with tempfile.TemporaryDirectory(prefix='guest-') as name:
+            scratch = pathlib.Path(name)
+            self._write_initrd(base, scratch)
+            with open(scratch / 'disk', 'wb') as disk:
+                disk.truncate(self.disk_bytes)
+            made = time.monotonic()
+            ended = self._boot(kind, base.directory / 'kernel', scratch)
+            return Outcome(
+                (scratch / 'report').read_text(errors='replace'),
+                (scratch / 'console').read_text(errors='replace'), ended,
+                made - began, time.monotonic() - made)
+
+    def _write_initrd(self, base: guest_image.Base,
+                      scratch: pathlib.Path) -> None:
+        required = guest_archive.requirements(binaries=base.compatible)
+        product = guest_archive.product()
+        todo = {'tests': self.tests, 'modules': base.modules}
+        own = {'guest.json': json.dumps(todo).encode(),
+               'init': b'#!/usr/bin/python3 -u\n'
+               + (HERE / 'guest_init.py').read_bytes()}
+        with open(scratch / 'initrd', 'wb') as out:
+            with open(base.directory / 'base.cpio', 'rb') as source:
+                shutil.copyfileobj(source, out)
+            files = {**required, **product}
+            guest_archive.write(out, {
+                **files, **own, **(guest_archive.compiled(files, scratch)
+                                   if base.compatible else {})})
+
+    def _boot(self, kind: guest_image.Architecture, kernel: pathlib.Path,
+              scratch: pathlib.Path) -> bool:
+        """Whether it ended by itself; what it said is in ``scratch``."""
+        for name in ('report', 'console'):
+            (scratch / name).touch()
+        qemu = subprocess.Popen(
+            [kind.qemu, *kind.options, '-nodefaults', '-display', 'none',
+             '-no-reboot', '-smp', self.cpus,
+             '-m', f'{self.memory_bytes // 2**20}M',
+             '-kernel', str(kernel), '-initrd', str(scratch / 'initrd'),
+             '-append', f'{kind.append} panic=-1 quiet {self.append}',
+             '-serial', f'file:{scratch}/console',
+             '-device', 'virtio-serial-pci',
+             '-chardev', f'file,id=report,path={scratch}/report',
+             '-device', 'virtserialport,chardev=report',
+             '-drive', f'file={scratch}/disk,format=raw,if=virtio,'
+             'cache=unsafe', *self.options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True, preexec_fn=_end_with_us)
+        try:
+            _, said = qemu.communicate(timeout=self.deadline_s)
+            if qemu.returncode:
+                raise RuntimeError(f'{kind.qemu} ended with '
+                                   f'{qemu.returncode}: {said.strip()}')
+            return True
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            qemu.kill()
+            qemu.communicate()
+
+
+def _end_with_us() -> None:
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _flat(suite: Any) -> Iterator[unittest.TestCase]:
+    if isinstance(suite, unittest.TestCase):
+        yield suite
+        return
+    for test in suite:
+        yield from _flat(test)
+
+
+class Outcome:
+    """What the tests in a guest came to.
+
+    :param ended: it was switched off in time
+    :param made_s: seconds that it took to make what it booted
+    :param ran_s: seconds from its start to its end
+    """
+
+    def __init__(self, report: str, console: str, ended: bool,
+                 made_s: float, ran_s: float) -> None:
+        self.console = console
+        self.ended = ended
+        self.made_s = made_s
+        self.ran_s = ran_s
+        self.facts: dict[str, Any] = {}
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.outside = ''
+        for line in report.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue    # cut off
+            if record['test']:
+                self.tests[record['test']] = record
+            elif record['status'] == 'fail':
+                self.outside += record['text']
+            else:
+                self.facts[record['status']] = record
+
+    def tail(self) -> str:
+        """The last words on the console."""
+        return '\n'.join(self.console.splitlines()[-CONSOLE_LINES:])
+
+
+class GuestCase(testtools.TestCase):
+    """Tests that a guest runs; see :func:`reports`."""
+
+    guest: ClassVar[Guest]
+    outcome: ClassVar[Outcome | None] = None
+    why_not: ClassVar[str] = ''
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        try:
+            cls.outcome = cls.guest.run()
+        except Unavailable as exc:
+            cls.why_not = str(exc)
+
+    def report(self, name: str) -> None:
+        """Say what the test of this name came to in the guest."""
+        if self.outcome is None:
+            self.skipTest(self.why_not)
+        found = self.outcome.tests.get(name, {'status': 'not begun'})
+        status, text = found['status'], found.get('text', '')
+        if status == 'skip':
+            self.skipTest(text)
+        if status == 'fail':
+            self.fail(f'in the guest:\n{text}')
+        if status != 'ok':
+            self.addDetail('console', content.text_content(
+                self.outcome.tail()))
+            self.fail(f'{status} when the guest '
+                      + ('ended' if self.outcome.ended else
+                         f'had had {self.guest.deadline_s} s')
+                      + f'\n{self.outcome.outside}')
+
+
+def reports(guest: Guest) -> Callable[[type[GuestCase]], type[GuestCase]]:
+    """Give a class one method per test that ``guest`` runs."""
+    def add(cls: type[GuestCase]) -> type[GuestCase]:
+        cls.guest = guest
+        for name in guest.ids():
+            method = name.rpartition('.')[2]
+            assert not hasattr(cls, method), f'{method} is there twice'
+            said = functools.partialmethod(GuestCase.report, name)
+            setattr(cls, method, said)
+        return cls
+    return add
+
+
+def show(guest: Guest) -> int:
+    """Run a guest by itself and print what happens; the exit code."""
+    outcome = guest.run()
+    print(outcome.console)
+    for name, found in outcome.tests.items():
+        print(f'{found["status"]:8}{found.get("took_s", 0):7.2f} s  {name}')
+        if found['status'] not in ('ok', 'running'):
+            print(found.get('text', ''))
+    print(f'{outcome.outside}made in {outcome.made_s:.1f} s, ran '
+          f'{outcome.ran_s:.1f} s: {outcome.facts}')
+    return not outcome.ended or any(
+        found['status'] not in ('ok', 'skip')
+        for found in outcome.tests.values())

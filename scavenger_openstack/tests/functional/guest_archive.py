@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The archives that a guest's kernel unpacks: files by name, as cpio.
+
+An initramfs may be several archives, one after the other.  What changes
+with the checkout is in the last ones: the requirements of the product, from
+the environment that runs the tests, and the product and its tests, as they
+are at this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from importlib import metadata
+import os
+import pathlib
+import py_compile
+import re
+import sys
+from typing import BinaryIO
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2]
+
+SITE = 'opt/site'
+"""Where the product and its requirements are in the guest."""
+
+TEST_TOOLS = ('fixtures', 'testtools')
+
+Files = Mapping[str, bytes | pathlib.Path]
+"""Name in the guest, without a slash in front -> contents, or where they are
+on this machine."""
+
+
+def write(out: BinaryIO, files: Files) -> None:
+    """Write ``files`` as a cpio archive of the kind that the kernel reads.
+
+    Keys are paths; what is on disk keeps its mode, a symbolic link stays
+    one.  All belongs to root; directories are made where they are needed.
+    """
+    made: set[str] = set()
+    number = 0
+
+    def entry(name: str, mode: int, data: bytes) -> None:
+        nonlocal number
+        number += 1
+        fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0,
+                  len(name.encode()) + 1, 0)
+        head = b'070701' + b''.join(b'%08X' % field for field in fields)
+        for part in (head + name.encode() + b'\0', data):
+            out.write(part)
+            out.write(bytes(-len(part) % 4))
+
+    for name, source in sorted(files.items()):
+        above = name.split('/')[:-1]
+        for depth in range(1, len(above) + 1):
+            directory = '/'.join(above[:depth])
+            if directory not in made:
+                made.add(directory)
+                entry(directory, 0o40755, b'')
+        if isinstance(source, bytes):
+            entry(name, 0o100755, source)
+        elif source.is_symlink():
+            entry(name, 0o120777, os.readlink(source).encode())
+        else:
+            entry(name, 0o100000 | source.stat().st_mode & 0o777,
+                  source.read_bytes())
+    entry('TRAILER!!!', 0, b'')
+    out.write(bytes(-out.tell() % 512))
+
+
+def compiled(files: Files, scratch: pathlib.Path) -> dict[str, bytes]:
+    """Byte code of the modules among ``files``, where the guest looks for
+    it: to compile there would take longer than all tests."""
+    found = {}
+    target = str(scratch / 'module.pyc')
+    for name, source in files.items():
+        if not name.endswith('.py') or isinstance(source, bytes):
+            continue
+        try:
+            py_compile.compile(
+                str(source), target, f'/{name}', doraise=True, optimize=0,
+                invalidation_mode=(
+                    py_compile.PycInvalidationMode.UNCHECKED_HASH))
+        except py_compile.PyCompileError:
+            continue    # a template, or a fault that its import will show
+        where, _, module = name.rpartition('/')
+        found[f'{where}/__pycache__/{module.removesuffix(".py")}.'
+              f'{sys.implementation.cache_tag}.pyc'] = (
+                  scratch / 'module.pyc').read_bytes()
+    return found
+
+
+def distributions(names: Iterator[str] | tuple[str, ...]
+                  ) -> dict[str, metadata.Distribution]:
+    """The installed distributions of these names and all that they need."""
+    found: dict[str, metadata.Distribution] = {}
+    todo = list(names)
+    while todo:
+        name = re.sub('[-_.]+', '-', todo.pop()).lower()
+        if name in found:
+            continue
+        try:
+            found[name] = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue    # of another platform, or optional
+        todo += [re.match(r'[\w.-]+', line)[0]    # type: ignore[index]
+                 for line in found[name].requires or ()
+                 if 'extra ==' not in line]
+    return found
+
+
+def requirements(*, binaries: bool) -> dict[str, pathlib.Path]:
+    """The files of all that the product and its tests import.
+
+    :param binaries: the guest can load this machine's extension modules
+    """
+    files = {}
+    for distribution in distributions(
+            ('scavenger-openstack', *TEST_TOOLS)).values():
+        for path in distribution.files or ():
+            where = pathlib.Path(str(distribution.locate_file(path)))
+            name = path.as_posix()
+            if (where.is_file() and '__pycache__' not in name
+                    and not name.startswith(
+                        ('..', '__editable__', f'{PACKAGE.name}/'))
+                    and (binaries or '.so' not in path.suffixes)):
+                files[f'{SITE}/{name}'] = where
+    return files
+
+
+def product() -> dict[str, pathlib.Path]:
+    """The files of the product and of the tests that a guest may run."""
+    files = {}
+    for where, below, names in os.walk(PACKAGE):
+        below[:] = [name for name in below
+                    if name not in ('__pycache__', 'unit', 'demo')]
+        for name in names:
+            path = pathlib.Path(where, name)
+            if path.suffix == '.py':
+                files[f'{SITE}/{path.relative_to(PACKAGE.parent)}'] = path
+    return files

@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The first process of a throw-away guest: mount, load, test, switch off.
+
+It is ``/init`` of the archives that :mod:`.guest` puts together, and runs on
+the standard library.  ``/guest.json`` names the modules of the kernel to
+load and the modules of tests to run; what each test comes to goes to the
+virtual serial port, one line of JSON when it begins and one when it ends.
+What is printed goes to the console.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import json
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from typing import Any
+from typing import BinaryIO
+import unittest
+
+SITE = '/opt/site'
+TEST_TIMEOUT_S = 120
+PORT_TIMEOUT_S = 10
+
+MOUNTS = (('proc', '/proc', ''), ('sysfs', '/sys', ''),
+          ('devtmpfs', '/dev', ''), ('tmpfs', '/run', 'mode=0755'),
+          ('tmpfs', '/tmp', 'mode=1777'), ('cgroup2', '/sys/fs/cgroup', ''))
+
+FINIT_MODULE = {'x86_64': 313, 'aarch64': 273}
+REBOOT_NOW = 0x01234567
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount() -> None:
+    """Mount what every test may expect."""
+    for kind, where, options in MOUNTS:
+        os.makedirs(where, exist_ok=True)
+        if libc.mount(kind.encode(), where.encode(), kind.encode(), 0,
+                      options.encode()):
+            print(f'init: {where}: {os.strerror(ctypes.get_errno())}')
+
+
+def load(modules: list[str]) -> None:
+    """Load modules of the kernel; one that fails is named, no more."""
+    call = FINIT_MODULE[platform.machine()]
+    for name in modules:
+        fd = os.open(f'/modules/{name}.ko', os.O_RDONLY | os.O_CLOEXEC)
+        if libc.syscall(call, fd, b'', 0):
+            print(f'init: {name}: {os.strerror(ctypes.get_errno())}')
+        os.close(fd)
+
+
+def port() -> BinaryIO:
+    """The virtual serial port; the device node takes a moment to appear."""
+    until = time.monotonic() + PORT_TIMEOUT_S
+    while not (found := glob.glob('/dev/vport*')):
+        if time.monotonic() > until:
+            raise FileNotFoundError('/dev/vport*: no virtual serial port')
+        time.sleep(0.01)
+    return open(found[0], 'wb', buffering=0)
+
+
+class Report(unittest.TestResult):
+    """Says what each test comes to, while it happens."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        super().__init__()
+        self._out = out
+        self._began_s = 0.0
+        self._came_to: dict[str, str] = {}
+
+    def say(self, **fields: Any) -> None:
+        self._out.write(json.dumps(fields).encode() + b'\n')
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self._began_s = time.monotonic()
+        self._came_to = {'status': 'ok'}
+        self.say(test=test.id(), status='running')
+        signal.alarm(TEST_TIMEOUT_S)
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        signal.alarm(0)
+        super().stopTest(test)
+        self.say(test=test.id(), took_s=time.monotonic() - self._began_s,
+                 **self._came_to)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._came_to = {'status': 'skip', 'text': reason}
+
+    def addFailure(self, test: unittest.TestCase, err: Any) -> None:
+        super().addFailure(test, err)
+        self._came_to = {'status': 'fail', 'text': self.failures[-1][1]}
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        super().addError(test, err)
+        self._came_to = {'status': 'fail', 'text': self.errors[-1][1]}
+        if not isinstance(test, unittest.TestCase):     # a class's set-up
+            self.say(test='', **self._came_to)
+
+
+def late(number: int, frame: Any) -> None:
+    raise TimeoutError(f'not within {TEST_TIMEOUT_S} s')
+
+
+def test(names: list[str], out: BinaryIO) -> None:
+    """Run all tests of some modules."""
+    signal.signal(signal.SIGALRM, late)
+    report = Report(out)
+    report.say(test='', status='booted', uptime_s=time.clock_gettime(
+        time.CLOCK_BOOTTIME), kernel=platform.release())
+    for name in names:
+        try:
+            suite = unittest.defaultTestLoader.loadTestsFromName(name)
+        except BaseException:
+            report.say(test='', status='fail', text=traceback.format_exc())
+            continue
+        suite.run(report)
+
+
+def main() -> None:
+    mount()
+    with open('/guest.json') as file:
+        todo = json.load(file)
+    load(todo['modules'])
+    libc.sethostname(b'guest', 5)
+    sys.path.insert(0, SITE)
+    os.environ.update(PYTHONPATH=SITE, HOME='/tmp', LC_ALL='C.UTF-8',
+                      PATH='/usr/sbin:/usr/bin:/sbin:/bin')
+    out = port()
+    tests = os.fork()
+    if not tests:
+        try:
+            test(todo['tests'], out)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    while os.wait()[0] != tests:    # orphans are ours to wait for
+        pass
+    out.write(json.dumps({
+        'test': '', 'status': 'end', 'uptime_s': time.clock_gettime(
+            time.CLOCK_BOOTTIME)}).encode() + b'\n')
+
+
+if __name__ == '__main__':
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    libc.reboot(REBOOT_NOW)

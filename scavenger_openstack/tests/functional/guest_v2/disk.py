@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits of a real disk on cgroup v2, with direct I/O."""
+
+from __future__ import annotations
+
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.guest_v2 import tree
+from scavenger_openstack.types import Knob
+
+
+class Disk(tree.GuestTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.device = tree.disk_number()
+
+    def limits(self) -> str:
+        return self.tree.read('/batch/a', 'io.max')
+
+    def test_io_bytes_per_s_hold_and_come_back(self) -> None:
+        self.tree.write('/batch/a', 'io.max',
+                        f'{self.device} wbps=7000000 riops=90000')
+        self.tree.run('/batch/a', tree.read_disk(65536))
+        driver = self.driver()
+        self.assertIsNone(driver.read(self.job, Knob.IO_BYTES_PER_S))
+        self.wait_for('it reads faster', lambda: self.rate(
+            driver, 'io_bytes', 0.3) > 8e6)
+        self.lease(driver, Knob.IO_BYTES_PER_S)
+        self.assertEqual(5_000_000, driver.write(
+            self.job, Knob.IO_BYTES_PER_S, 5_000_000))
+        self.assertEqual(f'{self.device} rbps=5000000 wbps=5000000 '
+                         'riops=90000 wiops=max', self.limits())
+        self.rate(driver, 'io_bytes', 0.3)      # what was on its way
+        self.assertHolds(4.5e6, lambda: self.rate(driver, 'io_bytes', 1.5),
+                         5.5e6)
+        self.give_back()
+        self.wait_for('it reads faster', lambda: self.rate(
+            driver, 'io_bytes', 0.3) > 8e6)
+
+    def test_io_ops_per_s_hold_and_come_back(self) -> None:
+        self.tree.run('/batch/a', tree.read_disk(4096))
+        driver = self.driver()
+        self.wait_for('it reads faster', lambda: self.rate(
+            driver, 'io_ops', 0.3) > 400)
+        self.lease(driver, Knob.IO_OPS_PER_S)
+        self.assertEqual(200, driver.write(
+            self.job, Knob.IO_OPS_PER_S, 200))
+        self.rate(driver, 'io_ops', 0.3)
+        self.assertHolds(180, lambda: self.rate(driver, 'io_ops', 1.0), 220)
+        self.give_back()
+        self.assertEqual('', self.limits())
+        self.wait_for('it reads faster', lambda: self.rate(
+            driver, 'io_ops', 0.3) > 400)
+
+    def test_io_knobs_of_one_line_are_lifted_one_by_one(self) -> None:
+        driver = self.driver()
+        for knob, value in ((Knob.IO_BYTES_PER_S, 3_000_000),
+                            (Knob.IO_OPS_PER_S, 300)):
+            self.lease(driver, knob)
+            driver.write(self.job, knob, value)
+        first = self.leases.pop(0)
+        tree.restore.lift(first)
+        self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
+                         'wiops=300', self.limits())
+        self.give_back()
+
+    def test_io_is_counted(self) -> None:
+        driver = self.driver()
+        self.one(driver)
+        self.tree.run('/batch/a', tree.read_disk(65536, count=40))
+        found = self.one(driver)
+        self.assertEqual((40 * 65536, 40), (found.io_bytes, found.io_ops))
+
+    def test_io_device_that_is_not_there(self) -> None:
+        exc = self.assertRaises(errors.ConfigError, self.driver,
+                                io_devices=['vdx'])
+        self.assertIn('name whole disks', str(exc))
+        driver = self.driver(io_devices=['240:7'])
+        said = str(self.assertRaises(errors.DriverError, driver.write,
+                                     self.job, Knob.IO_OPS_PER_S, 100))
+        self.assertIn('io.max', said)
+        self.assertNotIn('\n', said)

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The token bucket of a device, on the kernel of the guest."""
+
+from __future__ import annotations
+
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import restore
+from scavenger_openstack.drivers import network
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.guest_v2 import tree
+from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.types import Knob
+
+KNOB = Knob.EGRESS_BYTES_PER_S
+
+
+class Egress(tree.GuestTestCase):
+
+    def test_egress_holds_the_rate_and_is_taken_away(self) -> None:
+        wire = self.useFixture(namespaces.Wire())
+        driver = network.Network({}, {self.job: wire.device})
+        self.addCleanup(driver.close)
+        self.assertIsNone(driver.read(self.job, KNOB))
+        before = self.qdisc(wire)
+        lease = records.Lease(self.job, str(KNOB), records.boot_id(),
+                              driver.restore_steps(self.job, KNOB))
+        try:
+            found = driver.write(self.job, KNOB, 1_000_000)
+        except errors.Unsupported as exc:
+            self.skipTest(str(exc))     # a kernel without sch_tbf
+        self.assertEqual(1_000_000, found)
+        self.assertHolds(0.85e6, lambda: wire.goodput(1.2, 0.3), 1.05e6)
+        restore.lift(lease)
+        self.assertEqual(before, self.qdisc(wire))
+        self.wait_for('it sends faster',
+                      lambda: wire.goodput(0.3, 0.1) > 3e6)
+
+    def qdisc(self, wire: namespaces.Wire) -> str:
+        return namespaces.run('tc', '-n', wire.near, 'qdisc', 'show', 'dev',
+                              'scv0')

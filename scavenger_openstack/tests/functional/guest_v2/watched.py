@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the driver sees on cgroup v2: who is there, counters, pressure."""
+
+from __future__ import annotations
+
+from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.guest_v2 import tree
+from scavenger_openstack.tests.functional.guest_v2.tree import MIB
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+
+
+class Watched(tree.GuestTestCase):
+
+    def test_who_it_is(self) -> None:
+        self.tree.make('/service/web')
+        for file, text in (('cpu.max', '50000 100000'),
+                           ('cpuset.cpus', '1'),
+                           ('memory.max', str(64 * MIB))):
+            self.tree.write('/batch/a', file, text)
+        web = self.tree.make('/service/web')
+        driver = self.driver(
+            foreground_parents=[f'{self.tree.name}/service'])
+        found = {one.workload.id: one.workload for one in driver.sample()}
+        self.assertEqual({self.job, web}, set(found))
+        a = found[self.job]
+        self.assertEqual(
+            (Priority.BACKGROUND, self.parent, 0.5, 64 * MIB,
+             frozenset((1,))),
+            (a.priority, a.group, a.vcpus, a.memory_allotment_bytes,
+             a.allowed_cpus))
+        self.assertEqual(
+            (Priority.FOREGROUND, web, 3.0, None, None),
+            (found[web].priority, found[web].group, found[web].vcpus,
+             found[web].memory_allotment_bytes, found[web].allowed_cpus))
+        self.assertRaises(errors.Unsupported, driver.write, web,
+                          Knob.CPU_CORES, 0.5)
+
+    def test_counters_of_one_at_rest_are_zero(self) -> None:
+        found = self.one(self.driver(pressure=True))
+        self.assertEqual((0, 0, 0, 0, 0), (
+            found.throttled_s, found.io_bytes, found.io_ops,
+            found.psi_cpu_s, found.psi_io_s))
+        self.assertIsNone(found.run_delay_s)
+        assert found.cpu_s is not None and found.memory_bytes is not None
+        self.assertLess(found.cpu_s, 0.01)
+        self.assertLess(found.memory_bytes, MIB)
+
+    def test_pressure_is_read(self) -> None:
+        """Two share one CPU: at any time one of them waits."""
+        for _ in range(2):
+            self.tree.run('/batch/a', tree.spin_on(0))
+        self.assertIsNone(self.one(
+            self.driver(pressure=False)).psi_cpu_s)
+        driver = self.driver(pressure=True)
+        self.assertBetween(0.5, self.rate(driver, 'psi_cpu_s', 1.0), 1.1)
+        # No swap, no limit: nobody waits for memory or for the disk.
+        found = self.one(driver)
+        self.assertEqual((0, 0), (found.psi_memory_s, found.psi_io_s))
+
+    def test_one_that_is_made_anew(self) -> None:
+        driver = self.driver()
+        self.one(driver)
+        self.lease(driver, Knob.CPU_CORES)
+        driver.write(self.job, Knob.CPU_CORES, 0.5)
+        self.tree.path('/batch/a').rmdir()
+        self.assertRaises(errors.WorkloadGone, driver.read, self.job,
+                          Knob.CPU_CORES)
+        self.tree.make('/batch/a')
+        self.assertRaises(errors.WorkloadGone, driver.write, self.job,
+                          Knob.CPU_CORES, 0.2)
+        self.assertRaises(tree.restore.Gone, tree.restore.lift,
+                          self.leases.pop())
+        self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))
+        driver.sample()     # sees that the one it knew is gone
+        self.assertEqual(0, self.one(driver).throttled_s)
+
+    def test_group_is_the_highest_with_background_only(self) -> None:
+        self.tree.make('/batch/inner/x')
+        driver = Cgroups([f'{self.parent}/inner'])
+        self.addCleanup(driver.close)
+        inner = f'{self.parent}/inner'
+        self.assertEqual(inner, self.one(
+            driver, f'{inner}/x').workload.group)
+        self.tree.path('/batch/a').rmdir()
+        self.assertEqual(self.tree.name, self.one(
+            driver, f'{inner}/x').workload.group)
