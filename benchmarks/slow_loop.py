@@ -64,9 +64,12 @@ def memory_bytes(pid: int, key: str = 'VmRSS') -> int:
     raise KeyError(key)
 
 
-def measure(count: int, lively: int, warm_up_s: float, seconds: float
-            ) -> dict[str, float]:
-    """Cost of one agent over ``count`` workloads: us, bytes, shares."""
+def measure(count: int, lively: int, warm_up_s: float, seconds: float,
+            *words: str) -> dict[str, float]:
+    """Cost of one agent over ``count`` workloads: us, bytes, shares.
+
+    :param words: more for its command line
+    """
     with base.CgroupTree() as tree, tempfile.TemporaryDirectory(
                 dir='/dev/shm') as where, \
             fixtures.EnvironmentVariable('PYTHONUNBUFFERED', '1'):
@@ -99,7 +102,7 @@ memory_window_s = 5
             agent = subprocess.Popen(
                 [sys.executable, '-m', 'scavenger_openstack.cmd.agent',
                  'run', '--config-file', str(directory / 'agent.conf'),
-                 '--state-dir', str(directory / 'state')],
+                 '--state-dir', str(directory / 'state'), *words],
                 stderr=(directory / 'log').open('w'))
             processes.append(agent)
             time.sleep(warm_up_s)

@@ -31,6 +31,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
 from scavenger_openstack import errors
@@ -43,7 +45,9 @@ DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
-                           'perfiso': perfiso.Params}
+                           'perfiso': perfiso.Params,
+                           'cpi2': cpi2.Params,
+                           'perfcloud': perfcloud.Params}
 
 COMMON_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
@@ -140,9 +144,16 @@ NETWORK_OPTS: list[cfg.Opt] = [
                      'that the traffic leaves by.'),
 ]
 
+REPLAY_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('file',
+               help='Recording that the driver "replay" plays back, one '
+                    'sample per tick.  It can only be observed.'),
+]
+
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
-                                      'network': NETWORK_OPTS}
+                                      'network': NETWORK_OPTS,
+                                      'replay': REPLAY_OPTS}
 
 
 def mode_opt() -> cfg.Opt:
@@ -161,7 +172,7 @@ def opts_of(params: type) -> list[cfg.Opt]:
     for field in dataclasses.fields(params):
         kind = kinds[getattr(field.type, '__name__', str(field.type))]
         meta = field.metadata
-        bounds = {name: meta[name] for name in ('min', 'max')
+        bounds = {name: meta[name] for name in ('min', 'max', 'choices')
                   if meta.get(name) is not None}
         source = meta.get('source')
         text = meta['help'] + (f'  Source: {source}.' if source else '')
@@ -208,8 +219,14 @@ def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
             if name:
                 for option in conf[name]:
                     getattr(conf[name], option)
+    except UnicodeDecodeError as exc:
+        raise errors.ConfigError(
+            f'a configuration file is not UTF-8: {exc}; given: '
+            + ' '.join(argv)) from exc
     except (cfg.Error, ValueError, OSError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
+    except SystemExit as exc:   # oslo.config has said why, or given help
+        raise SystemExit(2 if exc.code else 0) from None
     for path in conf.config_file or ():
         _refuse_unknown(conf, path)
 

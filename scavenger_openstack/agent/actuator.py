@@ -29,24 +29,23 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import queue
-import threading
 
 from oslo_log import log
 
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import originals
+from scavenger_openstack.agent import worker
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
 
-Key = tuple[str, Knob]
+Key = leases_.Key
 
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
@@ -82,7 +81,7 @@ class Actuator:
                  deadline_s: float) -> None:
         self._driver = driver
         self._leases = leases
-        self._worker = _Worker(deadline_s)
+        self._worker = worker.Worker(deadline_s)
         self._current: dict[Key, Value | None] = {}
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
@@ -213,7 +212,7 @@ class Actuator:
         self._ours_steps.pop(key, None)
         now = self._driver.restore_steps(*key)
         held = self._leases.held().get(key)
-        if held and _identity(now) != _identity(held.steps):
+        if held and originals.made_anew(held.steps, now):
             self._leases.lift(*key)     # made anew: its cap died with it
             held = None
         if held is None:
@@ -226,14 +225,10 @@ class Actuator:
             self._leases.hold(workload, knob, now,
                               self._driver.read(workload, knob))
             return
-        steps = list(self._leases.held()[key].steps)
-        known = {_place(step) for step in steps}
-        newborn = [step for step in now if _place(step) not in known]
+        newborn = originals.of_newborn(held.steps, now)
         if newborn:
-            original = self._leases.original(*key)
-            self._leases.replace(
-                workload, knob,
-                steps + _inherited(newborn, steps, now), original)
+            self._leases.replace(workload, knob, [*held.steps, *newborn],
+                                 held.original)
 
     def adopt(self, workload: str, knob: Knob, text: str) -> None:
         """Somebody else set a CPU set that the fast loop writes: that is
@@ -241,14 +236,9 @@ class Actuator:
 
         :raises LeaseError: no durable record could be made
         """
-        theirs = parse_cpus(text)
-        steps = []
-        for step in self._leases.held()[workload, knob].steps:
-            # What is below cannot hold more than that.
-            own = parse_cpus(step['text']) & theirs
-            steps.append({**step, 'text': format_cpus(own or theirs)})
-        self._leases.replace(workload, knob, [
-            {**steps[0], 'text': text}, *steps[1:]], text)
+        steps = self._leases.held()[workload, knob].steps
+        self._leases.replace(workload, knob,
+                             originals.within(steps, text), text)
         LOG.warning('%s %s: somebody else set it to %s; that is what will '
                     'be given back', workload, knob, text)
 
@@ -314,14 +304,11 @@ class Actuator:
         if _same(current, self._ours[key]):
             return
         now = self._driver.restore_steps(*key)
-        if _identity(now) != _identity(self._leases.held()[key].steps):
+        held = self._leases.held()[key]
+        if originals.made_anew(held.steps, now):
             raise errors.WorkloadGone(f'{key[0]} was made anew')
-        ours = {_place(step): step for step in self._ours_steps.get(key, [])}
-        before = {_place(step): step
-                  for step in self._leases.held()[key].steps}
-        steps = [before.get(_place(step), step)
-                 if step == ours.get(_place(step)) else step for step in now]
-        self._leases.replace(*key, steps, current)
+        self._leases.replace(*key, originals.after_drift(
+            held.steps, self._ours_steps.get(key, ()), now), current)
         LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
                     'that is what will be given back',
                     key[0], key[1], current, self._ours[key])
@@ -352,36 +339,6 @@ def _kin(one: str, two: str) -> bool:
     return one.startswith(f'{two}/') or two.startswith(f'{one}/')
 
 
-def _place(step: base.Step) -> tuple[object, ...]:
-    return (step.get('dir'), step.get('file'), step.get('device'),
-            step.get('dev'), step.get('netns'))
-
-
-def _identity(steps: Sequence[base.Step]) -> object:
-    """The object that the steps are about, however often it is renamed."""
-    return steps[0].get('inode') or steps[0].get('ifindex')
-
-
-def _inherited(newborn: Sequence[base.Step], steps: Sequence[base.Step],
-               now: Sequence[base.Step]) -> list[base.Step]:
-    """Originals of groups that were born below a capped one.
-
-    One that holds just what its parent holds now took the cap over, so its
-    original is the parent's; any other value is its own.
-    """
-    before = {str(step['dir']): step['text'] for step in steps}
-    present = {str(step['dir']): step['text'] for step in now}
-    found: list[base.Step] = []
-    for step in newborn:
-        parent = str(step['dir']).rpartition('/')[0]
-        text = step['text']
-        if parent in before and text == present.get(parent):
-            text = before[parent]
-        before[str(step['dir'])] = text
-        found.append({**step, 'text': text})
-    return found
-
-
 def _tightens(cap: Cap, current: Value | None) -> bool:
     """Whether the cap takes something away from what is in force."""
     if current is None or cap.knob in arbitrate.SWITCHES:
@@ -397,44 +354,3 @@ def _same(a: Value | None, b: Value | None) -> bool:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b))
     return False
-
-
-class _Worker:
-    """A thread for writes that may block in the kernel."""
-
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
-        self._jobs: queue.SimpleQueue[tuple[list[Key], Callable[[], None],
-                                            threading.Event]]
-        self._jobs = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self.pending: set[Key] = set()
-
-    def run(self, keys: list[Key], job: Callable[[], None]) -> bool:
-        """Do ``job``; whether it was done before the deadline.
-
-        Until it is done, ``keys`` are pending and nobody touches them.
-        """
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True,
-                                            name='memory-writer')
-            self._thread.start()
-        self.pending.update(keys)
-        done = threading.Event()
-        self._jobs.put((keys, job, done))
-        if done.wait(self._deadline_s):
-            return True
-        LOG.warning('%d memory limits not in force after %s s: the kernel '
-                    'is still reclaiming', len(keys), self._deadline_s)
-        return False
-
-    def _work(self) -> None:
-        while True:
-            keys, job, done = self._jobs.get()
-            try:
-                job()
-            except Exception:
-                LOG.exception('memory limits: unexpected failure')
-            finally:
-                self.pending.difference_update(keys)
-                done.set()

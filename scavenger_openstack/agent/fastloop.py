@@ -70,9 +70,9 @@ def hurry() -> str:
     milliseconds: a thread that slept 1 ms beside two busy ones started
     63 us late in the median and 1.5-3 ms in the 90th percentile, nice -20 or
     a slice of 0.1 ms changed nothing (Linux 6.18), the lowest real-time
-    priority gave 10 and 17 us.  It needs CAP_SYS_NICE, and a share of
-    real-time where the kernel hands that out by cgroup; else nice, else
-    nothing.
+    priority gave 10 and 17 us.  It needs CAP_SYS_NICE or a limit on
+    real-time priority (LimitRTPRIO= in a unit), and a share of real-time
+    where the kernel hands that out by cgroup; else nice, else nothing.
     """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK,

@@ -28,6 +28,7 @@ from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
@@ -102,9 +103,8 @@ class Isolation:
             self.stop()
             self._say(f'off: {exc}')
             return wishes
-        return [cap for cap in wishes
-                if not self.owns((cap.workload, cap.knob))
-                ] + self._floors(rates, enforce)
+        return decider.left_over(wishes, self.owns,
+                                 self._floors(rates, enforce))
 
     def stop(self) -> None:
         """End the fast loop; its leases are lifted by the next diff.
@@ -166,8 +166,11 @@ class Isolation:
             if theirs:
                 actuator.adopt(group, Knob.CPU_SET, format_cpus(theirs))
         if set(self._sets) != groups:
-            self._sets = {group: self._driver.fast_cpu_set(group)
-                          for group in groups}
+            make = getattr(self._driver, 'fast_cpu_set', None)
+            if make is None:
+                raise errors.Unsupported(
+                    'this driver has no CPU set that can be moved fast')
+            self._sets = {group: make(group) for group in groups}
         for fast_set in self._sets.values():
             fast_set.refresh()
 

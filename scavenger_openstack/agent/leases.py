@@ -28,7 +28,7 @@ What is on disk when the process dies, and why that is safe:
 * ``close``: as lift; then the heartbeat (without it all has run out), then
   the lock.  While a write is on its way the lock is left to the kernel,
   which frees it when the last thread is dead.
-* the heartbeat: see :mod:`.heartbeat`.
+* the lock: see :mod:`.ownership`; the heartbeat: see :mod:`.heartbeat`.
 
 No write to a knob is made under the lock of these objects.
 """
@@ -39,12 +39,10 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import fcntl
 import hashlib
 import os
 import pathlib
 import threading
-import time
 from typing import cast
 from typing import NamedTuple
 
@@ -52,6 +50,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent import heartbeat
 from scavenger_openstack.agent.heartbeat import Renewer
+from scavenger_openstack.agent import ownership
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
@@ -59,6 +58,7 @@ from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import steps as steps_
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -67,11 +67,6 @@ from scavenger_openstack.types import Value
 __all__ = ['Held', 'Key', 'Leases', 'Renewer']
 
 LOG = log.getLogger(__name__)
-
-Key = tuple[str, Knob]
-"""Workload and knob."""
-
-LOCK_TIMEOUT_S = 2.0
 
 
 def _key(lease: Lease) -> Key:
@@ -105,8 +100,7 @@ class Leases:
         self._busy: dict[Key, int] = {}
         self._lifting: set[Key] = set()
         self._beat = heartbeat.Heartbeat(lease_s)
-        self._lock = self._dir = -1
-        self._watched = False
+        self._own = ownership.Ownership(state_dir)
         self._say = restore.Say(LOG.warning)
 
     def open(self) -> None:
@@ -116,16 +110,8 @@ class Leases:
         :raises LeaseError: it cannot be used; the message says why.
         """
         try:
-            for path in (self.state_dir, self.state_dir / 'leases'):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                found = path.stat(follow_symlinks=False)
-                if found.st_uid != os.geteuid():
-                    raise OSError(f'{path} belongs to user {found.st_uid}')
-                if found.st_mode & 0o077:
-                    path.chmod(0o700)
-            self._lock = self._take_lock()
+            self._own.take()
             left = self._lift_leftovers()
-            self._dir = os.open(self.state_dir / 'leases', DIRECTORY)
             self._beat.open(self.state_dir / 'heartbeat')
         except OSError as exc:
             self._close_files()
@@ -148,7 +134,7 @@ class Leases:
         """
         if self._beat.expired(now):
             raise errors.LeaseError(self._beat.ran_out())
-        if self._moved():
+        if self._own.moved(self._beat.fd):
             raise errors.LeaseError(
                 f'state directory {self.state_dir} was removed or made '
                 'anew: all caps are lifted when the leases run out')
@@ -282,7 +268,7 @@ class Leases:
                 self._restore(lease)
             except errors.DriverError as exc:
                 LOG.warning('%s', exc)
-        if self._moved():
+        if self._own.moved(self._beat.fd):
             self._close_files()
             again = list(self._records.values())
             self.open()
@@ -294,60 +280,17 @@ class Leases:
 
     def watched(self) -> bool:
         """Whether ``scavenger-restore --watch`` looks after us."""
-        try:
-            fd = os.open(self.state_dir / 'watcher.lock',
-                         os.O_RDONLY | records.FILE)
-        except FileNotFoundError:
-            return False
-        except OSError:     # out of descriptors: not known is not "no"
-            return self._watched
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            self._watched = False
-        except BlockingIOError:
-            self._watched = True
-        finally:
-            os.close(fd)
-        return self._watched
+        return self._own.watched()
 
     def close(self) -> None:
         """Lift all; what does not come back is left to the watcher."""
-        if self._dir < 0:
+        if self._own.records < 0:
             return
         for problem in self.lift_all():
             LOG.error('left to scavenger-restore: %s', problem)
         with self._mutex:
             (self.state_dir / 'heartbeat').unlink(missing_ok=True)
             self._close_files(keep_lock=bool(self._busy))
-
-    def _take_lock(self) -> int:
-        path = self.state_dir / 'lock'
-        deadline = now_s() + LOCK_TIMEOUT_S
-        while True:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | records.FILE, 0o600)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(fd).st_ino == os.stat(path).st_ino:
-                    text = b'%d\n' % os.getpid()
-                    os.pwrite(fd, text, 0)
-                    os.ftruncate(fd, len(text))
-                    return fd
-            except BlockingIOError:
-                if now_s() >= deadline:
-                    holder = os.pread(fd, 64, 0).decode(errors='replace')
-                    os.close(fd)
-                    raise errors.AlreadyRunning(
-                        f'{path} is held by process {holder.strip()!r}: '
-                        + ('it restores what an earlier agent left; see what '
-                           'it says, then start again'
-                           if 'restorer' in holder else
-                           'one agent per host; stop that one first')
-                    ) from None
-            except OSError:
-                os.close(fd)
-                raise
-            os.close(fd)
-            time.sleep(0.02)
 
     def _lift_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)
@@ -359,7 +302,7 @@ class Leases:
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'
         try:
-            restore.lift(lease, directory=self._dir)
+            restore.lift(lease, directory=self._own.records)
         except steps_.Gone as exc:
             LOG.info('%s: nothing to restore, %s', what, exc)
         except (steps_.RestoreError, steps_.Refused, OSError, ValueError,
@@ -378,35 +321,25 @@ class Leases:
             mounts = steps_.cgroup_mounts()
             for step in lease.steps:
                 steps_.validate(step, mounts)
-            records.save(self._dir, lease)
+            records.save(self._own.records, lease)
         except (OSError, steps_.Refused) as exc:
             raise errors.LeaseError(
                 f'no lease for {knob} of {workload} in '
                 f'{self.state_dir}/leases: {exc}: it is not capped'
                 + ('; make that directory writable, with free space'
                    if isinstance(exc, OSError) else '')) from exc
-        self._sync()
         self._records[workload, knob] = lease
         self._show(lease)
 
     def _delete(self, lease: Lease) -> None:
         try:
-            os.unlink(lease.name, dir_fd=self._dir)
-        except FileNotFoundError:
-            pass
+            records.delete(self._own.records, lease)
         except OSError as exc:
             raise errors.DriverError(
                 f'{lease.knob} of {lease.workload}: restored, but its lease '
                 f'stays: {exc}') from exc
-        self._sync()
         del self._records[_key(lease)]
         self._show(lease)
-
-    def _sync(self) -> None:
-        # Names outlive the process without this.  Only a power cut could
-        # lose one, and it ends the caps as well.
-        with contextlib.suppress(OSError):
-            os.fsync(self._dir)
 
     def _show(self, lease: Lease) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
@@ -415,17 +348,6 @@ class Leases:
         if key in self._records:
             held[key] = Held(lease.original, tuple(lease.steps))
         self._held = held
-
-    def _moved(self) -> bool:
-        """Whether the files that we keep open are no longer in place."""
-        try:
-            return any(os.fstat(fd).st_ino != os.stat(path).st_ino
-                       for fd, path in (
-                           (self._lock, self.state_dir / 'lock'),
-                           (self._beat.fd, self.state_dir / 'heartbeat'),
-                           (self._dir, self.state_dir / 'leases')))
-        except FileNotFoundError:
-            return True
 
     def _renew(self, now: float) -> None:
         try:
@@ -436,8 +358,4 @@ class Leases:
 
     def _close_files(self, keep_lock: bool = False) -> None:
         self._beat.close()
-        for fd in (self._dir, -1 if keep_lock else self._lock):
-            if fd >= 0:
-                os.close(fd)
-        self._dir = -1
-        self._lock = self._lock if keep_lock else -1
+        self._own.release(keep_lock)

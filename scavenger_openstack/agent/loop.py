@@ -25,16 +25,15 @@ import dataclasses
 import pathlib
 import time
 from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms import rates as rates_
-from scavenger_openstack.algorithms import refusal
+from scavenger_openstack.algorithms.decider import Controller
+from scavenger_openstack.algorithms.decider import Decided
+from scavenger_openstack.algorithms.decider import Decider
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -44,6 +43,7 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 LOG = log.getLogger(__name__)
@@ -56,38 +56,36 @@ KILL_S = 1.0
 """How long one tick may spend on kills."""
 
 
-class Controller(Protocol):
-    """What the loop asks of a regulator or detector."""
-
-    name: str
-
-    def step(self, now: float, rates: Rates) -> Decision:
-        """All caps that are wanted now."""
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """What has to outlive the process, as JSON."""
-        ...
-
-    def load(self, state: Mapping[str, Any], now: float) -> None:
-        """Take up what :meth:`state` said, as far as it is still true."""
-        ...
-
-
 @dataclasses.dataclass(slots=True)
 class Tick:
-    """What one turn of the loop saw, wanted and did."""
+    """What one turn of the loop saw, wanted and did.
+
+    ``anew``: there was no sample before this one to compare it with.
+    ``fast``: groups whose CPU set only the fast loop writes.  ``unmet`` and
+    ``pending`` is what refused limits were answered from.
+    """
 
     time_s: float
     sample: HostSample | None = None
     rates: Rates | None = None
-    decisions: dict[str, Decision] = dataclasses.field(default_factory=dict)
-    would: list[Cap] = dataclasses.field(default_factory=list)
+    decided: Decided | None = None
+    anew: bool = False
+    fast: list[str] = dataclasses.field(default_factory=list)
+    unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    pending: frozenset[actuator_.Key] = frozenset()
     outcome: actuator_.Outcome = dataclasses.field(
         default_factory=actuator_.Outcome)
     stopped: bool = False
     unwatched: bool = False
     cost_s: float = 0.0
+
+    @property
+    def decisions(self) -> Mapping[str, Decision]:
+        return self.decided.decisions if self.decided else {}
+
+    @property
+    def would(self) -> list[Cap]:
+        return self.decided.would if self.decided else []
 
 
 class Loop:
@@ -104,9 +102,7 @@ class Loop:
                  stop_file: pathlib.Path, require_watcher: bool = True,
                  isolation: isolation_.Isolation | None = None) -> None:
         self._driver = driver
-        self._controllers = [(controller, mode)
-                             for controller, mode in controllers
-                             if mode is not Mode.OFF]
+        self._decider = Decider(controllers)
         self._leases = leases
         self._actuator = actuator
         self._stop_file = stop_file
@@ -115,8 +111,6 @@ class Loop:
             mode is Mode.ENFORCE for _, mode in controllers) or (
                 isolation is not None and isolation.mode is Mode.ENFORCE)
         self._isolation = isolation
-        self._previous: HostSample | None = None
-        self._pauses: dict[str, Cap] = {}
         self._blind = ''
         self._held_back = ''
         self.actions: collections.deque[tuple[float, Action, int]]
@@ -150,13 +144,10 @@ class Loop:
         return tick
 
     def state(self) -> dict[str, Any]:
-        return {controller.name: controller.state()
-                for controller, _ in self._controllers}
+        return self._decider.state()
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
-        for controller, _ in self._controllers:
-            if controller.name in state:
-                controller.load(state[controller.name], now)
+        self._decider.load(state, now)
 
     def close(self) -> list[str]:
         """Take every limit back; return what could not be."""
@@ -165,65 +156,48 @@ class Loop:
         return self._leases.lift_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
-        rates = tick.rates = rates_.rates(self._previous, sample)
-        self._previous = sample
-        wishes: list[Cap] = []
-        for controller, mode in self._controllers:
-            decision = controller.step(sample.time_s, rates)
-            tick.decisions[controller.name] = decision
-            (wishes if mode is Mode.ENFORCE else tick.would).extend(
-                decision.caps)
-        held_back = tick.stopped or tick.unwatched
-        if held_back:
-            tick.would.extend(wishes)
-            wishes = []
-            self._pauses.clear()
-        if self._isolation:
-            wishes = self._isolation.follow(wishes, rates, held_back,
-                                            self._actuator)
-        wishes.extend(self._pauses.values())
-        floors = {w.workload.id: w.workload.floor for w in rates.workloads}
-        wanted = arbitrate.arbitrate(
-            wishes, self._actuator.originals(wishes), floors,
-            stopped=held_back)
-        tick.outcome = self._actuator.reconcile(wanted, self._is_foreign)
-        self._answer_refusals(tick, rates)
+        decider = self._decider
+        tick.anew = decider.previous is None
+        rates = tick.rates = decider.rates(sample)
+        decided = tick.decided = decider.decide(
+            sample.time_s, rates, held_back=tick.stopped or tick.unwatched,
+            originals=self._actuator.originals,
+            follow=self._follow if self._isolation else None)
+        if decided.left is not decided.wishes:
+            tick.fast = [group for group in scavenger.groups(
+                             one for one in rates.workloads
+                             if one.workload.priority is Priority.BACKGROUND)
+                         if self._is_foreign((group, Knob.CPU_SET))]
+        tick.outcome = self._actuator.reconcile(decided.wanted,
+                                                self._is_foreign)
+        self._answer_refusals(tick, decided)
+
+    def _follow(self, wishes: list[Cap], rates: Rates, held_back: bool
+                ) -> list[Cap]:
+        assert self._isolation is not None
+        return self._isolation.follow(wishes, rates, held_back,
+                                      self._actuator)
 
     def _is_foreign(self, key: actuator_.Key) -> bool:
         return self._isolation is not None and self._isolation.owns(key)
 
-    def _answer_refusals(self, tick: Tick, rates: Rates) -> None:
+    def _answer_refusals(self, tick: Tick, decided: Decided) -> None:
         """Memory that the kernel did not take back: freeze, or kill.
 
         A kill needs the consent of the workload's parent cgroup; see
         killable_parents.
         """
-        unmet = tick.outcome.unmet
-        # Who waits for the kernel stays as he is until it has answered.
-        waiting = {workload: cap for workload, cap in self._pauses.items()
-                   if (workload, Knob.MEMORY_BYTES)
-                   in self._actuator.pending}
-        if not unmet:
-            self._pauses = waiting
+        tick.pending = self._actuator.pending
+        if tick.outcome.unmet:
+            tick.unmet = dict(tick.outcome.unmet)
+        kills = self._decider.answer(decided, tick.unmet, tick.pending)
+        if not tick.unmet:
             return
-        decision = tick.decisions.get(scavenger.NAME, Decision())
-        pauses, kills = refusal.answer(
-            unmet, refusal.shortage_of(
-                decision.facts.get('memory', {}), rates.workloads),
-            rates.workloads)
-        self._pauses = waiting | {
-            workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
-                          f'{unmet[workload]} bytes that the foreground '
-                          'needs could not be reclaimed')
-            for workload in pauses}
-        self._actuator.also(self._pauses.values(), tick.outcome)
+        self._actuator.also(self._decider.pauses.values(), tick.outcome)
         until = time.monotonic() + KILL_S
-        for workload in kills:
+        for action in kills:
             if time.monotonic() > until:
                 break       # the rest in the next tick
-            action = Action(workload, 'kill', scavenger.NAME,
-                            f'the foreground needs {sum(unmet.values())} '
-                            'bytes that could not be reclaimed')
             try:
                 # A kill freezes first: whoever dies half-way is thawed.
                 self._actuator.hold(action.workload, Knob.PAUSED)
@@ -245,7 +219,7 @@ class Loop:
             self._isolation.stop()
         self._leases.reopen()
         self._actuator.forget_all()
-        self._previous = None
+        self._decider.previous = None
 
     def _say_held_back(self, tick: Tick) -> None:
         why = ''

@@ -137,6 +137,24 @@ def save(directory: int, lease: Lease) -> None:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=directory)
         raise
+    _sync(directory)
+
+
+def delete(directory: int, lease: Lease) -> None:
+    """Delete the file of a lease; one that is gone already is fine.
+
+    :raises OSError: it is still there.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(lease.name, dir_fd=directory)
+    _sync(directory)
+
+
+def _sync(directory: int) -> None:
+    # Names outlive the process without this.  Only a power cut could lose
+    # one, and it ends the caps as well.
+    with contextlib.suppress(OSError):
+        os.fsync(directory)
 
 
 def load(directory: int, name: str, owners: set[int]) -> Lease:

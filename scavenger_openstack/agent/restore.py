@@ -307,7 +307,8 @@ def _notify() -> None:
     if where:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
             try:
-                sock.sendto(b'READY=1', where.replace('@', '\0', 1))
+                sock.sendto(b'READY=1', '\0' + where[1:]
+                            if where.startswith('@') else where)
             except OSError:
                 pass
 

@@ -36,8 +36,10 @@ from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
@@ -77,16 +79,32 @@ def load_controllers(conf: cfg.ConfigOpts
     """
     found = []
     for name in conf.agent.controllers:
-        cls = _plugin('scavenger.controllers', name, '[agent] controllers')
+        cls = controller_type(name, '[agent] controllers')
         try:
             params = conf_.params_of(conf, name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
+        mode = Mode(conf[name].mode)
+        if (mode is Mode.ENFORCE
+                and getattr(cls, 'kind', '') == decider.DETECTOR):
+            raise errors.ConfigError(
+                f'[{name}] mode: enforce: this release does not check yet '
+                'whether a cap helped the victim, so detectors only '
+                'observe; set mode = observe')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),
-                      Mode(conf[name].mode)))
+                      mode))
     return found
+
+
+def controller_type(name: str, where: str) -> Any:
+    """The class behind a controller's entry point.
+
+    :param where: what names it, for the message
+    :raises ConfigError: there is none of that name.
+    """
+    return _plugin('scavenger.controllers', name, where)
 
 
 def _plugin(namespace: str, name: str, option: str) -> Any:
@@ -115,21 +133,28 @@ def set_up_log(conf: cfg.ConfigOpts) -> None:
 
 
 class Service:
-    """One agent: opens, turns until it is told to stop, closes."""
+    """One agent: opens, turns until it is told to stop, closes.
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    :param record: a new file to write all ticks to
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 record: pathlib.Path | None = None) -> None:
         self._conf = conf
         self._stop = threading.Event()
         self._state_dir = conf_.state_dir(conf)
         self._interval_s: float = conf.agent.interval_s
         self._ticked_s = now()
-        self._cpu_s = 0.0
+        self._cpu_s = self._seen_s = 0.0
         self._cpu_share = 0.0
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
         self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
-        self._actuator = actuator_.Actuator(self._driver, self._leases,
-                                            conf.agent.write_deadline_s)
+        self._recorder = (recording.Recorder(record, self._driver)
+                          if record else None)
+        self._actuator = actuator_.Actuator(
+            self._recorder.knobs if self._recorder else self._driver,
+            self._leases, conf.agent.write_deadline_s)
         self._isolation = isolation_.Isolation(
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
@@ -151,7 +176,10 @@ class Service:
         """
         self._leases.open()
         try:
-            self._load_state()
+            state, loaded_s = self._load_state()
+            if self._recorder:
+                self._recorder.start(recording.header(
+                    self._conf, self._controllers, state, loaded_s))
             renewer = leases_.Renewer(self._leases, lambda: self._ticked_s,
                                       self._interval_s)
             renewer.start()
@@ -166,6 +194,8 @@ class Service:
             finally:
                 self._leases.close()
                 self._driver.close()
+                if self._recorder:
+                    self._recorder.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for problem in problems:
             LOG.error('not given back, scavenger-restore goes on: %s',
@@ -192,6 +222,8 @@ class Service:
             self._ticked_s = now()
             self._count_cpu()
             self._tell(tick)
+            if self._recorder:
+                self._recorder.tick(tick, list(self._actuator.in_force))
             notify('WATCHDOG=1')
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 self._save_state()
@@ -202,12 +234,12 @@ class Service:
 
     def _count_cpu(self) -> None:
         """Smooth the share of one CPU that all our threads use."""
-        used_s = time.process_time()
+        used_s, seen_s = time.process_time(), time.monotonic()
         if self._cpu_s:
-            share = (used_s - self._cpu_s) / self._interval_s
+            share = (used_s - self._cpu_s) / (seen_s - self._seen_s)
             self._cpu_share += (share - self._cpu_share) * (
                 COST_SMOOTHING if self._cpu_share else 1)
-        self._cpu_s = used_s
+        self._cpu_s, self._seen_s = used_s, seen_s
 
     def _tell(self, tick: loop_.Tick) -> None:
         try:
@@ -231,7 +263,7 @@ class Service:
             'state': state, 'stopped': tick.stopped,
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,
-            'rss_bytes': usage.ru_maxrss * 1024,
+            'peak_rss_bytes': usage.ru_maxrss * 1024,
             'controllers': {
                 controller.name: {
                     'mode': mode,
@@ -272,15 +304,22 @@ class Service:
             LOG.warning('%s: windows not saved, a restart learns anew: %s',
                         self._windows, exc)
 
-    def _load_state(self) -> None:
+    def _load_state(self) -> tuple[dict[str, Any], float]:
+        """Give the controllers what they had learned; what, and when."""
+        state: dict[str, Any] = {}
+        loaded_s = now()
         try:
-            self._loop.load(json.loads(self._windows.read_text()), now())
+            found = json.loads(self._windows.read_text())
+            if not isinstance(found, dict):
+                raise ValueError('not an object')
+            state = found
+            self._loop.load(state, loaded_s)
         except FileNotFoundError:
-            return
-        except (OSError, ValueError, LookupError, TypeError, AttributeError,
-                OverflowError, RecursionError) as exc:
+            pass
+        except (OSError, *decider.UNUSABLE) as exc:
             LOG.warning('%s: not usable, learning anew: %r', self._windows,
                         exc)
+        return state, loaded_s
 
     @property
     def _windows(self) -> pathlib.Path:

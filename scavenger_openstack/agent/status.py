@@ -19,6 +19,7 @@ still turns; nothing else has to be asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
+import errno
 import json
 import os
 import pathlib
@@ -41,7 +42,10 @@ def write(path: pathlib.Path, document: Mapping[str, Any]) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
                          | os.O_NOFOLLOW, 0o640)
     try:
-        os.write(descriptor, data)
+        # The kernel writes what has room, and says so only by the count.
+        if os.write(descriptor, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC),
+                          str(temporary))
     finally:
         os.close(descriptor)
     os.replace(temporary, path)
@@ -92,7 +96,7 @@ def table(document: Mapping[str, Any], now: float) -> str:
     if document.get('isolation'):
         lines.append(f'isolation  {document["isolation"]["state"]}')
     lines.append(f'cost       {100 * document["cpu_share"]:.2f} % of one CPU, '
-                 f'{document["rss_bytes"] / 2**20:.0f} MiB')
+                 f'{document["peak_rss_bytes"] / 2**20:.0f} MiB')
     counters = document['counters']
     lines.append('counted    ' + ', '.join(
         f'{value} {name.replace("_", " ")}'

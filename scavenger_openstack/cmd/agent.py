@@ -26,11 +26,11 @@ from oslo_config import cfg
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import status
+from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
 
-COMMANDS = ('run', 'sample', 'status', 'stop-all', 'resume')
 STOP_WAIT_S = 10.0
 
 CLI_OPTS = [
@@ -45,36 +45,35 @@ CLI_OPTS = [
     cfg.FloatOpt('seconds', default=0, min=0,
                  help='sample: go on for so many seconds; 0 prints one '
                       'line.'),
+    cfg.StrOpt('record', metavar='FILE',
+               help='run: write every sample and decision to this new file, '
+                    'for scavenger-replay.  It grows with every tick; see '
+                    '"Recordings" in the documentation.'),
 ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed) or 2 (usage)."""
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_.code('scavenger-agent', lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     conf.register_cli_opts(CLI_OPTS)
-    try:
-        conf_.load(conf, arguments, 'scavenger-agent')
-        if conf.command not in COMMANDS:
-            raise errors.ConfigError(
-                f'{conf.command!r} is no command; one of '
-                + ', '.join(COMMANDS))
-        service.set_up_log(conf)
-        return {'run': run, 'sample': sample, 'status': show_status,
-                'stop-all': stop_all, 'resume': resume}[conf.command](conf)
-    except errors.ConfigError as exc:
-        print(f'scavenger-agent: {exc}', file=sys.stderr)
-        return 2
-    except (errors.ScavengerError, OSError) as exc:
-        print(f'scavenger-agent: {exc}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    conf_.load(conf, arguments, 'scavenger-agent')
+    if conf.command not in COMMANDS:
+        raise errors.ConfigError(
+            f'{conf.command!r} is no command; one of ' + ', '.join(COMMANDS))
+    service.set_up_log(conf)
+    return COMMANDS[conf.command](conf)
 
 
 def run(conf: cfg.ConfigOpts) -> int:
-    return service.Service(conf).run()
+    return service.Service(
+        conf, None if conf.record is None else pathlib.Path(conf.record)
+    ).run()
 
 
 def sample(conf: cfg.ConfigOpts) -> int:
@@ -155,6 +154,10 @@ def _sync(directory: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+COMMANDS = {'run': run, 'sample': sample, 'status': show_status,
+            'stop-all': stop_all, 'resume': resume}
 
 
 if __name__ == '__main__':

@@ -10,19 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``scavenger-demo``: see what the agent does, in four minutes."""
+"""``scavenger-demo``: see on one machine what the agent does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 import sys
 
+from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack.demo import command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
-    return command.main(argv)
+    return exit_.code('scavenger-demo', lambda: command.main(argv))
 
 
 if __name__ == '__main__':

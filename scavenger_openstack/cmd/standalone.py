@@ -27,10 +27,10 @@ import time
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent import ownership
 from scavenger_openstack.agent import service
+from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import conf as conf_
-from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
@@ -38,23 +38,18 @@ WATCHER_START_S = 10.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed) or 2 (usage)."""
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_.code('scavenger-standalone', lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
-    try:
-        conf_.load(conf, arguments, 'scavenger-standalone')
-        service.set_up_log(conf)
-        with Watcher(conf):
-            return service.Service(conf).run()
-    except errors.ConfigError as exc:
-        print(f'scavenger-standalone: {exc}', file=sys.stderr)
-        return 2
-    except (errors.ScavengerError, OSError) as exc:
-        print(f'scavenger-standalone: {exc}', file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    conf_.load(conf, arguments, 'scavenger-standalone')
+    service.set_up_log(conf)
+    with Watcher(conf):
+        return service.Service(conf).run()
 
 
 class Watcher:
@@ -73,14 +68,14 @@ class Watcher:
         state_dir = conf_.state_dir(conf)
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = self._start()
-        self._leases = leases.Leases(state_dir)
+        self._state = ownership.Ownership(state_dir)
         self._thread = threading.Thread(target=self._keep, daemon=True,
                                         name='watcher-keeper')
 
     def __enter__(self) -> Watcher:
         self._thread.start()
         deadline = time.monotonic() + WATCHER_START_S
-        while not self._leases.watched():
+        while not self._state.watched():
             if time.monotonic() > deadline:
                 LOG.warning('the watcher does not come up; no limit is set '
                             'until it does')

@@ -94,10 +94,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130.
+    """Do what the options say; the exit code.
 
     A quick run fails only when something was left behind: its figures are
     a look, not a proof.
+
+    :raises ScavengerError: what stopped it, in one line
+    :raises OSError: likewise
     """
     parse = parser()
     options = parse.parse_args(argv)
@@ -123,9 +126,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print('scavenger-demo: interrupted; everything is removed',
               file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (errors.ScavengerError, OSError) as exc:
-        print(f'scavenger-demo: {exc}', file=sys.stderr)
-        return 1
 
 
 def _positive(kind: type[int] | type[float]) -> Any:

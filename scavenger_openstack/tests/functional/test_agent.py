@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -71,7 +72,29 @@ class AgentTest(base.FunctionalTestCase):
             process.communicate(timeout=15)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
+            process.wait()
+            # Not to be read to their ends: a watcher may have them, too.
+            for pipe in (process.stdout, process.stderr):
+                if pipe:
+                    pipe.close()
+
+    def watcher(self) -> int:
+        """A pidfd of the watcher, which is ended with the test."""
+        pidfd = os.pidfd_open(int(
+            (self.state_dir / 'watcher.lock').read_text().split()[0]))
+        self.addCleanup(os.close, pidfd)
+        self.addCleanup(self._kill, pidfd)
+        return pidfd
+
+    @staticmethod
+    def _kill(pidfd: int) -> None:
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def leases(self) -> list[pathlib.Path]:
+        return list((self.state_dir / 'leases').glob('*.json'))
 
     def idle(self) -> str:
         return self.tree.read('cpu', '/batch', 'cpu.idle')
@@ -83,6 +106,10 @@ class AgentTest(base.FunctionalTestCase):
             return {}
         assert isinstance(found, dict)
         return found
+
+    def ticks(self) -> int:
+        counters = self.status().get('counters')
+        return counters['ticks'] if isinstance(counters, dict) else 0
 
     def test_standalone_limits_and_ends_clean(self) -> None:
         self.spawn(BUSY, self.tree, '/batch/a')
@@ -102,18 +129,19 @@ class AgentTest(base.FunctionalTestCase):
         self.assertEqual(0, standalone.returncode, err)
         self.assertEqual('0', self.idle())
         self.assertNotIn('Traceback', err)
+        # The agent gave it back itself: nothing was left to the watcher.
+        self.assertNotIn('scavenger-restore', err)
         self.assertEqual([], list((self.state_dir / 'leases').iterdir()))
 
     def test_standalone_killed_leaves_nothing_not_even_a_watcher(self
                                                                  ) -> None:
         standalone = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')
-        watcher = int((self.state_dir / 'watcher.lock').read_text()
-                      .split()[0])
+        watcher = self.watcher()
         standalone.kill()
         self.wait_for('all is back', lambda: self.idle() == '0', 3)
-        self.wait_for('the watcher has ended', lambda: not pathlib.Path(
-            f'/proc/{watcher}').exists(), 5)
+        self.wait_for('the watcher has ended',
+                      lambda: select.select([watcher], [], [], 0)[0], 5)
 
     def test_a_killed_watcher_comes_back(self) -> None:
         self.start('standalone')
@@ -211,33 +239,64 @@ class AgentTest(base.FunctionalTestCase):
         self.assertEqual(self.cpus, self.cpu_set('/batch/a/late'))
 
     def test_stop_all_and_resume(self) -> None:
+        # So slow that it has not turned before stop-all looks.
+        self.configure('[scavenger]', 'mode = enforce',
+                       '[agent]', 'interval_s = 2')
         self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')
         done = self.run_agent('stop-all')
-        self.assertEqual((0, '0'), (done.returncode, self.idle()))
+        self.assertEqual((0, '0', []), (done.returncode, self.idle(),
+                                        self.leases()))
         self.assertIn('no limit is in force', done.stdout)
         self.assertIn('stopped', self.run_agent('status').stdout)
         self.assertEqual(0, self.run_agent('resume').returncode)
         self.wait_for('limits are back', lambda: self.idle() == '1')
 
     def test_stop_all_works_when_the_agent_hangs(self) -> None:
-        self.configure('[scavenger]\nmode = enforce')
+        """The watcher does it, long before the leases run out."""
+        self.configure('[scavenger]', 'mode = enforce',
+                       '[agent]', 'lease_s = 60')
         standalone = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1')
         standalone.send_signal(signal.SIGSTOP)
         try:
-            self.run_agent('stop-all')
-            self.assertEqual('0', self.idle())
+            stop_all = self.start('agent', 'stop-all')
+            self.wait_for('all is back', lambda: self.idle() == '0', 5)
+            # Its agent may still write once: it has not come to an end.
+            self.assertIsNone(stop_all.poll())
         finally:
+            standalone.send_signal(signal.SIGCONT)
+        out, err = stop_all.communicate(timeout=15)
+        self.assertEqual((0, '0'), (stop_all.returncode, self.idle()), err)
+        self.assertIn('no limit is in force', out)
+        self.run_agent('resume')
+        self.wait_for('limits are back', lambda: self.idle() == '1')
+
+    def test_stop_all_works_when_the_watcher_hangs_too(self) -> None:
+        """Then it takes the limits back itself, after some patience."""
+        self.configure('[scavenger]', 'mode = enforce',
+                       '[agent]', 'lease_s = 60')
+        standalone = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1')
+        watcher = self.watcher()
+        standalone.send_signal(signal.SIGSTOP)
+        signal.pidfd_send_signal(watcher, signal.SIGSTOP)
+        try:
+            done = self.run_agent('stop-all')
+            self.assertEqual((0, '0'), (done.returncode, self.idle()))
+            self.assertIn('every limit was taken back', done.stdout)
+        finally:
+            signal.pidfd_send_signal(watcher, signal.SIGCONT)
             standalone.send_signal(signal.SIGCONT)
         self.run_agent('resume')
         self.wait_for('limits are back', lambda: self.idle() == '1')
 
     def test_observe_is_the_default_and_touches_nothing(self) -> None:
         self.configure()
+        untouched = self.limits()
         self.start('standalone')
         self.wait_for('it would limit', lambda: self.status().get('would'))
-        self.assertEqual('0', self.idle())
+        self.assertEqual(untouched, self.limits())
         self.assertEqual([], list((self.state_dir / 'leases').iterdir()))
         self.assertIn('would be set', self.run_agent('status').stdout)
 
@@ -251,12 +310,21 @@ class AgentTest(base.FunctionalTestCase):
     def test_sample_prints_what_is_measured_and_touches_nothing(self
                                                                 ) -> None:
         self.spawn(BUSY, self.tree, '/services/s')
+        untouched = self.limits()
         done = self.run_agent('sample', '--seconds', '0.5')
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertGreaterEqual(len(lines), 2)
         found = {one['workload']['id']: one for one in lines[-1]['workloads']}
         self.assertGreater(found[f'{self.tree.name}/services/s']['cpu_s'], 0)
         self.assertFalse(self.state_dir.exists())
+        self.assertEqual(untouched, self.limits())
+
+    def limits(self) -> list[str]:
+        """What the background may use, as the kernel tells it."""
+        return [self.tree.read(file.partition('.')[0], below, file)
+                for below in ('/batch', '/batch/a')
+                for file in ('cpu.idle', 'cpu.cfs_quota_us', 'cpuset.cpus',
+                             'memory.limit_in_bytes', 'freezer.state')]
 
     def assert_one_line(self, text: str, *words: str) -> None:
         """One line for a person that says all of ``words``."""
@@ -281,17 +349,26 @@ class AgentTest(base.FunctionalTestCase):
                 (['[network]', 'links = eth0=fast'], ['links', 'eth0=fast']),
                 (['[agent]', 'driver = windows'], ['driver', 'windows']),
                 (['[scavanger]', 'mode = off'], ['did you mean']),
+                (['[cpi2]', 'signal = ipc'], ['signal', 'ipc', 'run_delay']),
         ):
             self.configure(*lines)
             done = self.run_agent('run')
             self.assertEqual(2, done.returncode, done.stderr)
             self.assert_one_line(done.stderr, *words)
 
+    def test_detectors_only_observe(self) -> None:
+        for name in ('cpi2', 'perfcloud'):
+            self.configure('[agent]', f'controllers = scavenger,{name}',
+                           f'[{name}]', 'mode = enforce')
+            done = self.run_agent('run')
+            self.assertEqual(2, done.returncode, done.stderr)
+            self.assert_one_line(done.stderr, name, 'mode = observe')
+
     def test_a_config_file_that_is_not_there_or_is_garbage(self) -> None:
         self.config.write_bytes(b'\xff\xfe no ini [[')
         done = self.run_agent('status')
         self.assertEqual(2, done.returncode)
-        self.assert_one_line(done.stderr, 'scavenger-agent:')
+        self.assert_one_line(done.stderr, 'not UTF-8', str(self.config))
         self.config.unlink()
         done = self.run_agent('status')
         self.assertEqual(2, done.returncode)
@@ -312,7 +389,7 @@ class AgentTest(base.FunctionalTestCase):
         self.configure('[scavenger]', 'mode = enforce')
         self.tree.delete('/batch')
         standalone = self.start('standalone')
-        self.wait_for('it runs', self.status)
+        self.wait_for('it has looked more than once', lambda: self.ticks() > 3)
         self.assertEqual([], self.status()['caps'])
         self.tree.make('/batch/a')
         self.wait_for('it is limited', lambda: self.idle() == '1')
@@ -327,3 +404,5 @@ class AgentTest(base.FunctionalTestCase):
             done = self.run_agent(*words)
             self.assertEqual(2, done.returncode)
             self.assertIn('scavenger-agent', done.stderr)
+        self.assert_one_line(done.stderr, 'jump', 'run', 'sample', 'status',
+                             'stop-all', 'resume')

@@ -524,3 +524,24 @@ sys.exit(watcher.wait(10))
         self.assertEqual(
             ['No space left on device', '10000', '150000 []'], lines)
         self.assertTrue(self.back())
+
+    def test_half_a_status_is_none(self) -> None:
+        line, = self.private("""
+import json, pathlib, sys
+from scavenger_openstack.agent import status
+
+state = pathlib.Path(sys.argv[1])
+status.write(state / 'status.json', {'schema': 1, 'text': 'whole'})
+fill(state)
+filler = state / 'filler'
+with filler.open('r+b') as file:
+    file.truncate(filler.stat().st_size - 4096)     # one page is left
+try:
+    status.write(state / 'status.json', {'schema': 1, 'text': 'x' * 20000})
+    said = 'nothing'
+except OSError as exc:
+    said = exc.strerror
+print(json.dumps([said, json.loads((state / 'status.json').read_text())]))
+""")
+        self.assertEqual(['No space left on device',
+                          {'schema': 1, 'text': 'whole'}], json.loads(line))

@@ -18,14 +18,18 @@ from collections.abc import Sequence
 import fcntl
 import os
 import pathlib
+import subprocess
+import time
 
 import fixtures
 from oslo_config import cfg
 
 from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.tests.functional import base
@@ -79,8 +83,8 @@ class LoopTestCase(base.FunctionalTestCase):
         self.now = 1000.0
 
     def loop(self, *controllers: tuple[loop_.Controller, Mode],
-             options: Sequence[str] = (), watched: bool = True
-             ) -> loop_.Loop:
+             options: Sequence[str] = (), watched: bool = True,
+             isolated: bool = False) -> loop_.Loop:
         path = self.state_dir.parent / 'agent.conf'
         path.write_text('\n'.join((
             '[cgroups]', f'background_parents = {self.tree.name}/batch',
@@ -102,7 +106,10 @@ class LoopTestCase(base.FunctionalTestCase):
         return loop_.Loop(
             driver, controllers, self.leases,
             actuator_.Actuator(driver, self.leases, 2.0),
-            self.state_dir / 'stop')
+            self.state_dir / 'stop',
+            isolation=isolation_.Isolation(
+                driver, self.leases, perfiso.Params(buffer_cores=1),
+                Mode.ENFORCE) if isolated else None)
 
     def look(self, loop: loop_.Loop) -> None:
         """Turn until every knob has been read back once."""
@@ -165,6 +172,10 @@ class LoopTest(LoopTestCase):
         wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
         self.assertTrue(loop.tick(self.now).unwatched)
         self.assertEqual('-1', self.quota('/batch/a'))
+        # A watcher that died leaves its file, but no lock on it.
+        (self.state_dir / 'watcher.lock').touch()
+        self.assertTrue(loop.tick(self.now).unwatched)
+        self.assertEqual('-1', self.quota('/batch/a'))
 
     def test_never_below_the_floor_nor_above_the_own_limit(self) -> None:
         wish = Wish()
@@ -185,7 +196,12 @@ class LoopTest(LoopTestCase):
         self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '90000')
         self.look(loop)
         self.assertEqual('50000', self.quota('/batch/a'))
+        wish.want()
+        loop.tick(self.now)
+        self.assertEqual('90000', self.quota('/batch/a'))
         # Tighter than ours: theirs is in force.
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
         self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '30000')
         self.look(loop)
         self.assertEqual('30000', self.quota('/batch/a'))
@@ -227,6 +243,11 @@ class LoopTest(LoopTestCase):
         self.assertEqual([], tick.outcome.problems)
         self.assertEqual([self.id('/batch/b')],
                          [key[0] for key in self.leases.held()])
+        # Who is still there is regulated on, though the other is wished for.
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5),
+                  (self.id('/batch/b'), Knob.CPU_CORES, 0.25))
+        self.assertEqual([], loop.tick(self.now).outcome.problems)
+        self.assertEqual('25000', self.quota('/batch/b'))
         self.tree.make('/batch/a')
         self.look(loop)
         self.assertEqual('50000', self.quota('/batch/a'))
@@ -263,6 +284,63 @@ class LoopTest(LoopTestCase):
         wish.want()
         loop.tick(self.now)
         self.assertEqual('70000', self.quota('/batch/a'))
+
+    def test_a_group_made_again_as_its_limits_change(self) -> None:
+        """No lease on the old group counts for a write to the new one."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        name, wish = self.id('/batch/a'), Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        before = self.tree.read('cpuset', '/batch/a', 'cpuset.cpus')
+
+        def limits() -> tuple[str, str]:
+            return self.quota('/batch/a'), self.tree.read(
+                'cpuset', '/batch/a', 'cpuset.cpus')
+
+        # Five ticks each time: in some of them knobs are not read first.
+        for _ in range(actuator_.LOOK_TICKS):
+            wish.want((name, Knob.CPU_CORES, 0.5), (name, Knob.CPU_SET, '0'))
+            loop.tick(self.now)
+            self.tree.delete('/batch/a')
+            self.tree.make('/batch/a')
+            self.tree.write('cpu', '/batch/a', 'cpu.cfs_quota_us', '70000')
+            wish.want((name, Knob.CPU_CORES, 0.25), (name, Knob.CPU_SET, '1'))
+            for _ in range(3):
+                loop.tick(self.now)
+            self.assertEqual(('25000', '1'), limits())
+            wish.want()
+            loop.tick(self.now)
+            self.assertEqual(('70000', before), limits())
+
+    def test_the_fast_loop_ends_before_all_is_given_back(self) -> None:
+        """Else it takes away again what has no lease any more."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        before = self.cpu_set()
+        busy = self.keep_busy()
+        loop = self.loop(isolated=True)
+        self.addCleanup(loop.close)
+        loop.tick(self.now)
+        self.wait_for('the set is narrowed',
+                      lambda: self.cpu_set() != before)
+        self.assertEqual([], loop.close())
+        # Room, and none again: it would answer that in milliseconds.
+        for process in busy:
+            process.kill()
+            process.wait(10)
+        time.sleep(0.3)
+        self.keep_busy()
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            self.assertEqual(before, self.cpu_set())
+            time.sleep(0.01)
+
+    def keep_busy(self) -> list[subprocess.Popen[str]]:
+        return [self.spawn('while True: pass', self.tree, '/batch/a')
+                for _ in os.sched_getaffinity(0)]
+
+    def cpu_set(self) -> str:
+        return self.tree.read('cpuset', '/batch', 'cpuset.cpus')
 
 
 class MemoryTest(LoopTestCase):

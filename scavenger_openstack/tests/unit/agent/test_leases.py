@@ -179,7 +179,7 @@ class Alone(LeasesTestCase):
         self.opened()
         second = leases.Leases(self.path)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.1))
+            'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.1))
         text = str(self.assertRaises(errors.AlreadyRunning, second.open))
         self.assertIn(f"process '{os.getpid()}'", text)
         self.assertIn('one agent per host', text)
@@ -199,7 +199,7 @@ class Alone(LeasesTestCase):
             self.addCleanup(process.kill)
             process.stdout.readline()
             with fixtures.MonkeyPatch(
-                    'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.1):
+                    'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.1):
                 text = str(self.assertRaises(
                     errors.AlreadyRunning, leases.Leases(self.path).open))
             self.assertIn('restores what an earlier agent left', text)
@@ -286,7 +286,7 @@ class Time(LeasesTestCase):
 
     def quick_second(self) -> None:
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.agent.leases.LOCK_TIMEOUT_S', 0.05):
+                'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.05):
             leases.Leases(self.path).open()
 
     def test_writing(self) -> None:
@@ -309,7 +309,7 @@ class Time(LeasesTestCase):
         """The record stays, and the lock until the process is dead."""
         held = self.opened()
         held.hold(*A, self.steps, None)
-        self.addCleanup(lambda: os.close(held._lock))
+        self.addCleanup(lambda: held._own.release())
         with contextlib.suppress(errors.LeaseError), held.writing(*A):
             held.close()
             self.assertEqual(1, len(self.on_disk()))

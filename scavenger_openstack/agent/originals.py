@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a lease gives back, when others change the world meanwhile.
+
+The restore steps of a lease are the state before us.  That state does not
+stand still: groups are born below a capped one and inherit the cap, somebody
+else writes a capped knob, a cgroup is deleted and made again.  Each function
+takes the steps that a lease holds, and the steps that describe the knob as
+it stands ``now``, and says what the lease should hold.  Nothing is read or
+written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import parse_cpus
+
+
+def made_anew(steps: Sequence[Step], now: Sequence[Step]) -> bool:
+    """Whether the leased object is gone and another has taken its place."""
+    return _identity(steps) != _identity(now)
+
+
+def of_newborn(steps: Sequence[Step], now: Sequence[Step]) -> list[Step]:
+    """Originals of groups that were born below a capped one.
+
+    For knobs that are one file in each group, parents first.  One that
+    holds just what its parent holds now took the cap over, so its original
+    is the parent's; any other value is its own.
+    """
+    known = {_place(step) for step in steps}
+    newborn = [step for step in now if _place(step) not in known]
+    if not newborn:
+        return []
+    before = {str(step['dir']): step['text'] for step in steps}
+    present = {str(step['dir']): step['text'] for step in now}
+    found: list[Step] = []
+    for step in newborn:
+        parent = str(step['dir']).rpartition('/')[0]
+        text = step['text']
+        if parent in before and text == present.get(parent):
+            text = before[parent]
+        before[str(step['dir'])] = text
+        found.append({**step, 'text': text})
+    return found
+
+
+def within(steps: Sequence[Step], text: str) -> list[Step]:
+    """CPU sets to give back after somebody else set the first to ``text``.
+
+    What is below cannot hold more than that.
+    """
+    theirs = parse_cpus(text)
+    below = [{**step, 'text': format_cpus(parse_cpus(step['text']) & theirs
+                                          or theirs)}
+             for step in steps[1:]]
+    return [{**steps[0], 'text': text}, *below]
+
+
+def after_drift(steps: Sequence[Step], ours: Sequence[Step],
+                now: Sequence[Step]) -> list[Step]:
+    """What to give back after somebody else wrote a part of a knob.
+
+    A part that still holds what we wrote (``ours``) keeps its original; any
+    other holds theirs.
+    """
+    written = {_place(step): step for step in ours}
+    before = {_place(step): step for step in steps}
+    return [before.get(_place(step), step)
+            if step == written.get(_place(step)) else step for step in now]
+
+
+def _place(step: Step) -> tuple[object, ...]:
+    return (step.get('dir'), step.get('file'), step.get('device'),
+            step.get('dev'), step.get('netns'))
+
+
+def _identity(steps: Sequence[Step]) -> object:
+    """The object that the steps are about, however often it is renamed."""
+    return steps[0].get('inode') or steps[0].get('ifindex')

@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The state directory of an agent, as the agent that owns it sees it.
+
+Who holds ``flock(lock)`` there is the one agent of this host, or tidies up
+after a dead one.  Those who restore see the directory by :mod:`.statedir`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import time
+
+from scavenger_openstack.agent.records import FILE
+from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent.statedir import DIRECTORY
+from scavenger_openstack import errors
+
+LOCK_TIMEOUT_S = 2.0
+"""A restorer may be at work: so long it is waited for."""
+
+
+class Ownership:
+    """One state directory and the descriptors that make it ours."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = path
+        self.records = -1
+        """The open directory of the lease records, -1 while not owned."""
+        self._lock = -1
+        self._watched = False
+
+    def take(self) -> None:
+        """Make the directory if need be, and own it from now on.
+
+        :raises AlreadyRunning: another agent has it.
+        :raises OSError: it cannot be used; call :meth:`release`.
+        """
+        for path in (self.path, self.path / 'leases'):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = path.stat(follow_symlinks=False)
+            if found.st_uid != os.geteuid():
+                raise OSError(f'{path} belongs to user {found.st_uid}')
+            if found.st_mode & 0o077:
+                path.chmod(0o700)
+        self._lock = _take_lock(self.path / 'lock')
+        self.records = os.open(self.path / 'leases', DIRECTORY)
+
+    def moved(self, heartbeat: int) -> bool:
+        """Whether the files that are kept open are no longer in place.
+
+        :param heartbeat: the descriptor of the heartbeat in this directory
+        """
+        try:
+            return any(os.fstat(fd).st_ino != os.stat(self.path / name).st_ino
+                       for fd, name in ((self._lock, 'lock'),
+                                        (heartbeat, 'heartbeat'),
+                                        (self.records, 'leases')))
+        except FileNotFoundError:
+            return True
+
+    def watched(self) -> bool:
+        """Whether ``scavenger-restore --watch`` looks after the directory.
+
+        Does not need :meth:`take`.
+        """
+        try:
+            fd = os.open(self.path / 'watcher.lock', os.O_RDONLY | FILE)
+        except FileNotFoundError:
+            return False
+        except OSError:     # out of descriptors: not known is not "no"
+            return self._watched
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            self._watched = False
+        except BlockingIOError:
+            self._watched = True
+        finally:
+            os.close(fd)
+        return self._watched
+
+    def release(self, keep_lock: bool = False) -> None:
+        """Own nothing any more.
+
+        :param keep_lock: leave the lock to the kernel, which frees it when
+            the last thread of this process is dead
+        """
+        for fd in (self.records, -1 if keep_lock else self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self.records = -1
+        self._lock = self._lock if keep_lock else -1
+
+
+def _take_lock(path: pathlib.Path) -> int:
+    deadline = now_s() + LOCK_TIMEOUT_S
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | FILE, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_ino == os.stat(path).st_ino:
+                text = b'%d\n' % os.getpid()
+                os.pwrite(fd, text, 0)
+                os.ftruncate(fd, len(text))
+                return fd
+        except BlockingIOError:
+            if now_s() >= deadline:
+                holder = os.pread(fd, 64, 0).decode(errors='replace')
+                os.close(fd)
+                raise errors.AlreadyRunning(
+                    f'{path} is held by process {holder.strip()!r}: '
+                    + ('it restores what an earlier agent left; see what it '
+                       'says, then start again'
+                       if 'restorer' in holder else
+                       'one agent per host; stop that one first')
+                ) from None
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)
+        time.sleep(0.02)

@@ -1,0 +1,287 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Writes what the slow loop saw and wanted to a file, line by line.
+
+:mod:`scavenger_openstack.drivers.replay` reads it again; the page
+``recordings`` of the documentation has every field.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import time
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import records
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import changes
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import json_fields
+from scavenger_openstack.drivers import recorded
+from scavenger_openstack import errors
+from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack import version
+
+LOG = log.getLogger(__name__)
+
+MEASURED = WorkloadSample._fields[1:-1]
+GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
+          'memory_available_bytes')
+
+
+def header(conf: cfg.ConfigOpts,
+           controllers: Iterable[tuple[loop_.Controller, Mode]],
+           state: Mapping[str, Any], loaded_s: float) -> dict[str, Any]:
+    """The first line: all that the decisions start from.
+
+    :param state: what the controllers were given when they were made
+    :param loaded_s: when that was, in seconds of CLOCK_BOOTTIME
+    """
+    return {
+        'type': 'header', 'schema': recorded.SCHEMA,
+        'version': version(), 'host': conf.agent.host,
+        'boot_id': records.boot_id(), 'time_s': records.now_s(),
+        'wall_time_s': time.time(), 'interval_s': conf.agent.interval_s,
+        'loaded_s': loaded_s,
+        'controllers': [{
+            'name': controller.name, 'mode': mode,
+            'params': _params(conf, controller.name,
+                              type(controller).params_type),  # type: ignore[attr-defined]
+            'state': state.get(controller.name)}
+            for controller, mode in controllers],
+        'isolation': {
+            'name': perfiso.Controller.name, 'mode': conf.perfiso.mode,
+            'params': _params(conf, 'perfiso', perfiso.Params)}}
+
+
+def _params(conf: cfg.ConfigOpts, section: str, params_type: type
+            ) -> dict[str, Any]:
+    params: Any = conf_.params_of(conf, section, params_type)
+    return {field.name: getattr(params, field.name)
+            for field in dataclasses.fields(params)}
+
+
+class Noted:
+    """Knobs that remember what was written to them and read back."""
+
+    def __init__(self, knobs: base.Knobs) -> None:
+        self._knobs = knobs
+        self._written: collections.deque[tuple[str, Knob, Value,
+                                               Value | None]]
+        self._written = collections.deque()
+        self.read = knobs.read
+        self.restore_steps = knobs.restore_steps
+
+    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+        found = self._knobs.write(workload, knob, value)
+        self._written.append((workload, knob, value, found))
+        return found
+
+    def written(self) -> list[tuple[str, Knob, Value, Value | None]]:
+        """What was written since the last call, by whatever thread."""
+        found = []
+        while self._written:
+            found.append(self._written.popleft())
+        return found
+
+
+class Recorder:
+    """One recording.  Whatever goes wrong with it, the agent goes on."""
+
+    def __init__(self, path: pathlib.Path, knobs: base.Knobs) -> None:
+        self._path = path
+        self._fd = -1
+        self._size = 0
+        self.knobs = Noted(knobs)
+        self._host: dict[str, Any] = {}
+        self._known: dict[str, Workload] = {}
+        self._originals: dict[Key, Value] = {}
+        self._in_force: set[Key] = set()
+        self._changes = changes.Changes()
+
+    def start(self, first: Mapping[str, Any]) -> None:
+        """Make the file and write its header.
+
+        :raises ConfigError: it is there already, or cannot be made.
+        """
+        try:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT
+                               | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                               0o600)
+        except FileExistsError:
+            raise errors.ConfigError(
+                f'--record {self._path}: it is there already and will not '
+                'be overwritten; give another name') from None
+        except OSError as exc:
+            raise errors.ConfigError(
+                f'--record {self._path}: {exc.strerror}') from exc
+        self._write(first)
+
+    def tick(self, tick: loop_.Tick, in_force: Collection[Key]) -> None:
+        """Add the line of one tick.
+
+        :param in_force: the knobs that hold a cap of ours now
+        """
+        written = self.knobs.written()
+        if self._fd < 0:
+            return
+        line: dict[str, Any] = {'type': 'tick', 'time_s': tick.time_s}
+        for name in ('stopped', 'unwatched', 'anew'):
+            if getattr(tick, name):
+                line[name] = True
+        if tick.sample is not None:
+            line['sample'] = self._sample(tick.sample)
+        if tick.decided is not None:
+            self._add_outside(line, tick, tick.decided)
+        self._add_decided(line, tick)
+        if written:
+            line['written'] = written
+        now_in_force = set(in_force)
+        if self._in_force - now_in_force:
+            line['lifted'] = sorted(self._in_force - now_in_force)
+        self._in_force = now_in_force
+        if tick.outcome.problems:
+            line['problems'] = tick.outcome.problems
+        self._write(line)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def _sample(self, sample: HostSample) -> dict[str, Any]:
+        """The sample as JSON; what rarely changes only when it does."""
+        found = {name: value for name in GAUGES
+                 if (value := getattr(sample, name)) is not None}
+        host = self._host
+        for name in json_fields.HOST:
+            value = getattr(sample, name)
+            if name not in host or (host[name] is not value
+                                    and host[name] != value):
+                found[name] = as_json(value)
+                host[name] = value
+        found['cpu_busy_s'] = sample.cpu_busy_s     # json makes texts of keys
+        if sample.link_tx_bytes:
+            found['link_tx_bytes'] = sample.link_tx_bytes
+        found['workloads'] = list(map(self._workload, sample.workloads))
+        self._known = {one[0].id: one[0] for one in sample.workloads}
+        return found
+
+    def _workload(self, sample: WorkloadSample) -> dict[str, Any]:
+        workload = sample[0]
+        known = self._known.get(workload.id)
+        found: dict[str, Any] = {'id': workload.id}
+        if known is not workload and known != workload:
+            found = {'workload': as_json(workload)}
+        for name, value in zip(MEASURED, sample[1:-1], strict=True):
+            if value is not None:
+                found[name] = value
+        if sample.caps_in_force:
+            found['caps_in_force'] = dict(sample.caps_in_force)
+        return found
+
+    def _add_outside(self, line: dict[str, Any], tick: loop_.Tick,
+                     decided: loop_.Decided) -> None:
+        """What the decision depended on besides samples and parameters."""
+        originals = {key: value for key, value in decided.originals.items()
+                     if value is not None}
+        if originals != self._originals:
+            self._originals = originals
+            found: dict[str, dict[str, Value]] = {}
+            for (workload, knob), value in originals.items():
+                found.setdefault(knob, {})[workload] = value
+            line['originals'] = found
+        if decided.left is not decided.wishes:
+            own = set(decided.wishes)
+            line['fast'] = {'sets': tick.fast, 'floors': _grouped(
+                (cap.owner, cap.workload, cap.knob, cap)
+                for cap in decided.left if cap not in own)}
+        if tick.unmet:
+            line['unmet'] = tick.unmet
+        if tick.pending:
+            line['pending'] = sorted(tick.pending)
+
+    def _add_decided(self, line: dict[str, Any], tick: loop_.Tick) -> None:
+        """What differs from the decision before."""
+        wanted = self._changes.wanted
+        if tick.decided is not None:
+            changed = self._changes.of(tick.decided)
+        elif tick.stopped or tick.unwatched:
+            changed = self._changes.of_none()
+        else:
+            return
+        if changed.wanted:
+            line['wanted'] = _grouped(
+                ((cap or wanted[key]).owner, *key, cap)
+                for key, cap in changed.wanted.items())
+        if changed.would:
+            line['would'] = _grouped(
+                (*key, cap) for key, cap in changed.would.items())
+        if changed.incidents:
+            line['incidents'] = [
+                {'controller': told.controller,
+                 'incident': as_json(told.incident),
+                 **({'ended': True} if told.ended else {})}
+                for told in changed.incidents]
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        """Add a line as a whole, or give up for good."""
+        try:
+            data = json.dumps(line, separators=(',', ':')).encode() + b'\n'
+            while data:
+                data = data[os.write(self._fd, data):]
+            self._size = os.lseek(self._fd, 0, os.SEEK_CUR)
+        except (OSError, TypeError, ValueError) as exc:
+            LOG.warning('recording to %s ended: %s; the agent goes on '
+                        'without', self._path, exc)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            self.close()
+
+
+def _grouped(caps: Iterable[tuple[str, str, Knob, Cap | None]]
+             ) -> list[dict[str, Any]]:
+    """Caps with the same knob, owner and reason as one object."""
+    found: dict[tuple[str, str, str | None], dict[str, Any]] = {}
+    for owner, workload, knob, cap in caps:
+        reason = cap.reason if cap else None
+        group = found.get((owner, knob, reason))
+        if group is None:
+            group = {'knob': knob, 'owner': owner, 'values': {}}
+            if cap:
+                group['reason'] = reason
+            found[owner, knob, reason] = group
+        group['values'][workload] = cap.value if cap else None
+    return list(found.values())

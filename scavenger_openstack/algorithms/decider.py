@@ -1,0 +1,205 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""What one tick wants: from the rates of a host to its caps.
+
+The agent's slow loop and the replay of a recording both turn this; what
+they know of the outside comes in as arguments.  Source: DESIGN 3, the data
+path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+from typing import Protocol
+
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.algorithms import refusal
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+
+UNUSABLE = (ValueError, LookupError, TypeError, AttributeError,
+            OverflowError, RecursionError)
+"""What :meth:`Decider.load` may raise for a state that is damaged."""
+
+
+DETECTOR = 'detector'
+"""What ``kind`` of a controller's class is if it names antagonists."""
+
+
+class Controller(Protocol):
+    """What the loop asks of a regulator or detector.
+
+    A detector says so by a class attribute ``kind = 'detector'``.
+    """
+
+    name: str
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All caps that are wanted now."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """What has to outlive the process, as JSON."""
+        ...
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Take up what :meth:`state` said, as far as it is still true."""
+        ...
+
+
+class Decided(NamedTuple):
+    """What one tick decided, and from what.
+
+    ``wanted`` are the caps that should be in force.  ``would`` are the
+    caps of controllers that observe; of all, while nothing may be limited.
+    ``left`` is what the fast loop left over of ``wishes``, or ``wishes``
+    itself.  ``originals`` is what each knob would hold without us.
+    """
+
+    rates: Rates
+    decisions: Mapping[str, Decision]
+    wishes: Sequence[Cap]
+    left: Sequence[Cap]
+    would: list[Cap]
+    originals: Mapping[Key, Value | None]
+    wanted: Mapping[Key, Cap]
+
+
+def left_over(wishes: Iterable[Cap], owns: Callable[[Key], bool],
+              floors: Iterable[Cap]) -> list[Cap]:
+    """What the slow loop still writes while a fast loop runs.
+
+    ``owns`` says which knobs only the fast loop writes; ``floors`` is what
+    it asks the slow loop for.  Source: DESIGN 7.7.
+    """
+    return [cap for cap in wishes
+            if not owns((cap.workload, cap.knob))] + list(floors)
+
+
+class Decider:
+    """The controllers of one host and what stands between them and a knob.
+
+    It remembers the last sample, and whom a refused limit has paused.
+
+    :param controllers: each with its mode; those that are off are left out
+    """
+
+    def __init__(self, controllers: Iterable[tuple[Controller, Mode]],
+                 ) -> None:
+        self.controllers = [(controller, mode)
+                            for controller, mode in controllers
+                            if mode is not Mode.OFF]
+        self.previous: HostSample | None = None
+        self.pauses: dict[str, Cap] = {}
+
+    def state(self) -> dict[str, Any]:
+        """What the controllers keep over a restart, by name."""
+        return {controller.name: controller.state()
+                for controller, _ in self.controllers}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Hand each controller what :meth:`state` said of it.
+
+        Raises one of :data:`UNUSABLE` when a state is damaged; controllers
+        before that one have theirs.
+        """
+        for controller, _ in self.controllers:
+            if controller.name in state:
+                controller.load(state[controller.name], now)
+
+    def rates(self, sample: HostSample) -> Rates:
+        """What happened since the sample before."""
+        rates = rates_.rates(self.previous, sample)
+        self.previous = sample
+        return rates
+
+    def decide(self, now: float, rates: Rates, *, held_back: bool,
+               originals: Callable[[Sequence[Cap]],
+                                   Mapping[Key, Value | None]],
+               follow: Callable[[list[Cap], Rates, bool], list[Cap]]
+               | None = None) -> Decided:
+        """Ask every controller and settle what should be in force.
+
+        :param now: time of the sample in seconds
+        :param held_back: nothing may be limited now
+        :param originals: what each wished knob would hold without us
+        :param follow: brings the fast loop up to date with the wishes, the
+            rates and ``held_back``; returns the wishes that it leaves over
+        """
+        decisions: dict[str, Decision] = {}
+        wishes: list[Cap] = []
+        would: list[Cap] = []
+        for controller, mode in self.controllers:
+            decision = controller.step(now, rates)
+            decisions[controller.name] = decision
+            (wishes if mode is Mode.ENFORCE else would).extend(decision.caps)
+        if held_back:
+            would.extend(wishes)
+            wishes = []
+            self.pauses.clear()
+        left = wishes if follow is None else follow(wishes, rates, held_back)
+        claims = [*left, *self.pauses.values()] if self.pauses else left
+        floors = {w.workload.id: w.workload.floor for w in rates.workloads}
+        found = originals(claims)
+        return Decided(rates, decisions, wishes, left, would, found,
+                       arbitrate.arbitrate(claims, found, floors,
+                                           stopped=held_back))
+
+    def answer(self, decided: Decided, unmet: Mapping[str, int],
+               pending: Collection[Key]) -> list[Action]:
+        """Memory that the kernel did not take back: pause, or kill.
+
+        Whoever is paused is so until he is not refused any more; see
+        :attr:`pauses`.  Returns the kills, which need the consent of the
+        workload's parent.
+
+        :param unmet: bytes above the refused limit, by workload
+        :param pending: knobs whose write the kernel has not answered yet
+        """
+        # Who waits for the kernel stays as he is until it has answered.
+        waiting = {workload: cap for workload, cap in self.pauses.items()
+                   if (workload, Knob.MEMORY_BYTES) in pending}
+        if not unmet:
+            self.pauses = waiting
+            return []
+        workloads = decided.rates.workloads
+        decision = decided.decisions.get(scavenger.NAME, Decision())
+        pauses, kills = refusal.answer(
+            unmet, refusal.shortage_of(decision.facts.get('memory', {}),
+                                       workloads), workloads)
+        self.pauses = waiting | {
+            workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
+                          f'{unmet[workload]} bytes that the foreground '
+                          'needs could not be reclaimed')
+            for workload in pauses}
+        why = (f'the foreground needs {sum(unmet.values())} bytes that '
+               'could not be reclaimed')
+        return [Action(workload, 'kill', scavenger.NAME, why)
+                for workload in kills]

@@ -1,0 +1,198 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""``scavenger-replay``: what controllers decide over a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import os
+import pathlib
+import sys
+
+from oslo_config import cfg
+
+from scavenger_openstack.agent import status
+from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import rates_table
+from scavenger_openstack.drivers import replay as recordings
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory import replay
+from scavenger_openstack.laboratory import replay_compare
+from scavenger_openstack.laboratory import replay_output
+from scavenger_openstack.laboratory import replay_settings
+from scavenger_openstack import version
+
+PROGRAM = 'scavenger-replay'
+
+CLI_OPTS = [
+    cfg.StrOpt('file', positional=True, metavar='FILE',
+               help='A recording of scavenger-agent run --record, or a '
+                    'table of rates (CSV; Parquet where pyarrow is '
+                    'installed).'),
+    cfg.StrOpt('format', default='table', choices=['table', 'json'],
+               help='table: lines for people.  json: one object per line '
+                    'with all numbers that each decision was made from.'),
+    cfg.MultiStrOpt('set', default=[], metavar='SECTION.OPTION=VALUE',
+                    help='What if: another value for a parameter or the '
+                         'mode of a controller, such as '
+                         'scavenger.memory_c=3.  Can be given more than '
+                         'once.'),
+    cfg.BoolOpt('compare', default=False,
+                help='Print two settings side by side: as recorded (a '
+                     'table: as configured), and with --set.'),
+    cfg.BoolOpt('verify', default=False,
+                help='Compare with the decisions in the recording itself; '
+                     'the exit code is 1 at the first line that differs.'),
+    cfg.IntOpt('cpus', min=1, max=4096,
+               help='Table: CPUs of each host.'),
+    cfg.FloatOpt('memory-bytes', min=1,
+                 help='Table: memory of each host in bytes.'),
+    cfg.FloatOpt('link-bytes-per-s', min=1,
+                 help='Table: capacity of the one link of each host in '
+                      'bytes per second.'),
+]
+
+CAPACITIES = {'cpus': 'CPU', 'memory_bytes': 'memory',
+              'link_bytes_per_s': 'network'}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_.code(PROGRAM, lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    conf_.load(conf, arguments, PROGRAM)
+    if conf.verify and (conf.compare or conf.set):
+        raise errors.ConfigError(
+            '--verify looks at the recorded settings only: leave out '
+            '--compare and --set')
+    if conf.compare and not conf.set:
+        raise errors.ConfigError(
+            '--compare needs --set: against what shall it be compared?')
+    path = pathlib.Path(conf.file)
+    try:
+        code = (_table if rates_table.is_table(path) else _recording)(conf,
+                                                                      path)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Nobody reads on; neither shall the interpreter complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _recording(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
+    for option in CAPACITIES:
+        if conf[option] is not None:
+            raise errors.ConfigError(
+                f'--{option.replace("_", "-")} is for tables: a recording '
+                'has its own')
+    recording = recordings.read(path)
+    try:
+        settings, notes = replay_settings.of_header(recording.header)
+        if recording.header.version != version():
+            notes.append(f'recorded by version {recording.header.version}, '
+                         f'this is {version()}')
+        _note(f'{path}: {note}' for note in notes)
+        code = (_verify(path, recording, settings) if conf.verify else
+                _show(conf, replay.Recording(recording), settings))
+        if recording.cut_off:
+            _note([f'{path}:{recording.cut_off}: the last line was never '
+                   'finished and is passed over'])
+        return code
+    finally:
+        recording.close()
+
+
+def _table(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
+    if conf.verify:
+        raise errors.ConfigError(
+            f'--verify: {path} is a table, which says nothing of decisions')
+    table = rates_table.read(path, conf_.floors(conf))
+    _note(table.warnings)
+    capacity = rates_table.Capacity(conf.cpus, conf.memory_bytes,
+                                    conf.link_bytes_per_s)
+    missing = [option for option, value in zip(CAPACITIES, capacity,
+                                               strict=True) if value is None]
+    if missing:
+        _note([('only detectors run, regulators do not: they need '
+                if len(missing) == len(CAPACITIES) else
+                'rules for ' + ', '.join(CAPACITIES[one] for one in missing)
+                + ' are off: they need ')
+               + ' '.join('--' + one.replace('_', '-') for one in missing)])
+    return _show(conf, replay.Table(table, capacity),
+                 replay_settings.of_options(conf, any(
+                     value is not None for value in capacity)),
+                 several=len(table.hosts) > 1)
+
+
+def _verify(path: pathlib.Path, recording: recordings.Recording,
+            settings: replay_settings.Settings) -> int:
+    ticks, decisions, difference = replay.verify(recording, settings)
+    if difference is not None:
+        print(f'{path}:{difference.line}: time_s {difference.time_s:.3f}: '
+              f'{difference.what}')
+        return exit_.FAILED
+    if not ticks:
+        print(f'{path}: there is no tick to verify')
+        return exit_.FAILED
+    print(f'{path}: {ticks} ticks, {decisions} decisions: all as recorded')
+    return 0
+
+
+def _show(conf: cfg.ConfigOpts, source: replay.Source,
+          settings: replay_settings.Settings, several: bool = False) -> int:
+    after = replay_settings.changed(settings, conf.set)
+    if conf.compare:
+        found = replay_compare.compare(
+            source, settings, after,
+            ('recorded' if isinstance(source, replay.Recording)
+             else 'configured', ' '.join(conf.set)))
+        _print([replay_output.as_line(found.as_json())]
+               if conf.format == 'json' else found.lines())
+        return 0
+    table = replay_output.Table(several)
+    ticks = decisions = 0
+    for step in replay.run(source, after):
+        ticks += 1
+        decisions += replay.count(step.changed)
+        if conf.format == 'json':
+            _print(map(replay_output.as_line, replay_output.documents(step)))
+        else:
+            _print(table.lines(step))
+    if conf.format == 'table':
+        print(f'{ticks} ticks, {decisions} decisions')
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _note(notes: Iterable[str]) -> None:
+    for note in notes:
+        print(f'{PROGRAM}: {status.shown(note)}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

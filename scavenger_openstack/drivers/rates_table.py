@@ -1,0 +1,385 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""Rates that somebody else measured, out of a table: CSV or Parquet.
+
+The format is a public interface; its page in the documentation is
+``recordings``.  A table is read as a whole: rows may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import csv
+import math
+import pathlib
+import statistics
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+SCHEMA = 1
+"""Version of the columns."""
+
+RATES = ('cpu_cores', 'cpi', 'run_delay', 'io_wait_s_per_op',
+         'llc_misses_per_s', 'io_bytes_per_s', 'net_tx_bytes_per_s',
+         'memory_bytes')
+OPTIONAL_RATES = ('throttled_share', 'io_ops_per_s')
+REQUIRED = ('time_s', 'workload', 'priority', 'application', 'cpu_model',
+            *RATES)
+OPTIONAL = ('host', 'project', 'vcpus', *OPTIONAL_RATES)
+
+DEFAULT_HOST = 'local'
+DEFAULT_INTERVAL_S = 1.0
+"""Of a host that is in the table with one time only."""
+
+LINK = 'link'
+"""What the one shared link of a table is called."""
+
+PARQUET = b'PAR1'
+"""How a Parquet file begins."""
+
+Cells = Mapping[str, Any]
+"""A row: what stands in each known column; an empty text or ``None`` for
+what was not measured."""
+
+
+class Capacity(NamedTuple):
+    """What a host has, for regulators; ``None``: not given."""
+
+    cpus: int | None = None
+    memory_bytes: float | None = None
+    link_bytes_per_s: float | None = None
+
+
+class Row(NamedTuple):
+    """One workload at one time; the rates have no interval yet."""
+
+    line: int
+    cpu_model: str | None
+    rates: WorkloadRates
+
+
+class Host:
+    """What a table says of one host, by time.
+
+    ``interval_s`` is the usual time between two rows of a workload.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.cpu_model: str | None = None
+        self.times: dict[float, dict[str, Row]] = {}
+        self.interval_s = DEFAULT_INTERVAL_S
+
+    def settle(self) -> None:
+        """Sort what was added."""
+        self.times = dict(sorted(self.times.items()))
+        times = list(self.times)
+        steps = [b - a for a, b in zip(times, times[1:], strict=False)]
+        if steps:
+            self.interval_s = statistics.median_low(steps)
+
+    def rates(self, capacity: Capacity) -> Iterator[Rates]:
+        """One :class:`Rates` per time, in order of time.
+
+        The sums of the host are those of its workloads; a sum is unknown
+        while that of any workload is.
+        """
+        topology = {cpu: Cpu(cpu, 0, 0) for cpu in range(capacity.cpus or 0)}
+        shared = capacity.link_bytes_per_s is not None
+        links = {LINK: capacity.link_bytes_per_s or 0.0} if shared else {}
+        before: float | None = None
+        for time_s, rows in self.times.items():
+            interval_s = (self.interval_s if before is None
+                          else time_s - before)
+            before = time_s
+            found = tuple(row.rates._replace(interval_s=interval_s)
+                          for row in rows.values())
+            used = _total(one.memory_bytes for one in found)
+            available = None
+            if capacity.memory_bytes is not None and used is not None:
+                available = max(0, int(capacity.memory_bytes - used))
+            yield Rates(
+                time_s, interval_s, found, topology,
+                None if capacity.memory_bytes is None
+                else int(capacity.memory_bytes), available, links,
+                {LINK: _total(one.net_tx_bytes_per_s for one in found)}
+                if shared else {}, {LINK: LINK} if shared else {})
+
+
+def _total(values: Iterator[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+class Table:
+    """A table that was read: its hosts in the order of their first rows.
+
+    ``warnings`` are sentences for the operator.
+    """
+
+    def __init__(self, path: pathlib.Path,
+                 floor: Mapping[Knob, float]) -> None:
+        self._path = path
+        self._floor = floor
+        self._workloads: dict[tuple[str | None, ...], Workload] = {}
+        self.hosts: dict[str, Host] = {}
+        self.warnings: list[str] = []
+
+    def add(self, line: int, cells: Cells) -> None:
+        """Take a row.
+
+        :raises DriverError: a cell is wrong: file, line, column.
+        """
+        try:
+            time_s = _number(cells, 'time_s')
+            if time_s is None:
+                raise ValueError('time_s: empty')
+            host = self._host(cells)
+            row = Row(line, _text(cells, 'cpu_model'), self._rates(cells))
+            name = row.rates.workload.id
+            rows = host.times.setdefault(time_s, {})
+            if name in rows:
+                raise ValueError(
+                    f'workload: {name!r:.60} is there twice at time_s '
+                    f'{time_s:.15g}, also in line {rows[name].line}')
+            if row.cpu_model is not None:
+                if host.cpu_model not in (None, row.cpu_model):
+                    raise ValueError(
+                        f'cpu_model: {row.cpu_model!r:.60}, but host '
+                        f'{host.name} had {host.cpu_model!r:.60}; a host has '
+                        'one')
+                host.cpu_model = row.cpu_model
+            rows[name] = row
+        except ValueError as exc:
+            raise errors.DriverError(f'{self._path}:{line}: {exc}') from None
+
+    def finish(self, lines: int) -> Table:
+        """All rows are there.
+
+        :raises DriverError: there is none.
+        """
+        if not self.hosts:
+            raise errors.DriverError(
+                f'{self._path}:{lines}: no row below the header')
+        for host in self.hosts.values():
+            host.settle()
+        return self
+
+    def _host(self, cells: Cells) -> Host:
+        name = _text(cells, 'host') or DEFAULT_HOST
+        host = self.hosts.get(name)
+        if host is None:
+            host = self.hosts[name] = Host(name)
+        return host
+
+    def _rates(self, cells: Cells) -> WorkloadRates:
+        numbers = {name: _number(cells, name)
+                   for name in (*RATES, *OPTIONAL_RATES)}
+        memory = numbers.pop('memory_bytes')
+        return WorkloadRates(
+            self._workload(cells), 0.0, **numbers,
+            memory_bytes=None if memory is None else int(memory))
+
+    def _workload(self, cells: Cells) -> Workload:
+        vcpus = _number(cells, 'vcpus')
+        if vcpus is not None and vcpus <= 0:
+            raise ValueError(f'vcpus: {vcpus:g} is not above 0')
+        name = _text(cells, 'workload')
+        if name is None:
+            raise ValueError('workload: empty')
+        said = _text(cells, 'priority')
+        try:
+            priority = Priority((said or Priority.FOREGROUND).lower())
+        except ValueError:
+            raise ValueError(
+                f'priority: {said!r:.60} is not ' + ' or '.join(Priority)
+                + ' (or empty, which is foreground)') from None
+        key = (name, said, _text(cells, 'project'),
+               _text(cells, 'application'), repr(vcpus))
+        found = self._workloads.get(key)
+        if found is None:
+            found = self._workloads[key] = Workload(
+                name, priority, source='table' if said else 'default',
+                project=key[2], application=key[3],
+                vcpus=1.0 if vcpus is None else vcpus, group=name,
+                floor=self._floor, interfaces=(LINK,))
+        return found
+
+
+def is_table(path: pathlib.Path) -> bool:
+    """Whether a file is a table and not a recording, by its beginning.
+
+    :raises OSError: it cannot be read.
+    """
+    with path.open('rb') as file:
+        return not file.read(64).lstrip().startswith(b'{')
+
+
+def read(path: pathlib.Path, floor: Mapping[Knob, float]) -> Table:
+    """Read a table of schema 1.
+
+    :param floor: knob -> value below which no cap of a workload goes
+    :raises OSError: it cannot be read.
+    :raises DriverError: a cell is wrong; the message has file, line and
+        column.  In a Parquet file the first row below the header is line 2,
+        as it would be in CSV.
+    """
+    table = Table(path, floor)
+    with path.open('rb') as file:
+        parquet = file.read(len(PARQUET)) == PARQUET
+    return (_read_parquet if parquet else _read_csv)(path, table)
+
+
+def _read_csv(path: pathlib.Path, table: Table) -> Table:
+    line = 1
+    # utf-8-sig: spreadsheets write a byte order mark.
+    with path.open(encoding='utf-8-sig', newline='') as file:
+        rows = csv.reader(file, strict=True)
+        try:
+            header = next(rows, None)
+            if not header:
+                raise errors.DriverError(
+                    f'{path}:1: empty: the first line has to name the '
+                    'columns')
+            known = _columns(path, table, [name.strip() for name in header])
+            for row in rows:
+                line = rows.line_num
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    raise errors.DriverError(
+                        f'{path}:{line}: {len(row)} cells, but the header '
+                        f'has {len(header)}')
+                table.add(line, {name: row[place]
+                                 for name, place in known.items()})
+        except csv.Error as exc:
+            raise errors.DriverError(
+                f'{path}:{rows.line_num}: not CSV: {exc}') from None
+        except UnicodeDecodeError:
+            raise errors.DriverError(
+                f'{path}:{_not_text(path)}: not UTF-8') from None
+    return table.finish(rows.line_num)
+
+
+def _not_text(path: pathlib.Path) -> int:
+    """The line of the first byte that is not UTF-8: it is found ahead."""
+    with path.open('rb') as file:
+        for line, data in enumerate(file, 1):
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                return line
+    return 1
+
+
+def _read_parquet(path: pathlib.Path, table: Table) -> Table:
+    try:
+        from pyarrow import lib
+        from pyarrow import parquet
+    except ImportError:
+        raise errors.DriverError(
+            f'{path}: a Parquet file needs the Python package pyarrow, which '
+            'is not installed; install it or convert the table to CSV'
+        ) from None
+    line = 1
+    try:
+        with parquet.ParquetFile(path) as file:
+            known = _columns(path, table, list(file.schema_arrow.names))
+            for batch in file.iter_batches(columns=list(known)):
+                for row in batch.to_pylist():
+                    line += 1
+                    table.add(line, row)
+    except lib.ArrowException as exc:
+        raise errors.DriverError(
+            f'{path}:{line}: not a Parquet file that can be read: '
+            + str(exc).replace('\n', ' ')) from None
+    return table.finish(line)
+
+
+def _columns(path: pathlib.Path, table: Table, header: list[str],
+             ) -> dict[str, int]:
+    """Where each column stands; unknown ones are warned about."""
+    known: dict[str, int] = {}
+    unknown = []
+    for place, name in enumerate(header):
+        if name in known:
+            raise errors.DriverError(
+                f'{path}:1: column {name} is there twice')
+        if name in REQUIRED or name in OPTIONAL:
+            known[name] = place
+        else:
+            unknown.append(name)
+    missing = [name for name in REQUIRED if name not in known]
+    if missing:
+        hint = ('; cells are separated by commas'
+                if len(header) == 1 else '')
+        raise errors.DriverError(
+            f'{path}:1: no column {", ".join(missing)}{hint}; a cell may be '
+            'empty, the column has to be there')
+    if unknown:
+        table.warnings.append(
+            f'{path}:1: unknown columns are passed over: '
+            + ', '.join(f'{name!r:.40}' for name in unknown))
+    return known
+
+
+def _text(cells: Cells, column: str) -> str | None:
+    """What a cell says; ``None`` for an empty one."""
+    value = cells.get(column)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f'{column}: {value!r:.60} is not a text')
+    return value.strip() or None
+
+
+def _number(cells: Cells, column: str) -> float | None:
+    """A number from 0 up; ``None`` for an empty cell."""
+    value = cells.get(column)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        said = value.strip()
+        if not said:
+            return None
+        try:
+            # float() would take digits of other scripts, and 1_000.
+            number = float(said if said.isascii() and '_' not in said
+                           else 'no')
+        except ValueError:
+            raise ValueError(
+                f'{column}: {said!r:.60} is not a number') from None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    else:
+        raise ValueError(f'{column}: {value!r:.60} is not a number')
+    if not 0 <= number < math.inf:
+        raise ValueError(f'{column}: {value!s:.60} is not a finite number '
+                         'from 0 up; leave the cell empty if it was not '
+                         'measured')
+    return number

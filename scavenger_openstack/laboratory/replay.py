@@ -1,0 +1,253 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""Runs controllers over what was recorded or measured, touching nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import NamedTuple
+from typing import Protocol
+
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import changes
+from scavenger_openstack.algorithms.changes import Changed
+from scavenger_openstack.algorithms.changes import WouldKey
+from scavenger_openstack.algorithms.decider import Decided
+from scavenger_openstack.algorithms.decider import left_over
+from scavenger_openstack.drivers import rates_table
+from scavenger_openstack.drivers import recorded
+from scavenger_openstack.drivers import replay
+from scavenger_openstack.laboratory.replay_settings import Settings
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+
+Moment = recorded.Turn | Rates
+"""One tick of a recording, or one time of a table."""
+
+
+class Source(Protocol):
+    """What can be replayed: each moment of each host, in order of time."""
+
+    def moments(self) -> Iterator[tuple[str, Moment]]:
+        """The host and the moment; can be asked for once.
+
+        :raises DriverError: a line is wrong.
+        """
+        ...
+
+    def interval_s(self, host: str) -> float:
+        """The usual time between two moments, in seconds."""
+        ...
+
+
+class Recording:
+    """A recording as a source."""
+
+    def __init__(self, recording: replay.Recording) -> None:
+        self._recording = recording
+
+    def moments(self) -> Iterator[tuple[str, Moment]]:
+        host = self._recording.header.host
+        for turn in self._recording:
+            yield host, turn
+
+    def interval_s(self, host: str) -> float:
+        return self._recording.header.interval_s
+
+
+class Table:
+    """A table as a source: one host after the other."""
+
+    def __init__(self, table: rates_table.Table,
+                 capacity: rates_table.Capacity) -> None:
+        self._table = table
+        self._capacity = capacity
+
+    def moments(self) -> Iterator[tuple[str, Moment]]:
+        for name, host in self._table.hosts.items():
+            for rates in host.rates(self._capacity):
+                yield name, rates
+
+    def interval_s(self, host: str) -> float:
+        return self._table.hosts[host].interval_s
+
+
+class Step(NamedTuple):
+    """One decision: what changed, and all that is wanted now.
+
+    ``before`` is what was wanted, and would have been, before it.
+    """
+
+    time_s: float
+    host: str
+    changed: Changed
+    decided: Decided | None
+    wanted: Mapping[Key, Cap]
+    would: Mapping[WouldKey, Cap]
+    before: tuple[Mapping[Key, Cap], Mapping[WouldKey, Cap]]
+
+
+class Player:
+    """Turns one host's controllers as the agent's slow loop does.
+
+    :param interval_s: the usual time between two moments
+    """
+
+    def __init__(self, host: str, settings: Settings,
+                 interval_s: float | None = None) -> None:
+        self._host = host
+        self._decider = settings.decider(host, interval_s)
+        self._what_if = settings.what_if
+        self._asked: set[Key] = set()
+        self._changes = changes.Changes()
+
+    def step(self, moment: Moment) -> Step:
+        """Decide on the next moment."""
+        before = self._changes.wanted, self._changes.would
+        decided: Decided | None = None
+        changed = Changed()
+        time_s = moment.time_s
+        if isinstance(moment, recorded.Turn):
+            for key, cap in moment.decided.wanted.items():
+                (self._asked.discard if cap is None
+                 else self._asked.add)(key)
+        if isinstance(moment, Rates):
+            decided = self._decider.decide(
+                time_s, moment, held_back=False, originals=lambda claims: {})
+        elif moment.sample is not None:
+            time_s = moment.sample.time_s
+            decided = self._turn(moment)
+        elif moment.stopped or moment.unwatched:
+            changed = self._changes.of_none()
+        if decided is not None:
+            changed = self._changes.of(decided)
+        return Step(time_s, self._host, changed, decided,
+                    self._changes.wanted, self._changes.would, before)
+
+    def _turn(self, turn: recorded.Turn) -> Decided:
+        assert turn.sample is not None
+        if turn.anew:
+            self._decider.previous = None
+        originals: Mapping[Key, Value | None] = turn.originals
+
+        def follow(wishes: list[Cap], rates: Rates, held_back: bool
+                   ) -> list[Cap]:
+            if not (turn.fast_sets or turn.floors):
+                return wishes
+            return left_over(
+                wishes, lambda key: (key[1] is Knob.CPU_SET
+                                     and key[0] in turn.fast_sets),
+                turn.floors)
+
+        decided = self._decider.decide(
+            turn.sample.time_s, self._decider.rates(turn.sample),
+            held_back=turn.stopped or turn.unwatched,
+            originals=lambda claims: originals, follow=follow)
+        self._decider.answer(decided, self._unmet(turn, decided),
+                             turn.pending)
+        return decided
+
+    def _unmet(self, turn: recorded.Turn, decided: Decided
+               ) -> Mapping[str, int]:
+        """What was refused, without what is not asked for in this replay."""
+        if not self._what_if:
+            return turn.unmet
+        gone = self._asked.difference(decided.wanted)
+        return {workload: size for workload, size in turn.unmet.items()
+                if (workload, Knob.MEMORY_BYTES) not in gone}
+
+
+def run(source: Source, settings: Settings) -> Iterator[Step]:
+    """Every decision over a source, under one setting.
+
+    :raises DriverError: a line of the source is wrong.
+    """
+    for (step,) in side_by_side(source, settings):
+        yield step
+
+
+def side_by_side(source: Source, *settings: Settings
+                 ) -> Iterator[tuple[Step, ...]]:
+    """Every decision over a source, under several settings at once."""
+    players: dict[str, list[Player]] = {}
+    for host, moment in source.moments():
+        if host not in players:
+            players[host] = [
+                Player(host, one, source.interval_s(host)) for one in settings]
+        yield tuple(player.step(moment) for player in players[host])
+
+
+class Difference(NamedTuple):
+    """Where a replay decides otherwise than the agent did."""
+
+    line: int
+    time_s: float
+    what: str
+
+
+def verify(recording: replay.Recording, settings: Settings
+           ) -> tuple[int, int, Difference | None]:
+    """Compare a replay with what the recording says was decided.
+
+    Returns the ticks and the changed decisions up to the first difference,
+    or to the end.
+
+    :raises DriverError: a line is wrong.
+    """
+    player = Player(recording.header.host, settings)
+    ticks = decisions = 0
+    for turn in recording:
+        step = player.step(turn)
+        what = difference(turn.decided, step.changed)
+        if what:
+            return ticks, decisions, Difference(turn.line, step.time_s, what)
+        ticks += 1
+        decisions += count(step.changed)
+    return ticks, decisions, None
+
+
+def count(changed: Changed) -> int:
+    """How many decisions that is."""
+    return (len(changed.wanted) + len(changed.would)
+            + len(changed.incidents))
+
+
+def difference(was: Changed, now: Changed) -> str:
+    """The first difference of two decisions; empty if there is none."""
+    for field, recorded_, replayed in (
+            ('wanted', was.wanted, now.wanted),
+            ('would', was.would, now.would)):
+        for key in (*recorded_, *(key for key in replayed
+                                  if key not in recorded_)):
+            one, two = (_said(caps, key) for caps in (recorded_, replayed))
+            if one != two:
+                return (f'{field}: {" ".join(key[-2:])}: recorded {one}, '
+                        f'replayed {two}')
+    if was.incidents != now.incidents:
+        return (f'incidents: recorded {list(was.incidents)}, replayed '
+                f'{list(now.incidents)}')
+    return ''
+
+
+def _said(caps: Mapping[Key, Cap | None] | Mapping[WouldKey, Cap | None],
+          key: Key | WouldKey) -> str:
+    if key not in caps:
+        return 'no change'
+    cap = caps[key]     # type: ignore[index]
+    return ('no limit' if cap is None else
+            f'{cap.value!r} by {cap.owner} ({cap.reason})')

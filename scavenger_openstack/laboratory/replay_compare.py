@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""Two settings over the same recording or table, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.laboratory.replay import side_by_side
+from scavenger_openstack.laboratory.replay import Source
+from scavenger_openstack.laboratory.replay import Step
+from scavenger_openstack.laboratory.replay_output import aligned
+from scavenger_openstack.laboratory.replay_settings import Settings
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+Place = tuple[str, str, Knob]
+"""Host, workload and knob."""
+
+
+@dataclasses.dataclass(slots=True)
+class Limited:
+    """How one knob was limited: ticks, values told, and their sum."""
+
+    ticks: int = 0
+    values: int = 0
+    total: float = 0.0
+    last: Value | None = None
+
+    def add(self, value: Value) -> None:
+        self.ticks += 1
+        self.values += value != self.last
+        self.last = value
+        if not isinstance(value, str):
+            self.total += value
+
+    def as_json(self) -> dict[str, Any]:
+        return {'limited_ticks': self.ticks, 'values': self.values,
+                'mean': self.mean}
+
+    @property
+    def mean(self) -> Value | None:
+        """While limited; a CPU set has no mean but a last value."""
+        return (self.last if isinstance(self.last, str)
+                else self.total / self.ticks if self.ticks else None)
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """What one setting decided, counted.
+
+    ``set`` caps where there was none, ``changed`` ones that went on with
+    another value, ``lifted`` ones that ended.
+    """
+
+    ticks: int = 0
+    set: int = 0
+    changed: int = 0
+    lifted: int = 0
+    incidents: int = 0
+    knobs: dict[Place, Limited] = dataclasses.field(default_factory=dict)
+    now: dict[str, Mapping[Key, Value]] = dataclasses.field(
+        default_factory=dict)
+
+    def add(self, step: Step) -> Mapping[Key, Value]:
+        """Count a decision; what it limits, also where it only observes."""
+        caps = limits(step)
+        before = self.now.get(step.host, {})
+        self.ticks += 1
+        for key, value in caps.items():
+            place = (step.host, *key)
+            if place not in self.knobs:
+                self.knobs[place] = Limited()
+            self.knobs[place].add(value)
+            self.set += key not in before
+            self.changed += key in before and before[key] != value
+        for key in before:
+            if key not in caps:
+                self.lifted += 1
+                self.knobs[step.host, *key].last = None
+        self.incidents += sum(
+            1 for told in step.changed.incidents if not told.ended
+            and told.incident.time_s == step.time_s)
+        self.now[step.host] = caps
+        return caps
+
+
+def limits(step: Step) -> dict[Key, Value]:
+    """What would be limited if all controllers of the setting enforced."""
+    found: dict[Key, Value] = {key: cap.value
+                               for key, cap in step.wanted.items()}
+    claims: dict[Key, list[Value]] = {}
+    for (_, workload, knob), cap in step.would.items():
+        if (workload, knob) not in found:
+            claims.setdefault((workload, knob), []).append(cap.value)
+    for key, values in claims.items():
+        found[key] = arbitrate.tightest(key[1], values)
+    return found
+
+
+@dataclasses.dataclass(slots=True)
+class Comparison:
+    """Two tallies, what they are called, and where they first differ."""
+
+    names: tuple[str, str]
+    one: Tally
+    two: Tally
+    first: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        places = {**self.one.knobs, **self.two.knobs}
+        return {
+            'type': 'comparison', 'settings': [
+                {'name': name, **{field: getattr(tally, field)
+                                  for field in COUNTS}}
+                for name, tally in zip(self.names, (self.one, self.two),
+                                       strict=True)],
+            'caps': [
+                {'host': host, 'workload': workload, 'knob': knob,
+                 'settings': [
+                     tally.knobs.get((host, workload, knob),
+                                     Limited()).as_json()
+                     for tally in (self.one, self.two)]}
+                for host, workload, knob in places],
+            'first_difference': self.first}
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield from aligned([('', *self.names), *(
+            (title, str(getattr(self.one, field)),
+             str(getattr(self.two, field)))
+            for field, title in COUNTS.items())])
+        places = {**self.one.knobs, **self.two.knobs}
+        if places:
+            yield ''
+            several = len({place[0] for place in places}) > 1
+            yield from aligned([
+                ('CAP', 'TICKS', 'TICKS', 'VALUES', 'VALUES', 'MEAN', 'MEAN'),
+                *(self._row(place, several) for place in places)])
+        yield ''
+        first = self.first
+        if first is None:
+            yield 'no difference: both settings decide the same'
+            return
+        one, two = first['values']
+        yield (f'first difference at {first["time_s"]:.3f} s on '
+               f'{first["host"]}: {first["workload"]} {first["knob"]}: '
+               f'{_said(one)} against {_said(two)}')
+
+    def _row(self, place: Place, several: bool) -> tuple[str, ...]:
+        one, two = (tally.knobs.get(place, Limited())
+                    for tally in (self.one, self.two))
+        return (' '.join(place if several else place[1:]),
+                str(one.ticks), str(two.ticks), str(one.values),
+                str(two.values), _said(one.mean), _said(two.mean))
+
+
+COUNTS = {'ticks': 'ticks', 'set': 'caps set', 'changed': 'values changed',
+          'lifted': 'caps lifted', 'incidents': 'incidents'}
+
+
+def compare(source: Source, one: Settings, two: Settings,
+            names: tuple[str, str]) -> Comparison:
+    """Run both settings over a source.
+
+    :raises DriverError: a line of the source is wrong.
+    """
+    found = Comparison(names, Tally(), Tally())
+    for step_one, step_two in side_by_side(source, one, two):
+        caps_one, caps_two = found.one.add(step_one), found.two.add(step_two)
+        if found.first is None and caps_one != caps_two:
+            key = next(key for key in (*caps_one, *caps_two)
+                       if caps_one.get(key) != caps_two.get(key))
+            found.first = {
+                'time_s': step_one.time_s, 'host': step_one.host,
+                'workload': key[0], 'knob': key[1],
+                'values': [caps_one.get(key), caps_two.get(key)]}
+    return found
+
+
+def _said(value: Value | None) -> str:
+    if value is None:
+        return '-'
+    return f'{value:.10g}' if isinstance(value, float) else str(value)

@@ -1,0 +1,183 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""What a replay decided, as lines for programs and for people.
+
+The JSON form is a public interface; its page in the documentation is
+``recordings``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import json
+import math
+from typing import Any
+
+from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms.changes import Told
+from scavenger_openstack.laboratory.replay import Step
+from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Value
+
+KNOB_WIDTH = max(map(len, Knob))
+VALUE_WIDTH = 14
+
+
+def documents(step: Step) -> Iterator[dict[str, Any]]:
+    """A JSON object for each incident and each cap that changed."""
+    facts, rates = _numbers(step)
+    for told in step.changed.incidents:
+        yield _incident(step, told, facts)
+    wanted, would = step.before
+    for key, cap in step.changed.wanted.items():
+        yield _cap(step, Mode.ENFORCE, cap, cap or wanted[key], facts, rates)
+    for name, cap in step.changed.would.items():
+        yield _cap(step, Mode.OBSERVE, cap, cap or would[name], facts, rates)
+
+
+def _numbers(step: Step) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Facts by controller, rates by workload."""
+    if step.decided is None:
+        return {}, {}
+    return ({name: decision.facts
+             for name, decision in step.decided.decisions.items()},
+            {one.workload.id: one for one in step.decided.rates.workloads})
+
+
+def _cap(step: Step, mode: Mode, cap: Cap | None, named: Cap,
+         facts: Mapping[str, Any], rates: Mapping[str, Any],
+         ) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        'type': 'cap', 'time_s': step.time_s, 'host': step.host,
+        'controller': named.owner, 'mode': mode, 'workload': named.workload,
+        'knob': named.knob, 'value': cap.value if cap else None,
+        'reason': cap.reason if cap else
+        f'no longer wanted (was {_number(named.value)})'}
+    if named.workload in rates:
+        found['rates'] = as_json(rates[named.workload])
+        found['rates'].pop('workload', None)
+    found['facts'] = {name: facts[name] for name in named.owner.split('+')
+                      if name in facts}
+    return found
+
+
+def _incident(step: Step, told: Told, facts: Mapping[str, Any],
+              ) -> dict[str, Any]:
+    one = told.incident
+    return {
+        'type': 'incident', 'time_s': step.time_s, 'host': step.host,
+        'controller': told.controller, 'id': one.id, 'victim': one.victim,
+        'signal': one.signal, 'value': one.value,
+        'threshold': one.threshold, 'cause': one.cause,
+        'suspects': [{'workload': workload, 'score': score}
+                     for workload, score in one.suspects],
+        'antagonists': list(one.antagonists), 'action': one.action,
+        'outcome': one.outcome, 'since_s': one.time_s, 'ended': told.ended,
+        'facts': {told.controller: facts.get(told.controller, {})}}
+
+
+def as_line(document: Mapping[str, Any]) -> str:
+    """A document as one line of JSON; a number that JSON lacks is null."""
+    try:
+        return json.dumps(document, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(document), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+class Table:
+    """Lines for people, in columns that are wide enough for all so far.
+
+    :param several: there is more than one host, so say which
+    """
+
+    def __init__(self, several: bool = False) -> None:
+        self._several = several
+        self._widths = [12, 0, 9, 8, KNOB_WIDTH, VALUE_WIDTH]
+        self._begun = False
+
+    def lines(self, step: Step) -> Iterator[str]:
+        rows = [self._row(one) for one in documents(step)]
+        if rows and not self._begun:
+            self._begun = True
+            rows.insert(0, ('TIME_S', 'HOST' if self._several else '',
+                            'CONTROLLER', 'WORKLOAD', 'KNOB', 'VALUE',
+                            'REASON'))
+        for row in rows:
+            for column, width in enumerate(self._widths):
+                self._widths[column] = max(width, len(row[column]))
+        for row in rows:
+            time, host, owner, who, knob, value = (
+                f'{text:{">" if column in (0, 5) else "<"}{width}}'
+                for column, (text, width) in enumerate(
+                    zip(row, self._widths, strict=False)))
+            yield '  '.join((time, *((host,) if self._several else ()),
+                             owner, who, knob, value, row[-1])).rstrip()
+
+    def _row(self, one: Mapping[str, Any]) -> tuple[str, ...]:
+        time = f'{one["time_s"]:.3f}'
+        if one['type'] == 'incident':
+            row = (time, one['host'], one['controller'],
+                   one['victim'], 'incident', one['signal'],
+                   _sentence(one))
+        else:
+            said = ('would: ' if one['mode'] == Mode.OBSERVE else '')
+            row = (time, one['host'], one['controller'], one['workload'],
+                   one['knob'], _number(one['value']), said + one['reason'])
+        return tuple(map(status.shown, row))
+
+
+def _sentence(one: Mapping[str, Any]) -> str:
+    numbers = (f'{_number(one["value"])}, threshold '
+               f'{_number(one["threshold"])}')
+    suspects = ', '.join(f'{who["workload"]} {who["score"]:.2f}'
+                         for who in one['suspects'])
+    antagonists = ', '.join(one['antagonists'])
+    return '; '.join(part for part in (
+        f'{one["cause"]}: {numbers}',
+        f'suspects {suspects}' if suspects else '',
+        f'antagonists {antagonists}' if antagonists else '',
+        one['action'], 'ended' if one['ended'] else one['outcome']) if part)
+
+
+def _number(value: Value | None) -> str:
+    if value is None:
+        return '-'
+    return f'{value:.10g}' if isinstance(value, float) else str(value)
+
+
+def aligned(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Rows of equal length: the first column left, the others right."""
+    table = [tuple(map(status.shown, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield '  '.join(
+            f'{text:<{width}}' if place == 0 else f'{text:>{width}}'
+            for place, (text, width) in enumerate(
+                zip(row, widths, strict=True))).rstrip()

@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""With which controllers and parameters something is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import difflib
+from typing import Any
+
+from oslo_config import cfg
+
+from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms.decider import Decider
+from scavenger_openstack.algorithms.decider import UNUSABLE
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import recorded
+from scavenger_openstack import errors
+from scavenger_openstack.types import Mode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """One controller: its class, mode, parameters and state at the start.
+
+    ``params`` has every parameter by name.
+    """
+
+    name: str
+    kind: Any
+    mode: Mode
+    params: Mapping[str, Any]
+    state: Any = None
+
+    @property
+    def regulates(self) -> bool:
+        """It gives idle capacity away, and needs to know how much."""
+        return getattr(self.kind, 'kind', 'regulator') == 'regulator'
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """All controllers, and what each host's own are made with.
+
+    ``what_if``: something is not as it was recorded.
+    """
+
+    controllers: tuple[Setting, ...]
+    interval_s: float = 1.0
+    boot_id: str = ''
+    loaded_s: float = 0.0
+    what_if: bool = False
+
+    def decider(self, host: str, interval_s: float | None = None) -> Decider:
+        """New controllers for one host.
+
+        :raises ConfigError: a controller does not take its parameters.
+        """
+        made = []
+        for one in self.controllers:
+            if one.mode is Mode.OFF:
+                continue
+            try:
+                params = one.kind.params_type(**one.params)
+            except (TypeError, ValueError) as exc:
+                raise errors.ConfigError(f'{one.name}: {exc}') from exc
+            made.append((one.kind(
+                params, interval_s=interval_s or self.interval_s, host=host,
+                boot_id=self.boot_id), one.mode))
+        decider = Decider(made)
+        try:
+            decider.load({one.name: one.state for one in self.controllers
+                          if one.state is not None}, self.loaded_s)
+        except UNUSABLE:
+            pass        # as the agent did: it learnt anew
+        return decider
+
+
+def of_header(header: recorded.Header) -> tuple[Settings, list[str]]:
+    """What a recording was made with, and what an operator should know.
+
+    :raises ConfigError: a controller is not installed here, or does not
+        know a parameter or its value.
+    """
+    notes: list[str] = []
+    found = []
+    for one in header.controllers:
+        kind = service.controller_type(one.name, 'the recording')
+        params = {}
+        options = _options(kind.params_type)
+        for name, value in one.params.items():
+            params[name] = _checked(options, one.name, name, value)
+        for name in sorted(options.keys() - params.keys() - {'mode'}):
+            params[name] = options[name].default
+            notes.append(f'{one.name}.{name} is not in the recording: '
+                         f'{params[name]} is taken')
+        found.append(Setting(one.name, kind, one.mode, params, one.state))
+    return Settings(tuple(found), header.interval_s, header.boot_id,
+                    header.loaded_s), notes
+
+
+def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
+    """What is configured: for tables, which say nothing of settings.
+
+    All controllers that are not off decide as if they enforced.
+
+    :param regulators: there are capacities, so that regulators can run
+    :raises ConfigError: a controller is not installed.
+    """
+    found = []
+    for name in conf.agent.controllers:
+        kind = service.controller_type(name, '[agent] controllers')
+        params: Any = conf_.params_of(conf, name, kind.params_type)
+        mode = Mode(conf[name].mode)
+        setting = Setting(
+            name, kind, Mode.OFF if mode is Mode.OFF else Mode.ENFORCE,
+            {field.name: getattr(params, field.name)
+             for field in dataclasses.fields(params)})
+        if regulators or not setting.regulates:
+            found.append(setting)
+    return Settings(tuple(found), boot_id='table')
+
+
+def changed(settings: Settings, changes: Sequence[str]) -> Settings:
+    """The settings with each ``section.option=value`` in place.
+
+    :raises ConfigError: no such section, option or value.
+    """
+    found = {one.name: one for one in settings.controllers}
+    for change in changes:
+        where, equals, value = change.partition('=')
+        section, dot, name = where.strip().partition('.')
+        if not (equals and dot and section and name):
+            raise errors.ConfigError(
+                f'--set {change}: not section.option=value, such as '
+                'scavenger.memory_c=3')
+        if section == perfiso.Controller.name and section not in found:
+            raise errors.ConfigError(
+                f'--set {change}: the fast loop is not replayed; what it '
+                'did stays as recorded')
+        if section not in found:
+            raise errors.ConfigError(
+                f'--set {change}: no controller {section} is replayed'
+                + _meant(section, found))
+        one = found[section]
+        options = _options(one.kind.params_type)
+        name = name.replace('-', '_')
+        if name not in options:
+            raise errors.ConfigError(
+                f'--set {change}: {section} has no option {name}'
+                + _meant(name, options))
+        value = _checked(options, f'--set {section}', name, value.strip())
+        if name == 'mode':
+            found[section] = dataclasses.replace(one, mode=Mode(value))
+        else:
+            found[section] = dataclasses.replace(
+                one, params={**one.params, name: value})
+    return dataclasses.replace(settings, controllers=tuple(found.values()),
+                               what_if=settings.what_if or bool(changes))
+
+
+def _options(params_type: type) -> dict[str, cfg.Opt]:
+    return {option.name: option for option in conf_.opts_of(params_type)}
+
+
+def _checked(options: Mapping[str, cfg.Opt], section: str, name: str,
+             value: Any) -> Any:
+    option = options.get(name)
+    if option is None:
+        raise errors.ConfigError(
+            f'{section}.{name}: no such parameter in this version'
+            + _meant(name, options))
+    try:
+        found = option.type(value)
+        if found is None:
+            raise ValueError('empty')
+        return found
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise errors.ConfigError(
+            f'{section}.{name}: {value!r:.60}: {exc}') from None
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f'; did you mean {close[0]}?' if close else ''

@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.agent import originals
+
+
+def cpus(text: str, path: str = '/m/a', inode: int = 7) -> dict[str, Any]:
+    return {'do': 'write', 'dir': path, 'inode': inode,
+            'file': 'cpuset.cpus', 'text': text}
+
+
+def disk(device: str, text: str) -> dict[str, Any]:
+    return {'do': 'write', 'dir': '/m/a', 'inode': 7, 'device': device,
+            'file': 'blkio.throttle.read_bps_device', 'text': text}
+
+
+def bucket(dev: str, ifindex: int) -> dict[str, Any]:
+    return {'do': 'tc', 'netns': 'n', 'dev': dev, 'ifindex': ifindex}
+
+
+class MadeAnew(testtools.TestCase):
+
+    def test_cgroup(self) -> None:
+        self.assertFalse(originals.made_anew([cpus('0-3')], [cpus('1')]))
+        self.assertTrue(originals.made_anew([cpus('0-3')],
+                                            [cpus('0-3', inode=8)]))
+
+    def test_device_by_any_name(self) -> None:
+        self.assertFalse(originals.made_anew([bucket('tap1', 3)],
+                                             [bucket('tap2', 3)]))
+        self.assertTrue(originals.made_anew([bucket('tap1', 3)],
+                                            [bucket('tap1', 4)]))
+
+
+class Newborn(testtools.TestCase):
+    """The parent had 0-3 before us and has 0 now."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.steps = [cpus('0-3')]
+
+    def born(self, *born: dict[str, Any]) -> list[str]:
+        return [step['text'] for step in originals.of_newborn(
+            self.steps, [cpus('0'), *born])]
+
+    def test_none(self) -> None:
+        self.assertEqual([], self.born())
+
+    def test_one_that_took_the_cap_over(self) -> None:
+        self.assertEqual(['0-3'], self.born(cpus('0', '/m/a/b', 8)))
+
+    def test_one_with_a_set_of_its_own(self) -> None:
+        self.assertEqual(['1'], self.born(cpus('1', '/m/a/b', 8)))
+
+    def test_a_child_of_a_newborn(self) -> None:
+        self.assertEqual(['0-3', '0-3'], self.born(
+            cpus('0', '/m/a/b', 8), cpus('0', '/m/a/b/c', 9)))
+
+    def test_known_ones_are_left_out(self) -> None:
+        self.steps.append(cpus('2', '/m/a/b', 8))
+        self.assertEqual(['2'], self.born(
+            cpus('0', '/m/a/b', 8), cpus('0', '/m/a/b/c', 9)))
+
+
+class Within(testtools.TestCase):
+
+    def test_what_is_below_shrinks_too(self) -> None:
+        found = originals.within(
+            [cpus('0-3'), cpus('2-3', '/m/a/b', 8), cpus('0', '/m/a/c', 9)],
+            '1-2')
+        self.assertEqual(['1-2', '2', '1-2'],
+                         [step['text'] for step in found])
+        self.assertEqual([7, 8, 9], [step['inode'] for step in found])
+
+
+class AfterDrift(testtools.TestCase):
+    """Two disks at 100 and 200 before us, both at 10 by us."""
+
+    def test_each_part_for_itself(self) -> None:
+        found = originals.after_drift(
+            [disk('8:0', '100'), disk('8:16', '200')],
+            [disk('8:0', '10'), disk('8:16', '10')],
+            [disk('8:0', '10'), disk('8:16', '15')])
+        self.assertEqual(['100', '15'], [step['text'] for step in found])
+
+    def test_a_new_part_is_theirs(self) -> None:
+        found = originals.after_drift(
+            [disk('8:0', '100')], [disk('8:0', '10')],
+            [disk('8:0', '10'), disk('8:32', '0')])
+        self.assertEqual(['100', '0'], [step['text'] for step in found])

@@ -1,0 +1,159 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""A recording holds all that was seen and decided, and nothing breaks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import stat
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.algorithms import changes
+from scavenger_openstack.drivers import replay
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import recordings
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+
+
+class RecorderTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.path = self.directory / 'a.recording'
+
+    def host(self, mode: Mode = Mode.ENFORCE) -> recordings.Host:
+        host = recordings.Host(self.path, mode=mode)
+        self.addCleanup(host.recorder.close)
+        return host
+
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line)
+                for line in self.path.read_text().splitlines()]
+
+    def check(self, ticks: list[loop_.Tick]) -> None:
+        """What is read is what was written."""
+        recording = replay.read(self.path)
+        told = changes.Changes()
+        for tick, turn in zip(ticks, recording, strict=True):
+            self.assertEqual(
+                (tick.time_s, tick.sample, tick.stopped, tick.unwatched,
+                 tick.anew, tick.unmet, tick.pending,
+                 tuple(tick.outcome.problems)),
+                (turn.time_s, turn.sample, turn.stopped, turn.unwatched,
+                 turn.anew, turn.unmet, turn.pending, turn.problems))
+            changed = changes.Changed()
+            if tick.decided:
+                changed = told.of(tick.decided)
+                self.assertEqual(
+                    {key: value for key, value
+                     in tick.decided.originals.items() if value is not None},
+                    turn.originals)
+                self.assertEqual(frozenset(tick.fast), turn.fast_sets)
+                self.assertEqual(
+                    set(tick.decided.left) - set(tick.decided.wishes),
+                    set(turn.floors))
+            elif tick.stopped or tick.unwatched:
+                changed = told.of_none()
+            self.assertEqual(changed, turn.decided)
+
+    def test_what_is_read_is_what_was_written(self) -> None:
+        for mode in (Mode.ENFORCE, Mode.OBSERVE):
+            self.path = self.directory / mode
+            host = self.host(mode)
+            self.check(host.ticks(400))
+
+    def test_the_header_says_what_it_starts_from(self) -> None:
+        self.host()
+        header = replay.read(self.path).header
+        self.assertEqual(('node7', 'boot', 1.0, 1000.0),
+                         (header.host, header.boot_id, header.interval_s,
+                          header.loaded_s))
+        [controller] = header.controllers
+        self.assertEqual(('scavenger', Mode.ENFORCE, 4.0, None),
+                         (controller.name, controller.mode,
+                          controller.params['memory_window_s'],
+                          controller.state))
+        self.assertEqual(('perfiso', 10.0),
+                         (header.isolation.name,
+                          header.isolation.params['grow_interval_ms']))
+
+    def test_what_does_not_change_is_written_once(self) -> None:
+        host = self.host()
+        sample = host.sample()
+        for step in range(3):
+            tick = loop_.Tick(2000.0 + step)
+            host.decide(tick, sample)
+            host.recorder.tick(tick, [])
+        first, *others = (line['sample'] for line in self.lines()[1:])
+        assert isinstance(first, dict)
+        self.assertIn('topology', first)
+        for other in others:
+            assert isinstance(other, dict)
+            self.assertNotIn('topology', other)
+            self.assertEqual({'id'}, {'id', 'workload'} & set().union(
+                *other['workloads']))
+
+    def test_what_was_read_back_and_what_was_lifted(self) -> None:
+        host = self.host()
+        key = ('/batch/b', Knob.CPU_CORES)
+        host.recorder.knobs.write(*key, 0.5)
+        host.recorder.tick(loop_.Tick(2000.0), [key])
+        host.recorder.tick(loop_.Tick(2001.0), [])
+        first, second = replay.read(self.path)
+        self.assertEqual(({key: (0.5, 0.5)}, ()),
+                         (first.written, first.lifted))
+        self.assertEqual(({}, (key,)), (second.written, second.lifted))
+
+    def test_each_line_is_there_at_once_for_the_owner_alone(self) -> None:
+        host = self.host()
+        for count in range(1, 4):
+            self.assertEqual(count, len(self.lines()))
+            host.tick()
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
+
+    def test_nothing_is_overwritten_and_no_link_followed(self) -> None:
+        self.path.write_text('precious')
+        link = self.directory / 'link'
+        link.symlink_to(self.directory / 'new')
+        for path, word in ((self.path, 'already'), (link, 'already'),
+                           (self.directory, 'already'),
+                           (self.directory / 'no' / 'x', 'No such')):
+            error = self.assertRaises(errors.ConfigError, recordings.Host,
+                                      path)
+            self.assertIn(str(path), str(error))
+            self.assertIn(word, str(error))
+        self.assertEqual('precious', self.path.read_text())
+        self.assertFalse((self.directory / 'new').exists())
+
+    def test_what_cannot_be_written_ends_the_recording_alone(self) -> None:
+        """A controller of somebody else's whose incident is no JSON."""
+        log = self.useFixture(fixtures.FakeLogger())
+        host = self.host()
+        host.ticks(2)
+        before = self.path.read_bytes()
+        tick = loop_.Tick(3000.0)
+        tick.outcome.problems.append(object())  # type: ignore[arg-type]
+        host.recorder.tick(tick, [])
+        host.ticks(2)
+        self.assertEqual(before, self.path.read_bytes())
+        self.assertEqual(1, log.output.count('recording to'), log.output)

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import threading
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import worker
+from scavenger_openstack.types import Knob
+
+KEY = ('/a', Knob.MEMORY_BYTES)
+OTHER = ('/b', Knob.MEMORY_BYTES)
+LONG_S = 30.0
+
+
+class WorkerTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def test_done_in_time(self) -> None:
+        found = worker.Worker(LONG_S)
+        done: list[str] = []
+        self.assertTrue(found.run([KEY], lambda: done.append(
+            threading.current_thread().name)))
+        self.assertEqual(['memory-writer'], done)
+        self.assertEqual(set(), found.pending)
+
+    def test_late(self) -> None:
+        """The caller goes on; what it gave away is pending till then."""
+        found = worker.Worker(0.01)
+        kernel = threading.Event()
+        self.addCleanup(kernel.set)
+
+        def reclaim() -> None:
+            kernel.wait(LONG_S)
+
+        self.assertFalse(found.run([KEY], reclaim))
+        self.assertIn('1 memory limits not in force', self.log.output)
+        self.assertEqual({KEY}, found.pending)
+        done = threading.Event()
+        self.assertFalse(found.run([OTHER], done.set))
+        self.assertEqual({KEY, OTHER}, found.pending)
+        kernel.set()
+        self.assertTrue(done.wait(LONG_S))
+        ended = threading.Event()
+        found.run([], ended.set)
+        self.assertTrue(ended.wait(LONG_S))
+        self.assertEqual(set(), found.pending)
+
+    def test_outlives_a_failing_job(self) -> None:
+        found = worker.Worker(LONG_S)
+        self.assertTrue(found.run([KEY], self.fail))
+        self.assertIn('unexpected failure', self.log.output)
+        self.assertEqual(set(), found.pending)
+        self.assertTrue(found.run([KEY], lambda: None))

@@ -1,0 +1,184 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""From rates to wanted caps, with what comes from outside as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import decider
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
+
+
+class Fixed:
+    """A controller that wants the same at every step."""
+
+    def __init__(self, name: str, *caps: Cap,
+                 facts: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.decision = Decision(caps, facts=facts or {})
+        self.loaded: Any = None
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        return self.decision
+
+    def state(self) -> dict[str, Any]:
+        return {'of': self.name}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        self.loaded = state['of'], now
+
+
+def rates(*background: str, killable: bool = False,
+          floor: Mapping[Knob, float] | None = None) -> Rates:
+    return Rates(1.0, 1.0, tuple(
+        WorkloadRates(Workload(name, Priority.BACKGROUND, killable=killable,
+                               floor=floor or {}), 1.0, memory_bytes=500)
+        for name in background))
+
+
+class DeciderTestCase(testtools.TestCase):
+    """Decides once, and keeps what the originals were asked for."""
+
+    def decide(self, one: decider.Decider, seen: Rates | None = None, *,
+               held_back: bool = False,
+               originals: Mapping[Key, Value | None] | None = None,
+               **words: Any) -> decider.Decided:
+        self.asked: list[Cap] = []
+
+        def found(claims: Iterable[Cap]
+                  ) -> Mapping[Key, Value | None]:
+            self.asked = list(claims)
+            return originals or {}
+        return one.decide(1.0, seen or rates('/a'), held_back=held_back,
+                          originals=found, **words)
+
+
+class DecideTest(DeciderTestCase):
+
+    def test_each_mode(self) -> None:
+        wish, other = HALF, HALF._replace(value=0.25, owner='two')
+        one = decider.Decider([(Fixed('one', wish), Mode.ENFORCE),
+                               (Fixed('two', other), Mode.OBSERVE),
+                               (Fixed('three', other), Mode.OFF)])
+        found = self.decide(one)
+        self.assertEqual({('/a', Knob.CPU_CORES): wish}, found.wanted)
+        self.assertEqual([other], found.would)
+        self.assertEqual(['one', 'two'], list(found.decisions))
+        self.assertEqual([wish], self.asked)
+
+    def test_held_back_wants_nothing_and_says_what_it_would(self) -> None:
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        one.pauses = {'/a': HALF}
+        found = self.decide(one, held_back=True)
+        self.assertEqual(({}, [HALF], {}),
+                         (found.wanted, found.would, one.pauses))
+        self.assertEqual([], self.asked)
+
+    def test_originals_and_floors_bound_a_wish(self) -> None:
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        key = ('/a', Knob.CPU_CORES)
+        self.assertEqual({}, self.decide(one, originals={key: 0.4}).wanted)
+        found = self.decide(one, rates('/a', floor={Knob.CPU_CORES: 0.7}))
+        self.assertEqual(0.7, found.wanted[key].value)
+
+    def test_what_the_fast_loop_leaves_over(self) -> None:
+        cpus = Cap('/g', Knob.CPU_SET, '0', 'one', '')
+        floor = HALF._replace(value=0.1, owner='perfiso')
+        one = decider.Decider([(Fixed('one', cpus, HALF), Mode.ENFORCE)])
+
+        def follow(wishes: list[Cap], seen: Rates, held_back: bool
+                   ) -> list[Cap]:
+            self.assertEqual(([cpus, HALF], False), (wishes, held_back))
+            return decider.left_over(
+                wishes, lambda key: key == ('/g', Knob.CPU_SET), [floor])
+
+        found = self.decide(one, follow=follow)
+        self.assertEqual([cpus, HALF], found.wishes)
+        self.assertEqual([HALF, floor], found.left)
+        self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
+
+    def test_state_goes_to_its_controller(self) -> None:
+        controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
+        one = decider.Decider(zip(controllers, (
+            Mode.ENFORCE, Mode.OBSERVE, Mode.OFF), strict=True))
+        state = one.state()
+        self.assertEqual({'one': {'of': 'one'}, 'two': {'of': 'two'}}, state)
+        one.load({'two': state['two'], 'nobody': 1}, 7.0)
+        self.assertEqual([None, ('two', 7.0), None],
+                         [each.loaded for each in controllers])
+        error = self.assertRaises(TypeError, one.load, {'one': 1}, 7.0)
+        self.assertIsInstance(error, decider.UNUSABLE)
+
+    def test_rates_are_since_the_sample_before(self) -> None:
+        one = decider.Decider([])
+        first, second = (HostSample('h', 'b', time_s, 0.0, ())
+                         for time_s in (3.0, 5.0))
+        self.assertFalse(one.rates(first).complete)
+        self.assertEqual(2.0, one.rates(second).interval_s)
+        self.assertIs(second, one.previous)
+
+
+class AnswerTest(DeciderTestCase):
+    """Memory that the kernel did not give back."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.one = decider.Decider([(Fixed(scavenger.NAME, facts={
+            'memory': {'rule': 'holding', 'budget': 600}}), Mode.ENFORCE)])
+
+    def test_whoever_is_refused_is_paused_until_he_is_not(self) -> None:
+        seen = self.decide(self.one, rates('/a', '/b'))
+        self.assertEqual([], self.one.answer(seen, {'/a': 100}, ()))
+        [pause] = self.one.pauses.values()
+        self.assertEqual(('/a', Knob.PAUSED, 1), pause[:3])
+        self.assertIn('100 bytes', pause.reason)
+        seen = self.decide(self.one, rates('/a', '/b'))
+        self.assertEqual({('/a', Knob.PAUSED): pause}, seen.wanted)
+        self.assertEqual([pause], self.asked)
+        self.one.answer(seen, {}, ())
+        self.assertEqual({}, self.one.pauses)
+
+    def test_while_the_kernel_has_not_answered_he_stays_paused(self) -> None:
+        seen = self.decide(self.one, rates('/a', '/b'))
+        self.one.answer(seen, {'/a': 100}, ())
+        pending = {('/a', Knob.MEMORY_BYTES)}
+        self.one.answer(seen, {}, pending)
+        self.assertEqual(['/a'], list(self.one.pauses))
+        self.one.answer(seen, {'/b': 1}, pending)
+        self.assertEqual(['/a', '/b'], list(self.one.pauses))
+
+    def test_who_opted_in_is_killed(self) -> None:
+        seen = self.decide(self.one, rates('/a', '/b', killable=True))
+        [kill] = self.one.answer(seen, {'/a': 100}, ())
+        self.assertEqual(('/a', 'kill', 'scavenger'), kill[:3])
+        self.assertEqual({}, self.one.pauses)

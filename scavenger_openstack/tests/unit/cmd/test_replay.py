@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""``scavenger-replay`` as an operator types it."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+from scavenger_openstack.cmd import replay
+from scavenger_openstack.drivers import rates_table
+from scavenger_openstack.tests.unit import recordings
+
+HEADER = ','.join(rates_table.REQUIRED)
+CAPACITIES = ('--cpus', '2', '--memory-bytes', '1e9', '--link-bytes-per-s',
+              '1e8')
+
+
+class ReplayTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.path = directory / 'a.recording'
+        self.csv = directory / 'rates.csv'
+        self.config = directory / 'scavenger.conf'
+        self.config.write_text('[scavenger]\nmemory_window_s = 2\n')
+
+    def record(self, count: int = 60) -> None:
+        host = recordings.Host(self.path)
+        host.ticks(count)
+        host.recorder.close()
+
+    def table(self, *rows: str) -> None:
+        self.csv.write_text('\n'.join((HEADER, *rows, '')))
+
+    def rows(self) -> None:
+        self.table(*(
+            f'{time_s},{name},,,,1,,,,,,1000,{time_s * 1e6:.0f}'
+            for time_s in range(1, 9) for name in ('web', 'db')), *(
+            f'{time_s},batch,background,,,1,,,,,,1000,1e8'
+            for time_s in range(1, 9)))
+
+    def run_(self, *words: object, code: int = 0) -> list[str]:
+        """Lines of standard output; ``self.err`` is the other one."""
+        out, err = io.StringIO(), io.StringIO()
+        with fixtures.MonkeyPatch('sys.stdout', out), \
+                fixtures.MonkeyPatch('sys.stderr', err):
+            found = replay.main([str(word) for word in words] + [
+                '--config-file', str(self.config)])
+        self.err = err.getvalue()
+        self.assertEqual(code, found, out.getvalue() + self.err)
+        self.assertNotIn('Traceback', self.err)
+        return out.getvalue().splitlines()
+
+    def refused(self, code: int, words: tuple[object, ...],
+                *said: str) -> None:
+        """One line for the operator that says all of ``said``."""
+        self.assertEqual([], self.run_(*words, code=code))
+        self.assertEqual(1, len(self.err.splitlines()), self.err)
+        for word in ('scavenger-replay: ', *said):
+            self.assertIn(word, self.err)
+
+
+class RecordingTest(ReplayTestCase):
+
+    def test_both_formats_tell_the_same(self) -> None:
+        self.record()
+        lines = self.run_(self.path)
+        documents = [json.loads(line) for line in
+                     self.run_(self.path, '--format', 'json')]
+        self.assertGreater(len(documents), 50)
+        self.assertEqual(f'60 ticks, {len(documents)} decisions', lines[-1])
+        self.assertEqual(len(documents), len(lines) - 2)
+        self.assertEqual('', self.err)
+        for one in documents:
+            for field in ('type', 'time_s', 'controller', 'host'):
+                self.assertIn(field, one)
+
+    def test_verify(self) -> None:
+        self.record()
+        [line] = self.run_(self.path, '--verify')
+        self.assertIn('60 ticks', line)
+        lines = self.path.read_text().splitlines(keepends=True)
+        place = next(place for place, line in enumerate(lines)
+                     if place > 9 and '"wanted"' in line)
+        document = json.loads(lines[place])
+        del document['wanted']
+        lines[place] = json.dumps(document) + '\n'
+        self.path.write_text(''.join(lines))
+        [line] = self.run_(self.path, '--verify', code=1)
+        self.assertTrue(line.startswith(f'{self.path}:{place + 1}: '), line)
+        self.path.write_text(lines[0])
+        [line] = self.run_(self.path, '--verify', code=1)
+        self.assertIn('no tick', line)
+
+    def test_compare(self) -> None:
+        self.record()
+        words = (self.path, '--compare', '--set',
+                 'scavenger.use_cpu_idle=false', '--set',
+                 'scavenger.memory_c=7')
+        text = '\n'.join(self.run_(*words))
+        for word in ('recorded', 'memory_c=7', 'first difference'):
+            self.assertIn(word, text)
+        [line] = self.run_(*words, '--format', 'json')
+        self.assertEqual('comparison', json.loads(line)['type'])
+
+    def test_what_does_not_go_together(self) -> None:
+        self.record(1)
+        change = ('--set', 'scavenger.memory_c=3')
+        for words, *said in (
+                ((self.path, '--verify', *change), '--verify'),
+                ((self.path, '--verify', '--compare', *change), '--verify'),
+                ((self.path, '--compare'), '--set'),
+                ((self.path, '--cpus', '2'), '--cpus', 'table'),
+                ((self.path, '--memory-bytes', '2'), '--memory-bytes'),
+                ((self.path, '--set', 'scavenger.memry_c=3'), 'memory_c?')):
+            self.refused(2, words, *said)
+
+    def test_files_that_are_not_there_or_wrong(self) -> None:
+        self.refused(1, (self.path,), str(self.path), 'No such file')
+        self.refused(1, (self.path.parent,), str(self.path.parent))
+        self.path.write_text('{"type": "tick"}\n')
+        self.refused(1, (self.path,), f'{self.path}:1: type: ')
+        self.path.unlink()
+        self.record()
+        with self.path.open('a') as file:
+            file.write('{"type": "tick", "time_s": 9e9, "stopped": 7}\n')
+        self.run_(self.path, code=1)
+        self.assertIn(f'{self.path}:62: stopped: 7', self.err)
+        self.assertEqual(1, len(self.err.splitlines()))
+
+    def test_what_an_operator_should_know_is_told_once(self) -> None:
+        self.record()
+        first, *rest = self.path.read_text().splitlines(keepends=True)
+        header = json.loads(first)
+        header['version'] = '0.0.0'
+        del header['controllers'][0]['params']['memory_c']
+        self.path.write_text(''.join((json.dumps(header), '\n', *rest,
+                                      '{"type"')))
+        self.run_(self.path, '--verify')
+        for word in ('version 0.0.0', 'memory_c is not in the recording',
+                     ':62: the last line was never finished'):
+            self.assertEqual(1, self.err.count(word), self.err)
+
+
+class TableTest(ReplayTestCase):
+
+    def test_without_capacities_regulators_do_not_run(self) -> None:
+        self.rows()
+        self.assertEqual(['8 ticks, 0 decisions'], self.run_(self.csv))
+        self.assertEqual(1, len(self.err.splitlines()), self.err)
+        for word in ('only detectors run', '--cpus', '--memory-bytes',
+                     '--link-bytes-per-s'):
+            self.assertIn(word, self.err)
+
+    def test_with_capacities_they_do(self) -> None:
+        self.rows()
+        found = [json.loads(line) for line in self.run_(
+            self.csv, *CAPACITIES, '--format', 'json')]
+        self.assertEqual('', self.err)
+        self.assertEqual({'memory_bytes', 'egress_bytes_per_s', 'cpu_idle'},
+                         {one['knob'] for one in found})
+        self.assertEqual({('local', 'batch', 'enforce')},
+                         {(one['host'], one['workload'], one['mode'])
+                          for one in found})
+        self.run_(self.csv, '--memory-bytes', '1e9')
+        self.assertIn('rules for CPU, network are off', self.err)
+
+    def test_configuration_and_what_if(self) -> None:
+        self.rows()
+        text = '\n'.join(self.run_(
+            self.csv, *CAPACITIES, '--compare', '--set',
+            'scavenger.use_memory=false'))
+        self.assertIn('configured', text)
+        self.assertIn('first difference', text)
+        self.config.write_text('[scavenger]\nmode = off\n')
+        self.assertEqual(['8 ticks, 0 decisions'],
+                         self.run_(self.csv, *CAPACITIES))
+
+    def test_bad_tables(self) -> None:
+        self.table('1,web,mine' + ',' * 10)
+        self.refused(1, (self.csv,), f"{self.csv}:2: priority: 'mine'")
+        self.csv.write_text('')
+        self.refused(1, (self.csv,), f'{self.csv}:1: empty')
+        self.rows()
+        self.refused(2, (self.csv, '--verify'), '--verify', 'table')
+
+    def test_unknown_columns_are_told_once(self) -> None:
+        self.rows()
+        self.csv.write_text(''.join(
+            line + (',color\n' if line.startswith('time') else ',red\n')
+            for line in self.csv.read_text().splitlines()))
+        self.run_(self.csv, *CAPACITIES)
+        self.assertEqual(1, len(self.err.splitlines()), self.err)
+        self.assertIn("unknown columns are passed over: 'color'", self.err)
+
+
+class ProcessTest(ReplayTestCase):
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.replay',
+             *map(str, words), '--config-file', str(self.config)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process: subprocess.Popen[str]) -> None:
+        process.kill()
+        process.communicate()
+
+    def test_a_reader_that_goes_away(self) -> None:
+        self.record(2000)
+        for words in ((), ('--format', 'json')):
+            process = self.start(self.path, *words)
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdout.close()
+            process.stdout = None
+            _, err = process.communicate(timeout=60)
+            self.assertEqual((0, ''), (process.returncode, err))
+
+    def test_wrong_words(self) -> None:
+        self.record(1)
+        for words, word in (((self.path, '--cpus', '0'), 'cpus'),
+                            ((self.path, '--format', 'xml'), 'format'),
+                            ((self.path, '--fast'), '--fast'),
+                            ((), 'FILE')):
+            process = self.start(*words)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(2, process.returncode, err)
+            self.assertIn(word, err)
+            self.assertNotIn('Traceback', err)
+
+    def test_ctrl_c(self) -> None:
+        self.record(2000)
+        process = self.start(self.path, '--format', 'json')
+        assert process.stdout is not None
+        process.stdout.readline()       # it is at work, and soon waits for us
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual((130, ''), (process.returncode, err))
