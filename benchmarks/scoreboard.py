@@ -1,0 +1,326 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""The scoreboard: every policy on every scenario, beside an oracle.
+
+Writes ``benchmarks/scoreboard.md`` by one command:
+
+    python benchmarks/scoreboard.py
+
+Each seed that is done is kept in a file, so a run that was cut goes on
+where it ended; seeds that other code or another scenario file has played do
+not count.  Why ours is not best or tied on a scenario stands in
+``reasons.yaml``, written by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import json
+import math
+import os
+import pathlib
+import platform
+import statistics
+import sys
+import time
+from typing import Any
+
+import yaml
+
+from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.drivers.simulator.machine import Machine
+from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.drivers.simulator.scenario import Scenario
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import catalogue
+from scavenger_openstack.laboratory import compare
+from scavenger_openstack.laboratory import crew
+from scavenger_openstack.laboratory import progress as progress_
+from scavenger_openstack.laboratory import summary
+from scavenger_openstack.laboratory import table
+from scavenger_openstack.types import Priority
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent
+REASONS = HERE / 'reasons.yaml'
+OURS = 'ours'
+UNEXPLAINED = '**unexplained**'
+
+TELLING = {'catalogue', 'command', 'crew', 'output', 'progress', 'summary',
+           'table'}
+"""Modules of the laboratory that show results and do not make them."""
+
+BUDGET_MIN = 60
+SPEED_RUNS = 3
+ORACLE_SHARE = 0.25
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument('scenarios', nargs='*', default=[catalogue.ALL],
+                        help='names or files (default: all that are shipped)')
+    parser.add_argument('--seeds', type=int, default=200)
+    parser.add_argument('--oracle-seeds', type=int, metavar='N',
+                        help='the oracle, which costs as much as all others '
+                             'together,\nis played on the first N (default: '
+                             'a quarter)')
+    parser.add_argument('--jobs', type=int, default=crew.cpus())
+    parser.add_argument('--directory', type=pathlib.Path,
+                        default=TOP / 'build' / 'scoreboard',
+                        help='where finished seeds are kept')
+    parser.add_argument('--output', type=pathlib.Path,
+                        default=HERE / 'scoreboard.md')
+    found = parser.parse_args()
+    if found.seeds < 1 or found.jobs < 1:
+        parser.error('--seeds and --jobs: 1 at the least')
+    return found
+
+
+def code() -> str:
+    """A hash of the code that makes records: all of ours that is loaded."""
+    found = hashlib.sha256()
+    for name, module in sorted(sys.modules.items()):
+        room, _, rest = name.removeprefix('scavenger_openstack.').partition(
+            '.')
+        path = getattr(module, '__file__', None)
+        if (name.startswith('scavenger_openstack.') and path
+                and room not in ('cmd', 'conf')
+                and not (room == 'laboratory' and rest in TELLING)):
+            found.update(name.encode() + pathlib.Path(path).read_bytes())
+    return found.hexdigest()
+
+
+class Kept:
+    """Records of finished seeds, one JSON line each.
+
+    They are known by what was played and by the code that played it.
+    """
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._path = directory / 'records.jsonl'
+        self._code = code()
+        self._found: dict[str, dict[str, Any]] = {}
+        if self._path.exists():
+            for line in self._path.read_text().splitlines():
+                try:
+                    one = json.loads(line)
+                except ValueError:
+                    continue    # cut in the middle
+                self._found[one['of']] = one
+
+    def get(self, task: compare.Task) -> dict[str, Any] | None:
+        """What came of it, perhaps with more controllers than needed."""
+        found = self._found.get(self._mark(task))
+        if found is None or not (set(task.controllers)
+                                 <= set(found['record']['scores'])):
+            return None
+        return found
+
+    def add(self, task: compare.Task, record: dict[str, Any],
+            cost_s: float) -> None:
+        one = {'of': self._mark(task), 'cost_s': cost_s, 'record': record}
+        self._found[one['of']] = one
+        with self._path.open('a') as file:
+            file.write(json.dumps(one) + '\n')
+
+    def _mark(self, task: compare.Task) -> str:
+        return hashlib.sha256(
+            f'{self._code} {task.drawn()}'.encode()).hexdigest()[:16]
+
+
+def timed(task: compare.Task) -> tuple[compare.Task, dict[str, Any], float]:
+    began_s = time.process_time()
+    record = compare.record(task)
+    return task, record, time.process_time() - began_s
+
+
+def play(kept: Kept, tasks: Sequence[compare.Task], jobs: int) -> None:
+    """Do the tasks that are not done yet."""
+    left = [task for task in tasks if kept.get(task) is None]
+    progress = progress_.Progress(len(left))
+    try:
+        for task, record, cost_s in crew.work(timed, left, jobs=jobs):
+            kept.add(task, record, cost_s)
+            progress.step(f'{task.scenario.name} seed {task.seed}')
+    finally:
+        progress.end()
+
+
+def estimate(kept: Kept, tasks: Mapping[str, Sequence[compare.Task]],
+             jobs: int) -> float:
+    """Minutes that the tasks which are not done yet will take."""
+    total_s = 0.0
+    for name, own in tasks.items():
+        kinds = [[task for task in own
+                  if (compare.ORACLE in task.controllers) is oracle]
+                 for oracle in (True, False)]
+        own_s = 0.0
+        for kind in kinds:
+            done = [one['cost_s'] for task in kind
+                    if (one := kept.get(task)) is not None]
+            if done:
+                own_s += statistics.mean(done) * (len(kind) - len(done))
+        print(f'  {name:<28} {own_s / jobs / 60:6.1f} minutes')
+        total_s += own_s
+    return total_s / jobs / 60
+
+
+def host_hour() -> Drawn:
+    """One host for an hour at 1 Hz, with 20 workloads that use all that a
+    host has."""
+    tenants = [Tenant(id=f'service-{i}', requests_per_s=30, cpu_s=0.004,
+                      vcpus=2, io_ops=1, tx_bytes=1000) for i in range(12)]
+    tenants += [Tenant(id=f'batch-{i}', priority=Priority.BACKGROUND,
+                       vcpus=2, threads=2, queue_depth=1,
+                       tx_bytes_per_s=1e6) for i in range(8)]
+    return Drawn('host-hour', 1, Machine(cpus=16), tuple(tenants),
+                 duration_s=3600, warmup_s=60, interval_s=1, step_s=1)
+
+
+def speed_s() -> float:
+    """CPU seconds of one host-hour, the agent's loop included."""
+    compare.quiet()
+    found = []
+    for _ in range(SPEED_RUNS):
+        began_s = time.process_time()
+        bench.run(host_hour(), bench.POLICIES[OURS])
+        found.append(time.process_time() - began_s)
+    return statistics.median(found)
+
+
+def allocations(records: Sequence[Mapping[str, Any]]) -> str:
+    """What the oracle chose, in a sentence."""
+    records = [one for one in records if 'allocation' in one]
+    said = []
+    for name, label in (('cpus', 'CPUs'), ('memory', 'memory'),
+                        ('link', 'link'), ('disk', 'disk')):
+        shares = [one['allocation'][name] for one in records
+                  if one['allocation'][name] is not None]
+        if shares:
+            said.append(f'limits the {label} in '
+                        f'{_percent(len(shares), len(records))} of the '
+                        f'seeds (median share {statistics.median(shares):.2f}'
+                        ')')
+    idle = sum([one['allocation']['idle'] for one in records])
+    said.append(f'sets cpu.idle in {_percent(idle, len(records))}')
+    return f'The oracle {", ".join(said)}.'
+
+
+def _percent(part: int, whole: int) -> str:
+    return f'{100 * part / whole:.0f} %'
+
+
+def why(name: str, row: summary.Row | None,
+        reasons: Mapping[str, str]) -> str:
+    """A line for a row that is not best, or nothing."""
+    if row is not None and row.verdict in (summary.BEST, summary.TIED):
+        return ''
+    text = ' '.join(str(reasons.get(name) or UNEXPLAINED).split())
+    return f'Why ours is not best or tied: {text}'
+
+
+def page(scenarios: Sequence[Scenario],
+         found: Mapping[str, Sequence[Mapping[str, Any]]],
+         rows: Mapping[str, Mapping[str, summary.Row | None]],
+         seeds: int, oracle_seeds: int, hour_s: float,
+         reasons: Mapping[str, str]) -> str:
+    """The scoreboard as Markdown."""
+    said = [
+        '# Scoreboard', '',
+        f'Made by `python benchmarks/scoreboard.py --seeds {seeds}`; do not '
+        'edit. Why-lines come from `benchmarks/reasons.yaml`.', '',
+        f'{seeds} seeds per scenario, the oracle on the first '
+        f'{oracle_seeds} of them. {table.LEGEND}', '', summary.RULE, '',
+        'The oracle is the best constant allocation (shares of CPUs, memory, '
+        'link and disk for the background, and cpu.idle) that a search with '
+        'full knowledge finds for each seed. It does not compete; a policy '
+        'that follows the load can do better.', '',
+        '| scenario | foreground P99 x alone | background work | of oracle '
+        '| result |', '| --- | ---: | ---: | ---: | --- |']
+    for name, table_ in rows.items():
+        row = table_[OURS]
+        cells = table.cells(OURS, row)
+        said.append(f'| [{name}](#{name}) | {cells[1]} | {cells[4]} | '
+                    f'{cells[5]} | {cells[-1]} |')
+    said += ['', 'Rows of `ours`.', '']
+    for scenario in scenarios:
+        name = scenario.name
+        said += [f'## {name}', '', scenario.about, '',
+                 *table.markdown(rows[name]), '', allocations(found[name]),
+                 '']
+        if not all(one['fast'] for one in found[name]):
+            said += [table.COARSE, '']
+        reason = why(name, rows[name][OURS], reasons)
+        if reason:
+            said += [reason, '']
+    said += ['## Speed', '',
+             'One simulated host-hour at 1 Hz with 20 workloads, the whole '
+             f'loop included: {hour_s:.1f} s of CPU time (median of '
+             f'{SPEED_RUNS}; Python {platform.python_version()}, one of '
+             f'{os.cpu_count()} CPUs).']
+    return '\n'.join(said) + '\n'
+
+
+def main() -> int:
+    chosen = options()
+    reasons = yaml.safe_load(REASONS.read_text()) or {}
+    scenarios = catalogue.find(chosen.scenarios)
+    kept = Kept(chosen.directory)
+    hour_s = speed_s()
+    print(f'one host-hour with 20 workloads: {hour_s:.1f} CPU s')
+    oracle_seeds = chosen.oracle_seeds or math.ceil(
+        chosen.seeds * ORACLE_SHARE)
+    some = tuple(name for name in compare.CONTROLLERS
+                 if name != compare.ORACLE)
+    tasks = {one.name: [
+        compare.Task(0, one, seed, compare.CONTROLLERS
+                     if seed < oracle_seeds else some)
+        for seed in range(chosen.seeds)] for one in scenarios}
+    play(kept, [task for own in tasks.values()
+                for task in (own[0], own[-1])], chosen.jobs)
+    minutes = estimate(kept, tasks, chosen.jobs)
+    print(f'about {minutes:.0f} minutes to go with {chosen.jobs} processes'
+          + ('' if minutes <= BUDGET_MIN else
+             f', more than {BUDGET_MIN}: --seeds makes it shorter'),
+          flush=True)
+    began_s = time.monotonic()
+    play(kept, [task for turn in zip(*tasks.values(), strict=True)
+                for task in turn], chosen.jobs)
+    found = {name: [one['record'] for task in own
+                    if (one := kept.get(task)) is not None]
+             for name, own in tasks.items()}
+    rows = {name: summary.rows(records) for name, records in found.items()}
+    chosen.output.write_text(page(scenarios, found, rows, chosen.seeds,
+                                  oracle_seeds, hour_s, reasons))
+    print(f'{chosen.output} written after '
+          f'{(time.monotonic() - began_s) / 60:.1f} minutes')
+    lost = {name for name in rows if why(name, rows[name][OURS], {})}
+    for names, text in (
+            (lost - set(reasons), 'not best, not tied, not explained'),
+            ((set(rows) - lost) & set(reasons), 'explained, yet best or '
+                                                'tied by now')):
+        if names:
+            print(f'{text} in {REASONS.name}: {", ".join(sorted(names))}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(exit_.code('scoreboard', main))

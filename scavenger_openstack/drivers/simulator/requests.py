@@ -1,0 +1,133 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Requests that wait for CPU time inside a service.
+
+Work is in CPU seconds at the speed that the service has alone on the
+machine.  Two models of the same queue: in steps much longer than a request
+it is a fluid, in steps of a millisecond each request is followed.
+"""
+
+from __future__ import annotations
+
+import collections
+import random
+
+PATIENCE_S = 10.0
+"""Who has waited so long is gone."""
+
+
+class Fluid:
+    """A backlog without single requests, for steps of a second."""
+
+    __slots__ = ('backlog_s', '_arrivals', '_random')
+
+    def __init__(self, arrivals: float, random_: random.Random) -> None:
+        self.backlog_s = 0.0
+        self._arrivals = arrivals
+        self._random = random_
+
+    def arrive(self, now: float, mean: float, cpu_s: float) -> float:
+        """Let about ``mean`` requests come; how many came."""
+        number = max(0.0, self._random.gauss(
+            mean, (self._arrivals * mean) ** 0.5))
+        self.backlog_s += number * cpu_s
+        return number
+
+    def wanted(self, dt_s: float, speed: float) -> float:
+        """Cores that would do all the work within the step."""
+        return self.backlog_s / (dt_s * speed)
+
+    def serve(self, work_s: float, limit_s: float) -> float:
+        """Do work; what is left waits, ``limit_s`` of it at the most.
+
+        Returns the work of those who gave up.
+        """
+        left = max(0.0, self.backlog_s - work_s)
+        self.backlog_s = min(left, limit_s)
+        return left - self.backlog_s
+
+
+class Followed:
+    """Each request by itself, first come first served."""
+
+    __slots__ = ('backlog', '_arrivals', '_random', 'done')
+
+    def __init__(self, arrivals: float, random_: random.Random) -> None:
+        self.backlog: collections.deque[list[float]] = collections.deque()
+        self._arrivals = arrivals
+        self._random = random_
+        self.done: list[float] = []
+
+    @property
+    def backlog_s(self) -> float:
+        return sum([work_s for _, work_s in self.backlog])
+
+    def arrive(self, now: float, mean: float, cpu_s: float) -> float:
+        """Batches come at random; their size makes the arrivals bursty.
+
+        Geometric batches of mean m have a variance over mean of 2 m - 1.
+        """
+        batch = (self._arrivals + 1) / 2
+        rate = mean / batch
+        number = 0
+        random_ = self._random
+        passed = random_.expovariate(1.0) if rate > 0 else 1.0
+        while passed < rate:
+            size = 1
+            while random_.random() > 1 / batch:
+                size += 1
+            for _ in range(size):
+                self.backlog.append(
+                    [now, cpu_s * random_.lognormvariate(-0.043, 0.294)])
+            number += size
+            passed += random_.expovariate(1.0)
+        return number
+
+    def wanted(self, dt_s: float, speed: float) -> float:
+        """Threads that have something to do."""
+        return float(len(self.backlog))
+
+    def serve_step(self, now: float, cores: float, vcpus: int,
+                   dt_s: float, speed: float) -> None:
+        """Run the first requests for one step; note the latencies."""
+        running = min(len(self.backlog), vcpus)
+        if not running or cores <= 0:
+            return
+        each_s = min(1.0, cores / running) * dt_s * speed
+        backlog = self.backlog
+        finished = 0
+        spare_s = 0.0
+        for position, request in enumerate(backlog):
+            if position < running:
+                request[1] -= each_s
+            elif spare_s <= 0:
+                break
+            else:
+                # Who was done early leaves the rest to the next.
+                given_s = min(spare_s, each_s)
+                spare_s -= given_s
+                request[1] -= given_s
+            if request[1] <= 0:
+                # It ended somewhere inside of the step.
+                self.done.append(max(
+                    now + dt_s - request[0] + request[1] / speed, 1e-6))
+                spare_s -= request[1]
+                finished += 1
+        if finished:
+            kept = [r for r in backlog if r[1] > 0]
+            backlog.clear()
+            backlog.extend(kept)
+        while backlog and now - backlog[0][0] > PATIENCE_S:
+            backlog.popleft()
+            self.done.append(PATIENCE_S)

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""One simulated host under one policy: set up, run, judge.
+
+A policy is what looks after the background: nothing, a fixed split, or the
+agent's own loop with some of the controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+import pathlib
+from typing import NamedTuple
+
+from scavenger_openstack.agent.actuator import Actuator
+from scavenger_openstack.agent.loop import Loop
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.drivers.simulator.driver import GROUP
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory.fast import Isolation
+from scavenger_openstack.laboratory.leases import Leases
+from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+
+FLOORS = dict(arbitrate.DEFAULT_FLOORS)
+
+
+class Allocation(NamedTuple):
+    """A constant split: what all of the background has together.
+
+    Shares of the machine's CPUs, memory, link and disk; ``None`` for no
+    limit.  ``idle``: it runs only where nothing else wants to.
+    """
+
+    cpus: float | None = None
+    memory: float | None = None
+    link: float | None = None
+    disk: float | None = None
+    idle: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Policy:
+    """Who looks after the background.
+
+    :param params: of Scavenger, ``None`` without it
+    :param isolation: whether the fast loop runs
+    :param allocation: constant limits that are set at the start
+    :param background: without it the foreground is alone
+    """
+
+    params: scavenger.Params | None = None
+    isolation: bool = False
+    allocation: Allocation | None = None
+    background: bool = True
+
+
+def scavenger_alone() -> scavenger.Params:
+    """What the paper has, and nothing of ours beside it."""
+    return scavenger.Params(use_cpu_idle=False)
+
+
+POLICIES: Mapping[str, Policy] = {
+    'alone': Policy(background=False),
+    'none': Policy(),
+    'static': Policy(allocation=Allocation(0.5, 0.5, 0.5, 0.5)),
+    'scavenger': Policy(params=scavenger_alone()),
+    'perfiso': Policy(isolation=True),
+    'ours': Policy(params=scavenger.Params(), isolation=True),
+}
+"""By name.  ``static`` gives the background half of everything."""
+
+
+class Outcome(NamedTuple):
+    """How everybody fared: the truth that no controller sees.
+
+    ``violations`` counts the times at which more memory was wanted than
+    there was, ``violation_s`` how long; ``writes`` those of the agent.
+    """
+
+    tenants: dict[str, Result]
+    priorities: dict[str, Priority]
+    violations: int
+    violation_s: float
+    kills: int
+    writes: int
+
+
+def run(drawn: Drawn, policy: Policy) -> Outcome:
+    """Simulate one scenario of one seed under one policy."""
+    tenants = [tenant for tenant in drawn.tenants
+               if policy.background
+               or tenant.priority is Priority.FOREGROUND]
+    simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
+                          step_s=drawn.step_s, floors=FLOORS)
+    fast = policy.isolation and drawn.step_s < drawn.interval_s
+    isolation = Isolation(simulator) if fast else None
+    loop = None
+    if policy.params is not None or isolation is not None:
+        leases = Leases(simulator)
+        controllers = []
+        if policy.params is not None:
+            controllers.append((scavenger.Controller(
+                policy.params, interval_s=drawn.interval_s,
+                host='simulated', boot_id='simulation'), Mode.ENFORCE))
+        actuator = Actuator(simulator, leases, 0.0)  # type: ignore[arg-type]
+        actuator._worker = Writer()  # type: ignore[assignment]
+        loop = Loop(simulator, controllers, leases,  # type: ignore[arg-type]
+                    actuator,
+                    pathlib.Path('/nonexistent/stop'),
+                    require_watcher=False, isolation=isolation)  # type: ignore[arg-type]
+    each = isolation.each() if isolation is not None else None
+    warm = drawn.warmup_s <= 0
+    if loop is not None:
+        loop.tick(simulator.now)
+    while simulator.now < drawn.duration_s - 1e-9:
+        if policy.allocation is not None:
+            allocate(simulator, policy.allocation, drawn)
+        simulator.advance(drawn.interval_s, each)
+        if loop is not None:
+            loop.tick(simulator.now)
+        if not warm and simulator.now >= drawn.warmup_s - 1e-9:
+            simulator.plant.reset_truth()
+            warm = True
+    plant = simulator.plant
+    everybody = [*plant.guests, *plant.gone]
+    return Outcome(
+        {guest.spec.id: guest.truth.result() for guest in everybody},
+        {guest.spec.id: guest.spec.priority for guest in everybody},
+        plant.violations, plant.violation_s, len(simulator.kills),
+        loop.counters['writes'] if loop is not None else 0)
+
+
+def allocate(simulator: Simulator, allocation: Allocation,
+             drawn: Drawn) -> None:
+    """Put a constant split in force, for those who are there by now.
+
+    Each background tenant has the part of its vCPUs, but not below its
+    floors; where the CPUs are not limited, neither are they bound.
+    """
+    machine = drawn.machine
+    background = [guest.spec for guest in simulator.plant.guests
+                  if guest.spec.priority is Priority.BACKGROUND]
+    if not background:
+        return
+    vcpus = sum([spec.vcpus for spec in background])
+    disk_ops = 1 / (machine.disk_service_s + sum(
+        [spec.io_bytes for spec in background]) / len(background)
+        / machine.disk_bytes_per_s)
+    if allocation.idle:
+        _set(simulator, GROUP, Knob.CPU_IDLE, 1)
+    if allocation.cpus is not None:
+        count = min(machine.cpus,
+                    max(1, round(allocation.cpus * machine.cpus)))
+        _set(simulator, GROUP, Knob.CPU_SET, format_cpus(
+            range(machine.cpus - count, machine.cpus)))
+    for spec in background:
+        part = spec.vcpus / vcpus
+        for knob, share, capacity in (
+                (Knob.CPU_CORES, allocation.cpus, machine.cpus),
+                (Knob.MEMORY_BYTES, allocation.memory, machine.memory_bytes),
+                (Knob.EGRESS_BYTES_PER_S, allocation.link,
+                 machine.link_bytes_per_s),
+                (Knob.IO_OPS_PER_S, allocation.disk, disk_ops)):
+            if share is not None:
+                _set(simulator, spec.id, knob,
+                     max(FLOORS[knob], share * capacity * part))
+
+
+def _set(simulator: Simulator, name: str, knob: Knob,
+         value: float | str) -> None:
+    if simulator.read(name, knob) != value:
+        try:
+            simulator.write(name, knob, value)
+        except errors.Refused:
+            pass    # it holds more already; asked again at the next turn

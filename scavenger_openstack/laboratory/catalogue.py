@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The scenarios that come with the package, and those in files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import difflib
+import pathlib
+
+from scavenger_openstack.drivers.simulator import scenario
+from scavenger_openstack.drivers.simulator.scenario import Scenario
+from scavenger_openstack import errors
+
+SHIPPED = pathlib.Path(__file__).parent / 'scenarios'
+SUFFIX = '.yaml'
+ALL = 'all'
+"""Stands for every scenario that is shipped."""
+
+
+def names() -> list[str]:
+    """Names of the scenarios that are shipped."""
+    return sorted(path.stem for path in SHIPPED.glob(f'*{SUFFIX}'))
+
+
+def find(wanted: Sequence[str]) -> list[Scenario]:
+    """Read scenarios by name, or by path: what has a slash or a suffix.
+
+    :raises ConfigError: unknown, unreadable, not a scenario, or there twice
+    """
+    shipped = names()
+    found: dict[str, Scenario] = {}
+    for name in wanted:
+        for one in shipped if name == ALL else [name]:
+            if one in shipped:
+                path = SHIPPED / f'{one}{SUFFIX}'
+            elif '/' in one or pathlib.PurePath(one).suffix:
+                path = pathlib.Path(one)
+            else:
+                close = difflib.get_close_matches(one, [*shipped, ALL], 1)
+                raise errors.ConfigError(
+                    f'{one}: no such scenario'
+                    + (f'; did you mean {close[0]}?' if close else '')
+                    + '; --list shows those that are shipped, a file needs '
+                    f'{SUFFIX} or a directory in its name')
+            read = scenario.read(path)
+            if read.name in found:
+                raise errors.ConfigError(
+                    f'{one}: two scenarios of the name {read.name}')
+            found[read.name] = read
+    return list(found.values())

@@ -1,0 +1,253 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``scavenger-simulate``: its options, and what it does with them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import signal
+import time
+from types import FrameType
+from typing import Any
+from typing import NoReturn
+
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory import catalogue
+from scavenger_openstack.laboratory import compare
+from scavenger_openstack.laboratory.compare import Task
+from scavenger_openstack.laboratory import crew
+from scavenger_openstack.laboratory import output
+from scavenger_openstack.laboratory import progress as progress_
+from scavenger_openstack.laboratory import summary
+from scavenger_openstack.laboratory import table
+
+SCHEMA = 1
+SEEDS = 20
+MOST = 1_000_000
+MOST_JOBS = 1024
+FLEET_CONTROLLERS = ('none', 'ours')
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for a wrong option, as for everything that is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        raise errors.ConfigError(f'{message}; see --help')
+
+
+def parser() -> Parser:
+    found = Parser(
+        prog='scavenger-simulate', allow_abbrev=False,
+        description='Plays scenarios on simulated hosts under several '
+                    'policies, seed by seed, and compares what the '
+                    'foreground feels and what the background gets done. '
+                    'It touches nothing on this host.')
+    found.add_argument('scenarios', metavar='SCENARIO', nargs='*',
+                       help='a scenario file, the name of a shipped one, or '
+                            '"all" for every one of those')
+    found.add_argument('--list', action='store_true',
+                       help='show the shipped scenarios and end')
+    found.add_argument('--seeds', type=_positive, metavar='N',
+                       help=f'how many seeds to play (default {SEEDS}); more '
+                            'make the intervals narrower')
+    found.add_argument('--first-seed', type=int, metavar='K', default=0,
+                       help='the first of them (default 0)')
+    found.add_argument('--controllers', type=_controllers, metavar='NAMES',
+                       help='what to compare, with commas between: '
+                            + ', '.join(compare.CONTROLLERS)
+                            + ' (default: all; for a fleet '
+                            + ','.join(FLEET_CONTROLLERS) + ')')
+    found.add_argument('--fleet', type=_positive, metavar='HOSTS',
+                       help='play one seed on each of so many hosts, the '
+                            'scenarios in turn, and add them up')
+    found.add_argument('--hours', type=_hours, metavar='H',
+                       help='with --fleet: simulated time on each host '
+                            '(default 1)')
+    found.add_argument('--output', metavar='FILE',
+                       help='write everything, seed by seed, as JSON to '
+                            'this file; "-" is standard output')
+    found.add_argument('--format', choices=('table', 'json'),
+                       default='table',
+                       help='what is printed: tables (default) or the JSON')
+    found.add_argument('--jobs', type=_positive, metavar='J',
+                       help='processes (default: one per CPU); the results '
+                            'do not depend on it')
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the options say; the exit code.
+
+    :raises ScavengerError: what stopped it, in one line
+    :raises OSError: likewise
+    """
+    options = parser().parse_args(argv)
+    if options.list:
+        return output.show(_listing())
+    if not options.scenarios:
+        raise errors.ConfigError('no scenario named; --list shows those '
+                                 'that are shipped, "all" plays them')
+    if options.fleet and options.seeds:
+        raise errors.ConfigError('--fleet plays one seed on each host; '
+                                 'leave --seeds out')
+    if options.hours and not options.fleet:
+        raise errors.ConfigError('--hours goes with --fleet')
+    if (options.jobs or 1) > MOST_JOBS:
+        raise errors.ConfigError(f'--jobs: {MOST_JOBS} at the most')
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+    with output.Target(options.output) as target:
+        document = _fleet(options) if options.fleet else _compare(options)
+        text = json.dumps(document, indent=1)
+        target.write(text + '\n')
+    if options.format == 'json' or options.output == '-':
+        return output.show(text)
+    return output.show('\n'.join(_tables(document)))
+
+
+def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:
+    """Records of all tasks, in their order."""
+    progress = progress_.Progress(len(tasks))
+    found: list[dict[str, Any]] = []
+    try:
+        for number, record in crew.work(_numbered, tasks,
+                                        jobs=jobs or crew.cpus()):
+            found.append({'number': number, **record})
+            progress.step(f'{record["scenario"]} seed {record["seed"]}')
+    finally:
+        progress.end()
+    found.sort(key=lambda one: one['number'])
+    for one in found:
+        del one['number']
+    return found
+
+
+def _numbered(task: Task) -> tuple[int, dict[str, Any]]:
+    return task.number, compare.record(task)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """End as with Ctrl-C, so that the workers end too."""
+    raise KeyboardInterrupt
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 0 < value <= MOST:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no number from 1 to {MOST}')
+    return value
+
+
+def _hours(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1000:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no number of hours up to 1000')
+    return value
+
+
+def _controllers(text: str) -> tuple[str, ...]:
+    names = [name.strip() for name in text.split(',') if name.strip()]
+    unknown = [name for name in names if name not in compare.CONTROLLERS]
+    if unknown or not names:
+        raise argparse.ArgumentTypeError(
+            f'no controller {", ".join(unknown) or "named"}; there are '
+            + ', '.join(compare.CONTROLLERS))
+    return tuple(name for name in compare.CONTROLLERS if name in names)
+
+
+def _listing() -> str:
+    found = catalogue.find([catalogue.ALL])
+    width = max([len(one.name) for one in found], default=0)
+    return '\n'.join([f'{one.name.ljust(width)}  {one.about}'
+                      for one in found])
+
+
+def _compare(options: argparse.Namespace) -> dict[str, Any]:
+    scenarios = catalogue.find(options.scenarios)
+    seeds = range(options.first_seed,
+                  options.first_seed + (options.seeds or SEEDS))
+    controllers = options.controllers or compare.CONTROLLERS
+    records = play([Task(i * len(seeds) + k, scenario, seed, controllers)
+                    for i, scenario in enumerate(scenarios)
+                    for k, seed in enumerate(seeds)], options.jobs)
+    found = {}
+    for i, scenario in enumerate(scenarios):
+        own = records[i * len(seeds):(i + 1) * len(seeds)]
+        found[scenario.name] = {'about': scenario.about, **_summed(own)}
+    return {'schema': SCHEMA, 'statistics': summary.STATISTICS,
+            'rule': summary.RULE, 'first_seed': seeds.start,
+            'seeds': len(seeds), 'scenarios': found}
+
+
+def _fleet(options: argparse.Namespace) -> dict[str, Any]:
+    scenarios = catalogue.find(options.scenarios)
+    hosts, hours = options.fleet, options.hours or 1.0
+    controllers = options.controllers or FLEET_CONTROLLERS
+    began_s = time.monotonic()
+    records = play([Task(i, scenarios[i % len(scenarios)],
+                         options.first_seed + i, controllers, hours)
+                    for i in range(hosts)], options.jobs)
+    wall_s = time.monotonic() - began_s
+    names = [one.name for one in scenarios[:hosts]]
+    return {'schema': SCHEMA, 'statistics': summary.STATISTICS,
+            'rule': summary.RULE, 'first_seed': options.first_seed,
+            'hosts': hosts, 'hours': hours,
+            'jobs': options.jobs or crew.cpus(), 'wall_s': wall_s,
+            'scenarios': {'fleet': {
+                'about': f'{hosts} hosts for {hours:g} h each: '
+                         + ', '.join(names), **_summed(records)}}}
+
+
+def _summed(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    rows = summary.rows(records)
+    return {'fast': all(one['fast'] for one in records),
+            'controllers': {name: row and row.as_dict()
+                            for name, row in rows.items()},
+            'records': list(records)}
+
+
+def _tables(document: Mapping[str, Any]) -> Iterator[str]:
+    for name, one in document['scenarios'].items():
+        count = len(one['records'])
+        yield f'{name}: {one["about"]}'
+        yield ''
+        yield from table.plain({
+            key: summary.Row.of(row) if row else None
+            for key, row in one['controllers'].items()})
+        yield ''
+        if 'hosts' not in document:
+            yield f'{count} seed{"s" if count > 1 else ""}.' + (
+                '' if one['fast'] else f' {table.COARSE}')
+            yield ''
+    yield table.LEGEND
+    yield summary.RULE
+    if 'hosts' in document:
+        host_hours = document['hosts'] * document['hours']
+        yield ''
+        yield (f'{host_hours:g} host-hours of each policy, and alone, in '
+               f'{document["wall_s"]:.1f} s with {document["jobs"]} '
+               'processes. Every host turned once per interval, without '
+               'the fast loop.')

@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""One seed of one scenario under every policy, as plain values."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any
+
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.drivers.simulator.scenario import Scenario
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import oracle
+from scavenger_openstack.laboratory import score as score_
+
+ORACLE = 'oracle'
+
+CONTROLLERS = (*[name for name in bench.POLICIES if name != 'alone'],
+               ORACLE)
+"""What can be compared.  Being alone is what all are compared with."""
+
+HOUR_S = 3600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """What one worker does in one go.
+
+    :param number: its place among all tasks
+    :param hours: instead of the scenario's duration; the plant then turns
+        once per interval
+    """
+
+    number: int
+    scenario: Scenario
+    seed: int
+    controllers: tuple[str, ...] = CONTROLLERS
+    hours: float | None = None
+
+    def drawn(self) -> Drawn:
+        drawn = self.scenario.draw(self.seed)
+        if self.hours is None:
+            return drawn
+        return drawn._replace(duration_s=self.hours * HOUR_S,
+                              step_s=drawn.interval_s)
+
+
+def record(task: Task) -> dict[str, Any]:
+    """Run everything that ``task`` asks for.
+
+    Returns ``scenario``, ``seed``, ``fast`` (whether the fast loop can
+    act), ``scores`` (controller -> :class:`~.score.Score` as a mapping,
+    ``None`` where it does not apply) and, if asked for, the oracle's
+    ``allocation``.
+
+    :raises ConfigError: this seed draws what cannot be.
+    """
+    quiet()
+    drawn = task.drawn()
+    fast = has_fast_loop(drawn)
+    alone = bench.run(drawn, bench.POLICIES['alone'])
+    unmanaged = bench.run(drawn, bench.POLICIES['none'])
+    scores: dict[str, dict[str, Any] | None] = {}
+    found: dict[str, Any] = {'scenario': task.scenario.name,
+                             'seed': task.seed, 'fast': fast,
+                             'scores': scores}
+    known: dict[bench.Allocation, score_.Score] = {}
+    for name in task.controllers:
+        if name == ORACLE:
+            best = oracle.Oracle(drawn, alone=alone,
+                                 unmanaged=unmanaged).best(known)
+            scores[name] = best.score._asdict()
+            found['allocation'] = best.allocation._asdict()
+            continue
+        policy = bench.POLICIES[name]
+        if policy.isolation and policy.params is None and not fast:
+            scores[name] = None
+            continue
+        outcome = unmanaged if name == 'none' else bench.run(drawn, policy)
+        score = score_.score(drawn, outcome, alone=alone,
+                             unmanaged=unmanaged)
+        scores[name] = score._asdict()
+        if policy.allocation is not None:
+            known[policy.allocation] = score
+    return found
+
+
+def has_fast_loop(drawn: Drawn) -> bool:
+    """Whether blind isolation can act: it needs steps in which it turns,
+    and CPUs to keep idle."""
+    return (drawn.step_s < drawn.interval_s and perfiso.buffer_cores(
+        perfiso.Params(), drawn.machine.cpus) > 0)
+
+
+def quiet() -> None:
+    """The agent's loop logs for an operator; nobody operates here."""
+    logging.getLogger('scavenger_openstack').setLevel(logging.ERROR)

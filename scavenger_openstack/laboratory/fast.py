@@ -1,0 +1,110 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Blind isolation on a simulated host: the fast loop without a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scavenger_openstack.agent.actuator import Actuator
+from scavenger_openstack.agent.actuator import Key
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers.simulator.driver import GROUP
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+
+class Isolation:
+    """Stands where :class:`scavenger_openstack.agent.isolation.Isolation`
+    does; :meth:`poll` is called after each step of the plant.
+
+    The same controller moves the set; nobody else writes here, so there
+    are no threads, originals or drift to look after.
+    """
+
+    mode = Mode.ENFORCE
+
+    def __init__(self, simulator: Simulator,
+                 params: perfiso.Params | None = None) -> None:
+        self._simulator = simulator
+        topology = simulator.sample().topology
+        self._allowed = frozenset(topology)
+        self._controller = perfiso.Controller(
+            params, topology=topology, current=self._allowed)
+        self._cpus: frozenset[int] | None = None
+        self._polls = 0
+        self._asked = (0, 0)
+
+    @property
+    def active(self) -> bool:
+        return self._controller.buffer_cores > 0
+
+    def poll(self, now: float) -> None:
+        """One look at the idle CPUs, and a new set when they ask for it."""
+        self._polls += 1
+        cpus = self._controller.step(
+            now, self._simulator.plant.idle_cpus(), self._allowed)
+        if cpus is not self._cpus:
+            self._cpus = cpus
+            self._simulator.write(GROUP, Knob.CPU_SET, format_cpus(cpus))
+
+    def each(self) -> Callable[[float], None] | None:
+        return self.poll if self.active else None
+
+    def owns(self, key: Key) -> bool:
+        return self.active and key == (GROUP, Knob.CPU_SET)
+
+    def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
+               actuator: Actuator) -> list[Cap]:
+        """What the fast loop leaves over, and its floors when short."""
+        if not self.active:
+            return wishes
+        kept = []
+        self._allowed = frozenset(rates.topology)
+        for cap in wishes:
+            if self.owns((cap.workload, cap.knob)):
+                self._allowed &= parse_cpus(str(cap.value))
+            else:
+                kept.append(cap)
+        return kept + self._floors(rates)
+
+    def _floors(self, rates: Rates) -> list[Cap]:
+        """The quota floor, while one CPU is still more than there is.
+
+        Source: DESIGN 7.7.
+        """
+        polls, short = self._asked
+        now = self._asked = (self._polls, self._controller.short_steps)
+        if 2 * (now[1] - short) <= now[0] - polls:
+            return []
+        return [Cap(one.workload.id, Knob.CPU_CORES, arbitrate.DEFAULT_FLOORS[
+                    Knob.CPU_CORES], perfiso.Controller.name,
+                    'the background has one CPU left and the foreground '
+                    'still lacks idle ones')
+                for one in rates.workloads
+                if one.workload.priority is Priority.BACKGROUND]
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def facts(self) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Leases of a simulated host, which dies with the process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+
+from scavenger_openstack.agent.leases import Held
+from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+Key = tuple[str, Knob]
+
+
+class Leases:
+    """What :class:`~scavenger_openstack.agent.leases.Leases` is to a real
+    host, without disk and clock: nothing here outlives the simulation."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._held: dict[Key, Held] = {}
+
+    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+             original: Value | None) -> None:
+        self._held.setdefault((workload, knob), Held(original, tuple(steps)))
+
+    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+                original: Value | None) -> None:
+        self._held[workload, knob] = Held(original, tuple(steps))
+
+    def original(self, workload: str, knob: Knob) -> Value | None:
+        held = self._held.get((workload, knob))
+        return held.original if held else None
+
+    def held(self) -> Mapping[Key, Held]:
+        return self._held
+
+    @contextlib.contextmanager
+    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        yield
+
+    def lift(self, workload: str, knob: Knob) -> None:
+        if self._held.pop((workload, knob), None) is not None:
+            self._simulator.lift(workload, knob)
+
+    def lift_all(self) -> list[str]:
+        for key in list(self._held):
+            self.lift(*key)
+        return []
+
+    def check(self) -> None:
+        """They never run out."""
+
+    def expired(self) -> bool:
+        return False
+
+    def watched(self) -> bool:
+        return True
+
+    def reopen(self) -> None:
+        """There is nothing to open."""

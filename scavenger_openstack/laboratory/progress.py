@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How far a long run is: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+WIDTH = 24
+REDRAW_S = 0.1
+
+
+class Progress:
+    """Tells on stderr how much is done and how long the rest will take."""
+
+    def __init__(self, total: int, stream: TextIO = sys.stderr) -> None:
+        self._total = total
+        self._stream = stream
+        self._bar = stream.isatty()
+        self._began_s = time.monotonic()
+        self._drawn_s = 0.0
+        self._done = 0
+
+    def step(self, label: str) -> None:
+        """One more is done."""
+        self._done += 1
+        now = time.monotonic()
+        if not self._bar or now - self._drawn_s < REDRAW_S:
+            return
+        self._drawn_s = now
+        share = self._done / self._total
+        filled = round(share * WIDTH)
+        left_s = round((now - self._began_s) / share * (1 - share))
+        print(f'\r\033[K[{"#" * filled:.<{WIDTH}}] {self._done}/'
+              f'{self._total}  {left_s // 60}:{left_s % 60:02} left  '
+              f'{label}', end='', file=self._stream, flush=True)
+
+    def end(self) -> None:
+        if self._bar:
+            print('\r\033[K', end='', file=self._stream, flush=True)

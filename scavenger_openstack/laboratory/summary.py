@@ -1,0 +1,201 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What many seeds say together: means, their intervals, and who is best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import random
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.laboratory.compare import ORACLE
+from scavenger_openstack.laboratory.oracle import LIMIT
+from scavenger_openstack.laboratory.oracle import NEAR
+
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+SEED = 1
+"""The same records give the same intervals."""
+
+STATISTICS = ('Mean over seeds, with the 95 % percentile interval of '
+              f'{RESAMPLES} bootstrap resamples of the seeds.')
+
+RULE = (f'Best or tied: of the policies whose foreground P99 is at most '
+        f'{LIMIT:g} x alone (if none is: within {NEAR:g} of the least), '
+        'those whose background work is the largest, or less by at most '
+        f'{100 * NEAR:.0f} points or by a difference whose interval over the '
+        'same seeds reaches zero.')
+
+BEST = 'best'
+TIED = 'tied'
+HURTS = 'hurts'
+"""The foreground feels it more than it may."""
+LESS = 'less work'
+
+Draws = Sequence[Sequence[int]]
+
+
+class Range(NamedTuple):
+    """A mean and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Row(NamedTuple):
+    """One controller on one scenario; fields as in
+    :class:`~scavenger_openstack.laboratory.score.Score`.
+
+    ``seeds``: how many it was played on; ``hurt``: share of those whose
+    foreground P99 is above the limit; ``of_oracle``: background work over
+    the oracle's; ``verdict``: one of :data:`BEST`, :data:`TIED`,
+    :data:`LESS`, :data:`HURTS`, or nothing for the oracle, which does not
+    compete.
+    """
+
+    p99_ratio: Range | None
+    p99_ratio_worst: Range | None
+    mean_ratio: Range | None
+    mean_ratio_worst: Range | None
+    work_ratio: Range | None
+    violation_s: float
+    violations: float
+    kills: float
+    writes: float
+    seeds: int
+    hurt: float
+    of_oracle: Range | None
+    verdict: str
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Row:
+        """The row that :meth:`as_dict` was made from."""
+        found: dict[str, Any] = {
+            key: Range(**value) if isinstance(value, dict) else value
+            for key, value in values.items()}
+        return cls(**found)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {key: value._asdict() if isinstance(value, Range) else value
+                for key, value in self._asdict().items()}
+
+
+RANGES = ('p99_ratio', 'p99_ratio_worst', 'mean_ratio', 'mean_ratio_worst',
+          'work_ratio')
+COUNTS = ('violation_s', 'violations', 'kills', 'writes')
+
+
+def rows(records: Sequence[Mapping[str, Any]]) -> dict[str, Row | None]:
+    """One row per controller, ``None`` where it does not apply.
+
+    :param records: of :func:`~.compare.record`, all of one scenario; some
+        may lack a controller
+    """
+    names = {name: None for one in records for name in one['scores']}
+    draws = resamples(len(records))
+    columns = {name: [one['scores'].get(name) for one in records]
+               for name in names}
+    verdicts = _verdicts({name: scores for name, scores in columns.items()
+                          if name != ORACLE and any(scores)}, draws)
+    best = _values(columns.get(ORACLE, [None] * len(records)), 'work_ratio')
+    found: dict[str, Row | None] = {}
+    for name, scores in columns.items():
+        played = [one for one in scores if one is not None]
+        if not played:
+            found[name] = None
+            continue
+        values: dict[str, Any] = {
+            key: interval(_values(scores, key), draws) for key in RANGES}
+        for key in COUNTS:
+            values[key] = sum([one[key] for one in played]) / len(played)
+        found[name] = Row(
+            **values, seeds=len(played),
+            hurt=sum([(one['p99_ratio'] or 1.0) > LIMIT
+                      for one in played]) / len(played),
+            of_oracle=quotient(_values(scores, 'work_ratio'), best, draws),
+            verdict=verdicts.get(name, ''))
+    return found
+
+
+Column = Sequence[Mapping[str, Any] | None]
+
+
+def _values(scores: Column, key: str) -> list[float | None]:
+    return [one[key] if one is not None else None for one in scores]
+
+
+def _verdicts(columns: Mapping[str, Column],
+              draws: Draws) -> dict[str, str]:
+    """See :data:`RULE`."""
+    hurts, work = {}, {}
+    for name, scores in columns.items():
+        one = interval(_values(scores, 'p99_ratio'), draws)
+        hurts[name] = one.value if one else 1.0
+        two = interval(_values(scores, 'work_ratio'), draws)
+        work[name] = two.value if two else 0.0
+    if not columns:
+        return {}
+    least = min(hurts.values())
+    most = LIMIT if least <= LIMIT else least + NEAR
+    fit = [name for name in columns if hurts[name] <= most]
+    best = max(fit, key=work.__getitem__)
+    found = dict.fromkeys(columns, HURTS)
+    for name in fit:
+        lost = interval(
+            [None if a is None or b is None else a - b for a, b in zip(
+                _values(columns[best], 'work_ratio'),
+                _values(columns[name], 'work_ratio'), strict=True)], draws)
+        if lost is None or lost.value <= NEAR or lost.low <= 0:
+            found[name] = TIED
+        else:
+            found[name] = LESS
+    if list(found.values()).count(TIED) == 1:
+        found[best] = BEST
+    return found
+
+
+def resamples(count: int) -> Draws:
+    """Which seeds to take, with replacement, each time."""
+    rng = random.Random(SEED)
+    return [rng.choices(range(count), k=count) for _ in range(RESAMPLES)]
+
+
+def interval(values: Sequence[float | None], draws: Draws) -> Range | None:
+    """Mean of the values that are known; ``None`` without any."""
+    return quotient(values, [None if value is None else 1.0
+                             for value in values], draws)
+
+
+def quotient(over: Sequence[float | None], under: Sequence[float | None],
+             draws: Draws) -> Range | None:
+    """Sum over sum, where both are known; ``None`` without any."""
+    pairs = [(0.0, 0.0) if a is None or b is None else (a, b)
+             for a, b in zip(over, under, strict=True)]
+    below = sum([b for _, b in pairs])
+    if not below:
+        return None
+    value = sum([a for a, _ in pairs]) / below
+    found = []
+    for draw in draws:
+        taken = [pairs[place] for place in draw]
+        below = sum([b for _, b in taken])
+        if below:
+            found.append(sum([a for a, _ in taken]) / below)
+    found.sort()
+    tail = (1 - CONFIDENCE) / 2
+    return Range(value, found[int(tail * len(found))],
+                 found[int((1 - tail) * len(found)) - 1])

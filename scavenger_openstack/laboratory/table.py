@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Comparisons as tables, for a terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from scavenger_openstack.laboratory import summary
+from scavenger_openstack.laboratory.summary import Range
+from scavenger_openstack.laboratory.summary import Row
+
+TITLES = ('policy', 'foreground P99 x alone', 'worst service',
+          'seeds above', 'background work x unmanaged', 'of oracle',
+          'short of memory s', 'kills', 'result')
+
+LEGEND = (f'{summary.STATISTICS} seeds above: share of the seeds in which '
+          f'the foreground P99 is above {summary.LIMIT:g} x alone. of '
+          'oracle: background work over the oracle\'s; it may be more than '
+          'all where a policy hurts, or where it follows the load.')
+
+COARSE = ('The fast loop does not act here: the plant turns once per '
+          'interval, or the machine has too few CPUs. So perfiso is n/a, '
+          'and ours runs without it.')
+
+
+def number(value: float) -> str:
+    """Three digits that count, two behind the point at the most."""
+    if value >= 99.95:
+        return f'{value:.0f}'
+    return f'{value:.1f}' if value >= 9.995 else f'{value:.2f}'
+
+
+def range_(value: Range | None) -> str:
+    if value is None:
+        return '-'
+    return (f'{number(value.value)} [{number(value.low)}, '
+            f'{number(value.high)}]')
+
+
+def result(row: Row) -> str:
+    """The verdict; the best of those that hurt still hurts."""
+    hurts = row.p99_ratio and row.p99_ratio.value > summary.LIMIT
+    return f'{row.verdict}, yet hurts' if hurts and row.verdict in (
+        summary.BEST, summary.TIED) else row.verdict
+
+
+def cells(name: str, row: Row | None) -> tuple[str, ...]:
+    """One line below :data:`TITLES`."""
+    if row is None:
+        return (name, 'n/a', *[''] * (len(TITLES) - 2))
+    return (name, range_(row.p99_ratio), range_(row.p99_ratio_worst),
+            f'{100 * row.hurt:.0f} %', range_(row.work_ratio),
+            '-' if row.of_oracle is None
+            else f'{100 * row.of_oracle.value:.0f} %',
+            f'{row.violation_s:.1f}', f'{row.kills:.1f}', result(row))
+
+
+def plain(rows: Mapping[str, Row | None]) -> list[str]:
+    """Columns for a terminal, the first and last to the left."""
+    body = [TITLES, *[cells(name, row) for name, row in rows.items()]]
+    widths = [max(len(line[i]) for line in body)
+              for i in range(len(TITLES))]
+    last = len(TITLES) - 1
+    return ['  '.join([cell.ljust(width) if i in (0, last)
+                       else cell.rjust(width) for i, (cell, width)
+                       in enumerate(zip(line, widths, strict=True))]).rstrip()
+            for line in body]
+
+
+def markdown(rows: Mapping[str, Row | None]) -> list[str]:
+    """The same as a table in Markdown; who is best or tied stands out."""
+    found = [_line(TITLES), _line(['---', *['---:'] * (len(TITLES) - 2),
+                                   '---'])]
+    for name, row in rows.items():
+        line = cells(name, row)
+        if row and row.verdict in (summary.BEST, summary.TIED):
+            line = (*line[:-1], f'**{line[-1]}**')
+        found.append(_line(line))
+    return found
+
+
+def _line(values: Sequence[str]) -> str:
+    return f'| {" | ".join(values)} |'

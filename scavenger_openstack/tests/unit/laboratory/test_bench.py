@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One host under one policy, with the agent's own loop."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.drivers.simulator import scenario
+from scavenger_openstack import laboratory
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.types import Priority
+
+SCENARIOS = pathlib.Path(laboratory.__file__).parent / 'scenarios'
+
+
+def drawn(name: str, seed: int = 1, **changes: Any) -> scenario.Drawn:
+    return scenario.read(SCENARIOS / f'{name}.yaml').draw(seed)._replace(
+        **changes)
+
+
+def means(outcome: bench.Outcome, one: scenario.Drawn) -> list[float]:
+    found = []
+    for tenant in one.tenants:
+        if tenant.role == 'victim':
+            mean = outcome.tenants[tenant.id].mean_s
+            assert mean is not None
+            found.append(mean)
+    return found
+
+
+class Policies(testtools.TestCase):
+
+    def test_alone_has_no_background(self) -> None:
+        one = drawn('disk-antagonist', duration_s=200.0)
+        outcome = bench.run(one, bench.POLICIES['alone'])
+        self.assertEqual({Priority.FOREGROUND},
+                         set(outcome.priorities.values()))
+        self.assertEqual(0, outcome.writes)
+
+    def test_same_seed_same_outcome(self) -> None:
+        one = drawn('mixed', duration_s=200.0)
+        for name in ('none', 'ours'):
+            self.assertEqual(bench.run(one, bench.POLICIES[name]),
+                             bench.run(one, bench.POLICIES[name]))
+
+    def test_the_unmanaged_background_disturbs(self) -> None:
+        one = drawn('group')
+        alone, none = (bench.run(one, bench.POLICIES[name])
+                       for name in ('alone', 'none'))
+        for before, after in zip(means(alone, one), means(none, one),
+                                 strict=True):
+            self.assertGreater(after, 1.2 * before)
+
+    def test_each_of_a_group_alone_does_not(self) -> None:
+        one = drawn('group')
+        others = [tenant for tenant in one.tenants
+                  if tenant.role != 'antagonist']
+        group = [tenant for tenant in one.tenants
+                 if tenant.role == 'antagonist']
+        alone = means(bench.run(one, bench.POLICIES['alone']), one)
+        for member in group[:2]:
+            single = one._replace(tenants=(*others, member))
+            found = means(bench.run(single, bench.POLICIES['none']), single)
+            for before, after in zip(alone, found, strict=True):
+                self.assertLess(after, 1.05 * before)
+
+    def test_innocents_are(self) -> None:
+        for name in ('diurnal-innocent', 'self-inflicted', 'own-quota'):
+            one = drawn(name, duration_s=400.0)
+            alone, none = (bench.run(one, bench.POLICIES[policy])
+                           for policy in ('alone', 'none'))
+            for before, after in zip(means(alone, one), means(none, one),
+                                     strict=True):
+                self.assertLess(after, 1.05 * before, name)
+
+    def test_a_split_holds(self) -> None:
+        one = drawn('network-antagonist')
+        none, split = (bench.run(one, bench.Policy(allocation=allocation))
+                       for allocation in (None, bench.Allocation(link=0.1)))
+        self.assertLess(split.tenants['backup'].tx_bytes_per_s,
+                        0.1 * one.machine.link_bytes_per_s)
+        for before, after in zip(means(none, one), means(split, one),
+                                 strict=True):
+            self.assertLess(after, before)
+
+    def test_the_loop_writes(self) -> None:
+        outcome = bench.run(drawn('cpu-antagonist', duration_s=150.0),
+                            bench.POLICIES['scavenger'])
+        self.assertGreater(outcome.writes, 0)
+        self.assertEqual(0, outcome.kills)
+
+    def test_the_fast_loop_takes_cpus(self) -> None:
+        one = drawn('bursts', duration_s=3.0, warmup_s=1.0)
+        none, isolated = (bench.run(one, bench.POLICIES[name])
+                          for name in ('none', 'perfiso'))
+        self.assertLess(isolated.tenants['hog'].cpu_work,
+                        none.tenants['hog'].cpu_work)

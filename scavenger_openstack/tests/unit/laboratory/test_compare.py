@@ -1,0 +1,213 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import threading
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.simulator import scenario
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import catalogue
+from scavenger_openstack.laboratory import compare
+from scavenger_openstack.laboratory import output
+
+COARSE = """
+schema: 1
+about: "one of each"
+duration_s: 60
+warmup_s: 10
+machine: {cpus: 8}
+tenants:
+  - {id: web, vcpus: 4, cores: {uniform: [0.5, 1]}, cpu_s: 0.004}
+  - {id: hog, priority: background, vcpus: 8, threads: 8, weight: 20}
+"""
+
+FINE = COARSE.replace('duration_s: 60', 'duration_s: 3\nstep_s: 0.001'
+                      ).replace('warmup_s: 10', 'warmup_s: 1')
+
+
+def task(text: str, seed: int = 0,
+         controllers: tuple[str, ...] = compare.CONTROLLERS,
+         hours: float | None = None) -> compare.Task:
+    return compare.Task(0, scenario.Scenario(text, 'small.yaml'), seed,
+                        controllers, hours)
+
+
+class RecordTest(testtools.TestCase):
+
+    def test_every_controller(self) -> None:
+        found = compare.record(task(COARSE))
+        self.assertEqual(('small', 0), (found['scenario'], found['seed']))
+        self.assertEqual(list(compare.CONTROLLERS), list(found['scores']))
+        none, oracle = found['scores']['none'], found['scores']['oracle']
+        self.assertEqual(1.0, none['work_ratio'])
+        self.assertGreater(none['p99_ratio'], 1.1)
+        self.assertLess(oracle['p99_ratio'], 1.06)
+        self.assertTrue(found['allocation']['idle'])
+        self.assertGreater(found['scores']['ours']['writes'], 0)
+        self.assertEqual(0, none['writes'])
+
+    def test_only_those_asked_for(self) -> None:
+        found = compare.record(task(COARSE, controllers=('ours',)))
+        self.assertEqual(['ours'], list(found['scores']))
+        self.assertNotIn('allocation', found)
+
+    def test_fast_loop_needs_steps_to_act_in(self) -> None:
+        found = compare.record(task(COARSE, controllers=('perfiso',)))
+        self.assertFalse(found['fast'])
+        self.assertIsNone(found['scores']['perfiso'])
+        found = compare.record(task(FINE, controllers=('perfiso',)))
+        self.assertTrue(found['fast'])
+        self.assertLess(found['scores']['perfiso']['work_ratio'], 1.0)
+
+    def test_fast_loop_needs_cpus_to_keep_idle(self) -> None:
+        found = compare.record(task(FINE.replace('cpus: 8', 'cpus: 4'),
+                                    controllers=('perfiso',)))
+        self.assertFalse(found['fast'])
+
+    def test_seeds_differ_and_repeat(self) -> None:
+        one = compare.record(task(COARSE))
+        self.assertEqual(one, compare.record(task(COARSE)))
+        self.assertNotEqual(one['scores'],
+                            compare.record(task(COARSE, 1))['scores'])
+
+    def test_hours_replace_the_duration(self) -> None:
+        drawn = task(FINE, hours=0.5).drawn()
+        self.assertEqual((1800.0, 1.0), (drawn.duration_s, drawn.step_s))
+
+    def test_the_loop_keeps_quiet(self) -> None:
+        logger = logging.getLogger('scavenger_openstack')
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.NOTSET)
+        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        loud = task(COARSE, controllers=('ours',))
+        bench.run(loud.drawn(), bench.POLICIES['ours'])
+        self.assertNotEqual('', log.output)
+        before = log.output
+        compare.record(loud)
+        self.assertEqual(before, log.output)
+
+    def test_no_thread_is_left(self) -> None:
+        """Thousands of hosts are played in one process."""
+        before = threading.active_count()
+        compare.record(task(COARSE.replace(
+            'threads: 8', 'threads: 1, memory_bytes: 60e9, '
+            'memory_growth_bytes_per_s: 4e9'), controllers=('ours',)))
+        self.assertEqual(before, threading.active_count())
+
+    def test_what_static_cannot_take_back(self) -> None:
+        """Memory that was there before the limit is refused, not a fault."""
+        found = compare.record(task(COARSE.replace(
+            'threads: 8', 'threads: 1, memory_bytes: 40e9'),
+            controllers=('static', 'ours')))
+        self.assertIsNotNone(found['scores']['static'])
+
+
+class CatalogueTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.path = self.directory / 'mine.yaml'
+        self.path.write_text(COARSE)
+
+    def test_all_that_is_shipped_can_be_read(self) -> None:
+        found = catalogue.find([catalogue.ALL])
+        self.assertEqual(catalogue.names(), [one.name for one in found])
+        self.assertIn('cpu-antagonist', catalogue.names())
+        for one in found:
+            self.assertNotEqual('', one.about, one.name)
+
+    def test_by_name_and_by_path(self) -> None:
+        found = catalogue.find(['cpu-antagonist', str(self.path)])
+        self.assertEqual(['cpu-antagonist', 'mine'],
+                         [one.name for one in found])
+
+    def test_unknown(self) -> None:
+        exc = self.assertRaises(errors.ConfigError, catalogue.find,
+                                ['cpu-antagonits'])
+        self.assertIn('did you mean cpu-antagonist?', str(exc))
+        exc = self.assertRaises(errors.ConfigError, catalogue.find,
+                                [str(self.directory / 'other.yaml')])
+        self.assertIn('cannot be read', str(exc))
+
+    def test_two_of_one_name(self) -> None:
+        exc = self.assertRaises(errors.ConfigError, catalogue.find,
+                                [str(self.path), str(self.path)])
+        self.assertIn('two scenarios of the name mine', str(exc))
+
+
+class TargetTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.path = self.directory / 'out.json'
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+    def test_complete_or_not_at_all(self) -> None:
+        with output.Target(str(self.path)) as target:
+            self.assertFalse(self.path.exists())
+            target.write('new')
+            self.assertEqual('new', self.path.read_text())
+        self.assertEqual(['out.json'], self.names())
+
+    def test_what_was_there_stays_until_then(self) -> None:
+        self.path.write_text('old')
+        with testtools.ExpectedException(KeyboardInterrupt):
+            with output.Target(str(self.path)):
+                raise KeyboardInterrupt
+        self.assertEqual('old', self.path.read_text())
+        self.assertEqual(['out.json'], self.names())
+
+    def test_shows_at_the_start_that_it_cannot_be_written(self) -> None:
+        for name in (str(self.directory), str(self.directory / 'a' / 'b')):
+            self.assertRaises(OSError, output.Target, name)
+        self.path.write_text('a file')
+        self.assertRaises(OSError, output.Target, str(self.path / 'b'))
+
+    def test_links_are_followed(self) -> None:
+        link = self.directory / 'link'
+        link.symlink_to(self.path)
+        with output.Target(str(link)) as target:
+            target.write('new')
+        self.assertTrue(link.is_symlink())
+        self.assertEqual('new', self.path.read_text())
+
+    def test_pipes_are_written_not_replaced(self) -> None:
+        """A pipe of our own stands for a device, which must not be risked:
+        tests run as root, and replacing one would harm the whole host."""
+        os.mkfifo(self.path)
+        reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, reader)
+        with output.Target(str(self.path)) as target:
+            target.write('new')
+        self.assertTrue(self.path.is_fifo())
+        self.assertEqual(b'new', os.read(reader, 100))
+
+    def test_no_file(self) -> None:
+        for name in (None, '-'):
+            with output.Target(name) as target:
+                target.write('new')
+        self.assertEqual([], self.names())
