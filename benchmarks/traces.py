@@ -1,0 +1,413 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the sensitivity study looks at: series, each as the agent sees it.
+
+A series is a name, a capacity and points in time; a :class:`Trace` is the
+same as the values that the controller takes, so that the rule under study is
+the one that the agent runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import math
+import pathlib
+import random
+import statistics
+from typing import Any
+
+from scavenger_openstack.algorithms.rates import rates
+from scavenger_openstack.algorithms.scavenger import foreground_rate
+from scavenger_openstack.algorithms.scavenger import NAME
+from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.drivers import replay
+from scavenger_openstack.drivers.simulator.driver import LINK
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.load import Phase
+from scavenger_openstack.drivers.simulator.machine import Machine
+from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+DAY_S, HOUR_S = 86_400.0, 3600.0
+MEMORY = 'memory'
+MEMORY_BYTES = 2 ** 36
+LINK_BYTES_PER_S = 125e6
+LINK_SHARE = 0.27
+"""How full the foreground makes a link: as in Scavenger, section 6.3."""
+
+FILES = {
+    'mean': 'alibaba2018_dcavg_10s.parquet',
+    'machines': 'alibaba2018_machine_usage_16machines.parquet',
+    'pods': 'alibaba2026_genai_pod_mem.parquet',
+}
+PYARROW = ('reading Parquet needs pyarrow, which is not installed; '
+           'run: pip install pyarrow')
+
+Point = tuple[float, float]
+
+
+class Absent(Exception):
+    """What is needed for a part is not here; says what to do."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Trace:
+    """One machine, pod or link.  ``resource`` is ``memory`` or a device.
+
+    ``interval_s`` is what the controller is told about the time between
+    ticks: it makes windows of seconds into windows of samples.
+    """
+
+    name: str
+    resource: str
+    interval_s: float
+    ticks: Sequence[Rates]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Group:
+    """Traces that are studied together.
+
+    ``unit`` is what violations are counted by, what is drawn again and
+    again for the intervals, and what the worst one is of: a trace, or
+    ``block_s`` of it.
+    """
+
+    key: str
+    title: str
+    unit: str
+    about: str
+    traces: Sequence[Trace]
+    block_s: float = math.inf
+
+    @property
+    def resource(self) -> str:
+        return ('memory' if self.traces[0].resource == MEMORY
+                else 'network')
+
+    @property
+    def interval_s(self) -> float:
+        return self.traces[0].interval_s
+
+
+def of_points(name: str, capacity: float, points: Iterable[Point], *,
+              resource: str, interval_s: float) -> Trace:
+    """A trace of what the foreground uses: (time in s, use).
+
+    Capacity and use have the same unit, whatever it is; memory becomes
+    bytes of a host of :data:`MEMORY_BYTES`.  Nothing else is on the host.
+    """
+    ticks = []
+    for time_s, value in points:
+        value = max(0.0, value)
+        if resource == MEMORY:
+            ticks.append(Rates(
+                time_s=time_s, interval_s=interval_s, workloads=(),
+                memory_total_bytes=MEMORY_BYTES,
+                memory_available_bytes=MEMORY_BYTES - round(
+                    MEMORY_BYTES * value / capacity)))
+        else:
+            ticks.append(Rates(
+                time_s=time_s, interval_s=interval_s, workloads=(),
+                links={resource: capacity},
+                link_tx_bytes_per_s={resource: value}))
+    return Trace(name, resource, interval_s, ticks)
+
+
+def without_background(tick: Rates) -> Rates:
+    """The same for the memory and network rules, and quicker to look at.
+
+    What the background uses is not foreground, so it is taken off here, as
+    the controller would.  A tick that does not know all of it is left as it
+    is: the controller has its own way with that.
+    """
+    background = [one for one in tick.workloads
+                  if one[0].priority is Priority.BACKGROUND]
+    if (not background or tick.memory_available_bytes is None
+            or any(one.memory_bytes is None or one.net_tx_bytes_per_s is None
+                   and one[0].interfaces for one in background)):
+        return tick
+    sent = dict(tick.link_tx_bytes_per_s)
+    for one in background:
+        link = next((tick.link_of[name] for name in one[0].interfaces
+                     if name in tick.link_of), None)
+        rate = sent.get(link) if link is not None else None
+        if link is not None and rate is not None:
+            sent[link] = max(0.0, rate - (one.net_tx_bytes_per_s or 0.0))
+    return dataclasses.replace(
+        tick, link_tx_bytes_per_s=sent,
+        workloads=tuple(one for one in tick.workloads
+                        if one[0].priority is not Priority.BACKGROUND),
+        memory_available_bytes=tick.memory_available_bytes + sum(
+            one.memory_bytes or 0 for one in background))
+
+
+def recorded(path: pathlib.Path) -> tuple[list[Rates], float, Params]:
+    """The ticks of a recording, their interval in seconds, and the
+    parameters in use.
+
+    :raises OSError, DriverError: it cannot be read.
+    """
+    recording = replay.read(path)
+    ticks = []
+    before: HostSample | None = None
+    for turn in recording:
+        if turn.sample is not None:
+            ticks.append(rates(None if turn.anew else before, turn.sample))
+            before = turn.sample
+    known = {field.name for field in dataclasses.fields(Params)}
+    params = {name: value for one in recording.header.controllers
+              if one.name == NAME for name, value in one.params.items()
+              if name in known}
+    return ticks, recording.header.interval_s, Params(**params)
+
+
+def of_recording(ticks: Sequence[Rates], interval_s: float) -> list[Group]:
+    """Memory and each shared link of a recorded host, hour by hour.
+
+    Foreground workloads stay in: newcomers are reserved their allotment, as
+    in the agent.
+    """
+    ticks = [without_background(tick) for tick in ticks]
+    hours = (ticks[-1].time_s - ticks[0].time_s) / HOUR_S if ticks else 0.0
+    about = (f'{len(ticks)} samples, {hours:.1f} hours, {interval_s:g} s '
+             f'apart. What background work used is taken off; what it did '
+             f'to the foreground, and the limits in force while this was '
+             f'recorded, are in the numbers.')
+    if hours < 24:
+        about += (' That is less than a day: take what follows for a look, '
+                  'not for advice.')
+    found = []
+    if any(tick.memory_total_bytes and tick.memory_available_bytes is not None
+           for tick in ticks):
+        found.append(Group('memory', 'Memory: the recorded host', 'hour',
+                           about, [Trace('memory', MEMORY, interval_s, ticks)],
+                           HOUR_S))
+    links = dict.fromkeys(link for tick in ticks for link in tick.links)
+    return found + [
+        Group(f'link-{link}', f'Network: {link} of the recorded host',
+              'hour', about, [Trace(link, link, interval_s, ticks)], HOUR_S)
+        for link in links]
+
+
+def columns(path: pathlib.Path, *names: str) -> list[list[Any]]:
+    """Columns of a Parquet file.
+
+    :raises Absent: the file or what reads it is not here.
+    """
+    if not path.exists():
+        raise Absent(f'no {path.name} in {path.parent}; say where the '
+                     f'traces are with --data DIR')
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise Absent(f'{path.name}: {PYARROW}') from None
+    table = pyarrow.parquet.read_table(path, columns=list(names))
+    return [table.column(name).to_pylist() for name in names]
+
+
+def _by_name(names: Sequence[Any], times: Sequence[float],
+             values: Sequence[float]) -> dict[Any, list[Point]]:
+    """Points in order of time per name; of two at a time the first."""
+    found: dict[Any, dict[float, float]] = {}
+    for name, time_s, value in zip(names, times, values, strict=True):
+        found.setdefault(name, {}).setdefault(time_s, value)
+    return {name: sorted(points.items()) for name, points in found.items()}
+
+
+def spacing_s(points: Sequence[Point]) -> float:
+    """Mean seconds between points, holes of an hour and more left out."""
+    gaps = [b[0] - a[0] for a, b in zip(points, points[1:], strict=False)]
+    return statistics.fmean(gap for gap in gaps if gap < 3600)
+
+
+def mean_trace(data: pathlib.Path) -> Group:
+    """Memory, the mean of about 4,000 machines, 10 s apart."""
+    days, rows, values = columns(
+        data / FILES['mean'], 'day', 'row', 'mem_util_percent')
+    points = _by_name(['mean'] * len(days), [
+        day * DAY_S + row * 10.0
+        for day, row in zip(days, rows, strict=True)], values)['mean']
+    return Group(
+        'mean', 'Memory: mean of about 4,000 machines, 10 s apart', 'day',
+        f'{len(set(days))} days, {len(points)} samples. The mean of so many '
+        f'machines moves far less than any of them.',
+        [of_points('mean', 100.0, points, resource=MEMORY,
+                   interval_s=10.0)], DAY_S)
+
+
+def machines(data: pathlib.Path) -> Group:
+    """Memory of single machines; most samples are absent."""
+    names, times, values = columns(
+        data / FILES['machines'], 'machine_id', 't_s', 'mem_util_percent')
+    parts = _by_name(names, times, values)
+    every_s = statistics.fmean(map(spacing_s, parts.values()))
+    return Group(
+        'machines', f'Memory: {len(parts)} machines, about {every_s:.0f} s '
+                    f'apart', 'machine',
+        f'{len(values)} samples of whole machines in integer percent. Only '
+        f'about one in ten 10 s slots is there, so the rule is told an '
+        f'interval of {every_s:.0f} s, the mean. It learns anew after a gap '
+        f'longer than its window, as in the agent: '
+        f'"held" says for which share of the samples it had a model.',
+        [of_points(str(name), 100.0, points, resource=MEMORY,
+                   interval_s=every_s) for name, points in parts.items()])
+
+
+def pods(data: pathlib.Path, *, least_samples: int = 120) -> Group:
+    """Memory of pods as a share of their limit, 57 s apart."""
+    names, times, values = columns(
+        data / FILES['pods'], 'pod', 't_s', 'mem_util')
+    parts = {name: points
+             for name, points in _by_name(names, times, values).items()
+             if name != -1 and len(points) >= least_samples}
+    return Group(
+        'pods', f'Memory: {len(parts)} pods, 57 s apart', 'pod',
+        f'The pods with at least {least_samples} samples, each as if it '
+        f'were all the foreground of a host of the size of its limit. '
+        f'Samples without a pod are left out.',
+        [of_points(f'pod {name}', 1.0, points, resource=MEMORY,
+                   interval_s=57.0) for name, points in parts.items()])
+
+
+def pod_hosts(data: pathlib.Path, *, size: int = 8, seed: int = 1) -> Group:
+    """Memory of made-up hosts: sums of pods that are there throughout."""
+    names, times, values = columns(
+        data / FILES['pods'], 'pod', 't_s', 'mem_util')
+    parts = {name: points
+             for name, points in _by_name(names, times, values).items()
+             if name != -1}
+    longest = max(map(len, parts.values()))
+    whole = sorted(name for name, points in parts.items()
+                   if len(points) == longest)
+    random.Random(seed).shuffle(whole)
+    traces: list[Trace] = []
+    for first in range(0, len(whole) - size + 1, size):
+        chosen = [parts[name] for name in whole[first:first + size]]
+        traces.append(of_points(
+            f'host {len(traces)}', float(size),
+            [(at[0][0], sum(value for _, value in at))
+             for at in zip(*chosen, strict=True)],
+            resource=MEMORY, interval_s=57.0))
+    return Group(
+        'hosts', f'Memory: {len(traces)} hosts of {size} pods, 57 s apart',
+        'host',
+        f'The rule sees the sum of the foreground. These are sums of {size} '
+        f'pods drawn at random among the {len(whole)} complete ones, each '
+        f'pod taken to have the same limit.', traces)
+
+
+def _tenant(rng: random.Random, number: int, bytes_per_s: float) -> Tenant:
+    """A service that sends, of one of three characters."""
+    period_s, share = rng.uniform(20, 300), rng.uniform(0.1, 0.5)
+    low = rng.uniform(0.0, 0.3)
+    phase = rng.choice((
+        Phase(), Phase(shape='wave', period_s=4 * period_s,
+                       depth=rng.uniform(0.2, 0.8)),
+        Phase(shape='bursts', period_s=period_s, share=share, low=low,
+              level=(1 - low * (1 - share)) / share,
+              offset_s=rng.uniform(0, period_s))))
+    requests_per_s = rng.uniform(5, 50)
+    return Tenant(
+        id=f'vm{number}', requests_per_s=requests_per_s, cpu_s=0.001,
+        tx_bytes=bytes_per_s / requests_per_s, phases=(phase,),
+        arrivals=rng.uniform(1, 10), load_noise=rng.uniform(0.1, 0.4))
+
+
+def simulated_link(*, tenants: int, seconds: int, seed: int) -> list[Point]:
+    """Bytes per second that a simulated host's foreground sends."""
+    rng = random.Random(f'{tenants} {seed}')
+    weights = [rng.lognormvariate(0, 0.7) for _ in range(tenants)]
+    host = Simulator(
+        Machine(cpus=32, link_bytes_per_s=LINK_BYTES_PER_S),
+        [_tenant(rng, number, LINK_SHARE * LINK_BYTES_PER_S * weight
+                 / sum(weights)) for number, weight in enumerate(weights)],
+        seed=seed)
+    points = []
+    before = host.sample()
+    for _ in range(seconds):
+        host.advance(1.0)
+        sample = host.sample()
+        tick = rates(before, sample)
+        sent = foreground_rate(tick.link_tx_bytes_per_s[LINK], 0.0)
+        points.append((tick.time_s, sent or 0.0))
+        before = sample
+    return points
+
+
+def simulated(*, tenants: int, seconds: int, hosts: int) -> Group:
+    """Sending rates of simulated hosts, 1 s apart."""
+    return Group(
+        f'simulated-{tenants}',
+        f'Network: {hosts} simulated hosts with {tenants} senders', 'host',
+        f'{seconds} s each on a link of 1 Gbit/s of the project\'s '
+        f'simulator: {tenants} services of unlike weight, steady, in waves '
+        f'or in bursts, that send {100 * LINK_SHARE:.0f} % of the link on '
+        f'average.',
+        [of_points(f'host {seed}', LINK_BYTES_PER_S, simulated_link(
+            tenants=tenants, seconds=seconds, seed=seed),
+            resource=LINK, interval_s=1.0) for seed in range(hosts)])
+
+
+def bursts(*, sources: int, seconds: int, seed: int, mean_s: float = 5.0,
+           shape: float = 1.5) -> list[Point]:
+    """Bytes per second of on/off sources with heavy-tailed times.
+
+    Sums of such sources are bursty over many time scales, as measured
+    traffic is.  Each is on a third of the time; on and off times are
+    Pareto with ``shape`` and, when on, a mean of ``mean_s``.
+    Source: Willinger, Taqqu, Sherman, Wilson, IEEE/ACM Transactions on
+    Networking 5(1), 1997.
+    """
+    rng = random.Random(1000 * sources + seed)
+    rate = 3 * LINK_SHARE * LINK_BYTES_PER_S / sources
+    sent = [0.0] * (seconds + 1)
+    least_s = mean_s * (shape - 1) / shape
+    for _ in range(sources):
+        on = rng.random() < 1 / 3
+        now_s = -rng.random() * 2 * mean_s
+        while now_s < seconds:
+            length_s = min(rng.paretovariate(shape) * least_s
+                           * (1 if on else 2), seconds)
+            if on:
+                begin_s = max(now_s, 0.0)
+                end_s = min(now_s + length_s, float(seconds))
+                second = int(begin_s)
+                while begin_s < end_s:
+                    until_s = min(second + 1.0, end_s)
+                    sent[second] += rate * (until_s - begin_s)
+                    begin_s, second = until_s, second + 1
+            now_s += length_s
+            on = not on
+    return [(float(second), min(value, LINK_BYTES_PER_S))
+            for second, value in enumerate(sent[:seconds])]
+
+
+def heavy_tailed(*, sources: int, seconds: int, hosts: int) -> Group:
+    """Sending rates of links with bursty senders, 1 s apart."""
+    return Group(
+        f'bursts-{sources}',
+        f'Network: {hosts} links with {sources} heavy-tailed senders',
+        'link',
+        f'{seconds} s each on a link of 1 Gbit/s: the sum of {sources} '
+        f'on/off senders with heavy-tailed times (Pareto, 1.5), '
+        f'{100 * LINK_SHARE:.0f} % of the link on average. The hard case: '
+        f'what the last seconds say about the next is little.',
+        [of_points(f'link {seed}', LINK_BYTES_PER_S, bursts(
+            sources=sources, seconds=seconds, seed=seed),
+            resource=LINK, interval_s=1.0) for seed in range(hosts)])

@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The study of c and w in ``benchmarks/``, on data small enough to check."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+from typing import Any
+
+import fixtures
+import testtools
+
+from scavenger_openstack.algorithms.rates import rates
+from scavenger_openstack.tests.unit import recordings
+
+TOP = pathlib.Path(__file__).parents[4]
+SCRIPT = TOP / 'benchmarks' / 'sensitivity.py'
+
+
+class Benchmark(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not SCRIPT.exists():
+            self.skipTest('no benchmarks/ beside the package: run the tests '
+                          'from a checkout')
+        self.where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+
+class Command(Benchmark):
+
+    def study(self, *words: object, path: str = '',
+              ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(SCRIPT), '--output',
+             str(self.where / 'out'), *map(str, words)],
+            env={**os.environ, 'PYTHONPATH': f'{path}:{TOP}'},
+            capture_output=True, text=True, timeout=120)
+
+    def report(self) -> str:
+        return (self.where / 'out' / 'sensitivity.md').read_text()
+
+    def test_without_traces(self) -> None:
+        found = self.study('--only', 'memory', '--data', self.where)
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        self.assertIn('skipped: no alibaba2018_dcavg_10s.parquet in '
+                      f'{self.where}; say where the traces are with --data',
+                      found.stdout)
+        self.assertIn('Nothing was studied', self.report())
+
+    def test_without_pyarrow(self) -> None:
+        (self.where / 'pyarrow.py').write_text('raise ImportError')
+        for name in ('alibaba2018_dcavg_10s', 'alibaba2026_genai_pod_mem',
+                     'alibaba2018_machine_usage_16machines'):
+            (self.where / f'{name}.parquet').touch()
+        found = self.study('--only', 'memory', '--data', self.where,
+                           path=str(self.where))
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        self.assertIn('run: pip install pyarrow', found.stdout)
+
+    def test_recording(self) -> None:
+        host = recordings.Host(self.where / 'it.recording')
+        host.ticks(400)
+        host.recorder.close()
+        found = self.study('--recording', self.where / 'it.recording',
+                           '--c', '0,2', '--windows', '3,15')
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        report = self.report()
+        for part in ('## Memory: the recorded host',
+                     '## Network: eth0 of the recorded host',
+                     '![Memory: the recorded host](sensitivity-memory.svg)',
+                     '| memory | c = 2, w = 4 s |',
+                     '| network | c = 2, w = 3 s |',
+                     'hardware counters are needed'):
+            self.assertIn(part, report)
+        self.assertIn('<svg', (self.where / 'out' / 'sensitivity-memory.svg'
+                               ).read_text())
+
+    def test_simulated_hosts(self) -> None:
+        found = self.study('--only', 'network', '--seconds', 200, '--hosts',
+                           2, '--c', '1,2', '--windows', '15,30')
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        self.assertIn('## Network: 2 simulated hosts with 20 senders',
+                      self.report())
+
+    def test_wrong_words(self) -> None:
+        for words, code, message in (
+                (('--only', 'disk'), 2, 'memory,network,ipc are expected'),
+                (('--c', '-1'), 2, 'numbers from 0 up'),
+                (('--recording', self.where / 'none'), 1, 'none'),
+                (('--recording', SCRIPT), 1, 'sensitivity.py:1: ')):
+            found = self.study(*words)
+            self.assertEqual(code, found.returncode, found.stderr)
+            self.assertIn(message, found.stderr)
+            self.assertNotIn('Traceback', found.stderr)
+
+
+class Parts(Benchmark):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.PythonPathEntry(str(SCRIPT.parent)))
+        self.addCleanup(self.forget)
+        self.sweep: Any = importlib.import_module('sweep')
+        self.traces: Any = importlib.import_module('traces')
+        self.ipc_noise: Any = importlib.import_module('ipc_noise')
+
+    def forget(self) -> None:
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, '__file__', None)
+            if path and pathlib.Path(path).parent == SCRIPT.parent:
+                del sys.modules[name]
+
+    def run_on(self, values: list[float], *, times: list[float] | None = None,
+               c: float = 2.0, size: int = 4, least: float = 0.02) -> Any:
+        trace = self.traces.of_points(
+            'x', 100.0, zip(times or map(float, range(len(values))), values,
+                            strict=True),
+            resource='memory', interval_s=1.0)
+        tally, = self.sweep.run(trace, self.sweep.Setting(c, size, least))
+        return tally
+
+    def test_one_step(self) -> None:
+        tally = self.run_on([40.0] * 10 + [50.0] * 10)
+        # Samples 5 to 20 are judged; before and at the step 42 % were kept,
+        # then 50 + 2 %.
+        self.assertEqual((20, 16, 1), (tally.samples, tally.judged,
+                                       tally.violations))
+        self.assertAlmostEqual(0.08, tally.overshoot)
+        self.assertAlmostEqual(7 * 0.58 + 9 * 0.48, tally.afforded)
+        self.assertAlmostEqual(6 * 0.6 + 10 * 0.5, tally.possible)
+
+    def test_sigma_is_kept(self) -> None:
+        values = [40.0, 44.0] * 2
+        # mu 42, sigma of the sample 2.309: 46.6 % are kept with c = 2.
+        self.assertEqual(0, self.run_on([*values, 46.5], least=0.0)
+                         .violations)
+        self.assertEqual(1, self.run_on([*values, 46.7], least=0.0)
+                         .violations)
+
+    def test_learns_anew_after_a_gap(self) -> None:
+        times = [*map(float, range(10)), *map(float, range(20, 30))]
+        tally = self.run_on([40.0] * 10 + [50.0] * 10, times=times)
+        self.assertEqual((12, 0), (tally.judged, tally.violations))
+        self.assertEqual(12.0, tally.judged_s)
+
+    def test_blocks_add_up(self) -> None:
+        values = self.traces.bursts(sources=5, seconds=300, seed=1)
+        trace = self.traces.of_points('x', 125e6, values, resource='uplink',
+                                      interval_s=1.0)
+        setting = self.sweep.Setting(1.0, 15, 0.02)
+        whole, = self.sweep.run(trace, setting)
+        parts = self.sweep.run(trace, setting, block_s=100.0)
+        self.assertEqual(3, len(parts))
+        self.assertGreater(whole.violations, 0)
+        self.assertEqual(whole.violations,
+                         sum(part.violations for part in parts))
+        self.assertEqual(whole.judged, sum(part.judged for part in parts))
+
+    def test_taking_the_background_off_changes_nothing(self) -> None:
+        host = recordings.Host(self.where / 'it.recording')
+        before, ticks = None, []
+        for tick in host.ticks(300):
+            if tick.sample is not None:
+                ticks.append(rates(before, tick.sample))
+                before = tick.sample
+        off = [self.traces.without_background(tick) for tick in ticks]
+        self.assertLess(sum(len(tick.workloads) for tick in off),
+                        sum(len(tick.workloads) for tick in ticks))
+        for resource in ('memory', 'eth0'):
+            found = [self.sweep.run(
+                self.traces.Trace('x', resource, 1.0, series),
+                self.sweep.Setting(2.0, 4, 0.02)) for series in (ticks, off)]
+            self.assertEqual(*found)
+            self.assertGreater(found[0][0].judged, 50)
+
+    def test_choice(self) -> None:
+        def choice(c: float, window_s: float, per_day: float,
+                   of_oracle: float) -> Any:
+            one = self.sweep.Range(per_day, per_day, per_day)
+            return self.sweep.Choice(c, window_s, (self.sweep.Outcome(
+                one, 0.0, 0.0, 0.0, 0.0, one, of_oracle, 1.0),))
+
+        now = choice(2.0, 60.0, 100.0, 0.9)
+        near, far = choice(2.0, 120.0, 20.0, 0.77), choice(0.5, 600.0, 20.0,
+                                                           0.8)
+        poor = choice(2.0, 61.0, 20.0, 0.5)
+        found = [now, far, near, poor]
+        self.assertIs(far, self.sweep.best(found, 24.0))
+        self.assertIs(near, self.sweep.nearest(found, 24.0, now))
+        self.assertIs(now, self.sweep.nearest(found, 200.0, now))
+        self.assertIsNone(self.sweep.nearest(found, 1.0, now))
+
+    def test_noise_is_what_it_says(self) -> None:
+        ipc_noise = self.ipc_noise
+        case = ipc_noise.Case(1, 0.05, 0.9, 1.0, 15)
+        series = [one for one, in ipc_noise.noise(random.Random(1), case,
+                                                  20_000)]
+        mean = sum(series) / len(series)
+        power = sum((x - mean) ** 2 for x in series)
+        self.assertAlmostEqual(1.0, mean, delta=0.01)
+        self.assertAlmostEqual(0.05, (power / len(series)) ** 0.5,
+                               delta=0.005)
+        self.assertAlmostEqual(0.9, sum(
+            (a - mean) * (b - mean) for a, b in zip(
+                series, series[1:], strict=False)) / power, delta=0.02)
+        paper = ipc_noise.quiet(case._replace(workloads=5, smoothing=0), 200)
+        wide = ipc_noise.quiet(case._replace(workloads=5, c=4.0,
+                                             window_s=60), 200)
+        self.assertGreater(paper.at_minimum, 0.5)
+        self.assertLess(wide.at_minimum, 0.2)
