@@ -33,7 +33,8 @@ LEVELS = {
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
     'dashboard': 3, 'ibench': 3, 'demo': 3,
-    'cmd': 4,
+    'laboratory': 4,
+    'cmd': 5,
 }
 """Each room and its level; imports point down.
 
@@ -41,9 +42,13 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 """
 
 HOMES = {
-    'oslo_config': ('conf', 'agent.service', 'drivers.host', 'cmd'),
+    'oslo_config': ('conf', 'agent.service', 'agent.recording',
+                    'drivers.host', 'drivers.replay',
+                    'laboratory.replay_settings', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),
     'stevedore': ('agent.service',),
+    'pyarrow': ('drivers.rates_table',),
+    'yaml': ('drivers.simulator.scenario',),
 }
 """Where each foreign library may be imported: the library's one edge.
 

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Agent, restorer and units look in the same places.
+
+The restorer shares no module with the options, so that it runs when all
+else is broken; the price is that both name the same directories.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.agent import restore
+from scavenger_openstack import conf as conf_
+
+ETC = pathlib.Path(__file__).parents[3] / 'etc'
+
+
+class Paths(testtools.TestCase):
+
+    def test_agent_and_restorer(self) -> None:
+        self.assertEqual(restore.STATE_DIR, conf_.DEFAULT_STATE_DIR)
+        self.assertEqual(restore.STOP_FILE, conf_.DEFAULT_STOP_FILE)
+
+    def test_stop_file_follows_the_state_directory(self) -> None:
+        for arguments, stop_file in (
+                ([], restore.STOP_FILE),
+                (['--state-dir', '/x'], '/x/stop')):
+            conf = cfg.ConfigOpts()
+            conf_.register(conf)
+            conf(arguments, default_config_files=[], default_config_dirs=[])
+            self.assertEqual(stop_file, str(conf_.stop_file(conf)))
+
+    def test_units_make_them(self) -> None:
+        state = pathlib.Path(conf_.DEFAULT_STATE_DIR)
+        stop = pathlib.Path(conf_.DEFAULT_STOP_FILE).parent
+        for unit in ('scavenger-agent', 'scavenger-restore'):
+            lines = (ETC / f'systemd/{unit}.service').read_text().split('\n')
+            self.assertIn(f'RuntimeDirectory={state.relative_to("/run")}',
+                          lines)
+            self.assertIn(f'StateDirectory={stop.relative_to("/var/lib")}',
+                          lines)
+        made = {line.split()[1] for line in
+                (ETC / 'tmpfiles.d/scavenger.conf').read_text().split('\n')
+                if line.startswith('d ')}
+        self.assertEqual({str(state), str(stop)}, made)
