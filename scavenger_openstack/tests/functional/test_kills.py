@@ -55,6 +55,7 @@ class KillsTest(base.FunctionalTestCase):
         agent.send_signal(signal.SIGKILL)
         _, errors = agent.communicate(timeout=10)
         self.assertEqual('', errors)
+        self.assertTrue(stage.wait_no_leases(5 * kills.LEASE_S))
         agent = stage.agent(kills.TICKS)
         out, errors = agent.communicate(timeout=20)
         self.assertEqual((0, ''), (agent.returncode, errors))
