@@ -37,12 +37,12 @@ Set = Callable[[Simulator], None]
 class Run(NamedTuple):
     """What came of one run, and rates per tenant and interval."""
 
-    results: Mapping[str, Result]
-    cpi: Mapping[str, list[float]]
-    io_wait_s: Mapping[str, list[float]]
-    io_bytes_per_s: Mapping[str, list[float]]
-    misses_per_s: Mapping[str, list[float]]
-    latency_s: Mapping[str, list[float]]
+    results: dict[str, Result]
+    cpi: dict[str, list[float]]
+    io_wait_s: dict[str, list[float]]
+    io_bytes_per_s: dict[str, list[float]]
+    misses_per_s: dict[str, list[float]]
+    latency_s: dict[str, list[float]]
 
 
 def heading(figure: str, paper: str) -> None:
@@ -76,7 +76,6 @@ def run(machine: Machine, tenants: Iterable[Tenant], *,
         for now in simulator.sample().workloads:
             name, then = now.workload.id, before[now.workload.id]
             before[name] = now
-
             grown = {field: getattr(now, field) - getattr(then, field)
                      for field in COUNTERS}
             if grown['instructions']:
@@ -91,10 +90,10 @@ def run(machine: Machine, tenants: Iterable[Tenant], *,
                 grown['llc_misses'] / interval_s)
     for guest in simulator.plant.guests:
         name = guest.spec.id
-        found.results[name] = guest.truth.result()  # type: ignore[index]
+        found.results[name] = guest.truth.result()
         values = [value for _, value in guest.truth.series]
         size = int(interval_s)
-        found.latency_s[name] = [  # type: ignore[index]
+        found.latency_s[name] = [
             statistics.fmean(values[i:i + size])
             for i in range(0, len(values), size)]
     return found

@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Mapping
+import dataclasses
 import statistics
 
 from plant_runs import BACKGROUND
@@ -70,19 +71,17 @@ CLOUD = {
 """Five stand-ins, one CPU each, that differ in how they use the cache."""
 
 
-def dcopy(level: float = 1.0, **other: float) -> Tenant:
+def dcopy(level: float = 1.0) -> Tenant:
     """Copies through the cache on three CPUs, resting in between."""
     return Tenant(id='bg', priority=BACKGROUND, vcpus=3, threads=3,
                   pinned=frozenset((1, 2, 3)), cpi=0.7, accesses=0.03,
                   overlap=0.6, footprint_bytes=24e6, miss_least=0.3,
                   miss_most=0.9, load_noise=0.02,
-                  phases=(Phase(level=level),), **other)  # type: ignore[arg-type]
+                  phases=(Phase(level=level),))
 
 
 def pin(tenant: Tenant, *cpus: int) -> Tenant:
-    return tenant.__class__(**{
-        **{name: getattr(tenant, name) for name in tenant.__slots__},
-        'pinned': frozenset(cpus)})
+    return dataclasses.replace(tenant, pinned=frozenset(cpus))
 
 
 def scavenger_4() -> None:

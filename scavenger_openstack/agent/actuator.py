@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+from typing import Protocol
 
 from oslo_log import log
 
@@ -71,17 +72,28 @@ class Outcome:
         self.problems += other.problems
 
 
+class Writer(Protocol):
+    """Does writes that may take long; see :class:`.worker.Worker`."""
+
+    pending: set[Key]
+
+    def run(self, keys: Sequence[Key], job: Callable[[], None]) -> bool:
+        """Do ``job``; whether it was done before the deadline."""
+        ...
+
+
 class Actuator:
     """Puts caps in force on one host through ``driver``.
 
     :param deadline_s: how long one tick waits for memory limits
+    :param writer: who writes these, instead of a thread with that deadline
     """
 
     def __init__(self, driver: base.Knobs, leases: leases_.Leases,
-                 deadline_s: float) -> None:
+                 deadline_s: float, writer: Writer | None = None) -> None:
         self._driver = driver
         self._leases = leases
-        self._worker = worker.Worker(deadline_s)
+        self._worker: Writer = writer or worker.Worker(deadline_s)
         self._current: dict[Key, Value | None] = {}
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}

@@ -98,7 +98,6 @@ class Outcome(NamedTuple):
     """
 
     tenants: dict[str, Result]
-    priorities: dict[str, Priority]
     violations: int
     violation_s: float
     kills: int
@@ -122,8 +121,8 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
             controllers.append((scavenger.Controller(
                 policy.params, interval_s=drawn.interval_s,
                 host='simulated', boot_id='simulation'), Mode.ENFORCE))
-        actuator = Actuator(simulator, leases, 0.0)  # type: ignore[arg-type]
-        actuator._worker = Writer()  # type: ignore[assignment]
+        actuator = Actuator(simulator, leases, 0.0,  # type: ignore[arg-type]
+                            Writer())
         loop = Loop(simulator, controllers, leases,  # type: ignore[arg-type]
                     actuator,
                     pathlib.Path('/nonexistent/stop'),
@@ -142,10 +141,9 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
             simulator.plant.reset_truth()
             warm = True
     plant = simulator.plant
-    everybody = [*plant.guests, *plant.gone]
     return Outcome(
-        {guest.spec.id: guest.truth.result() for guest in everybody},
-        {guest.spec.id: guest.spec.priority for guest in everybody},
+        {guest.spec.id: guest.truth.result()
+         for guest in [*plant.guests, *plant.gone]},
         plant.violations, plant.violation_s, len(simulator.kills),
         loop.counters['writes'] if loop is not None else 0)
 
@@ -171,8 +169,10 @@ def allocate(simulator: Simulator, allocation: Allocation,
     if allocation.cpus is not None:
         count = min(machine.cpus,
                     max(1, round(allocation.cpus * machine.cpus)))
+        # Whole cores, as the agent takes them.
+        core = {cpu: where.core for cpu, where in machine.topology().items()}
         _set(simulator, GROUP, Knob.CPU_SET, format_cpus(
-            range(machine.cpus - count, machine.cpus)))
+            sorted(core, key=lambda cpu: (core[cpu], cpu))[-count:]))
     for spec in background:
         part = spec.vcpus / vcpus
         for knob, share, capacity in (

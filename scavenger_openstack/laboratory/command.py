@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Any
 from typing import NoReturn
 
+from scavenger_openstack.agent import status
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         target.write(text + '\n')
     if options.format == 'json' or options.output == '-':
         return output.show(text)
-    return output.show('\n'.join(_tables(document)))
+    return output.show(status.shown('\n'.join(_tables(document))))
 
 
 def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:

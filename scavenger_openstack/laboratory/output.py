@@ -51,6 +51,10 @@ class Target:
             raise IsADirectoryError(f'{path}: is a directory')
         if path.exists() and not path.is_file():
             return      # such as a pipe: written, not replaced
+        if path.is_symlink() and path.lstat().st_uid not in (
+                0, os.geteuid()):
+            raise PermissionError(f'{path}: is a symbolic link of another '
+                                  'user, who may not say where to write')
         path = self._path = path.resolve()
         descriptor, new = tempfile.mkstemp(
             prefix=f'.{path.name}.', dir=path.parent)

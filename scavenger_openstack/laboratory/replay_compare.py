@@ -27,6 +27,7 @@ from scavenger_openstack.laboratory.replay import side_by_side
 from scavenger_openstack.laboratory.replay import Source
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack.laboratory.replay_output import aligned
+from scavenger_openstack.laboratory.replay_output import shown
 from scavenger_openstack.laboratory.replay_settings import Settings
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
@@ -160,9 +161,9 @@ class Comparison:
             yield 'no difference: both settings decide the same'
             return
         one, two = first['values']
-        yield (f'first difference at {first["time_s"]:.3f} s on '
-               f'{first["host"]}: {first["workload"]} {first["knob"]}: '
-               f'{_said(one)} against {_said(two)}')
+        yield shown(f'first difference at {first["time_s"]:.3f} s on '
+                    f'{first["host"]}: {first["workload"]} {first["knob"]}: '
+                    f'{_said(one)} against {_said(two)}')
 
     def _row(self, place: Place, several: bool) -> tuple[str, ...]:
         one, two = (tally.knobs.get(place, Limited())

@@ -150,7 +150,7 @@ class Table:
             said = ('would: ' if one['mode'] == Mode.OBSERVE else '')
             row = (time, one['host'], one['controller'], one['workload'],
                    one['knob'], _number(one['value']), said + one['reason'])
-        return tuple(map(status.shown, row))
+        return tuple(map(shown, row))
 
 
 def _sentence(one: Mapping[str, Any]) -> str:
@@ -172,9 +172,15 @@ def _number(value: Value | None) -> str:
     return f'{value:.10g}' if isinstance(value, float) else str(value)
 
 
+def shown(text: str) -> str:
+    """Text on one line; see :func:`scavenger_openstack.agent.status.shown`.
+    """
+    return status.shown(text).replace('\n', '\\n')
+
+
 def aligned(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """Rows of equal length: the first column left, the others right."""
-    table = [tuple(map(status.shown, row)) for row in rows]
+    table = [tuple(map(shown, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         yield '  '.join(

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import difflib
+import math
 from typing import Any
 
 from oslo_config import cfg
@@ -190,8 +191,10 @@ def _checked(options: Mapping[str, cfg.Opt], section: str, name: str,
         found = option.type(value)
         if found is None:
             raise ValueError('empty')
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ValueError('not a finite number')
         return found
-    except (TypeError, ValueError, OverflowError) as exc:
+    except (TypeError, ValueError, OverflowError, AttributeError) as exc:
         raise errors.ConfigError(
             f'{section}.{name}: {value!r:.60}: {exc}') from None
 

@@ -54,6 +54,18 @@ def water_level(demands: Sequence[float], weights: Sequence[float],
     return max(0.0, left) / weight_left if weight_left > 0 else math.inf
 
 
+def _unions(distinct: set[int]) -> set[int]:
+    """Every set and every union of sets that overlap: only these can be
+    used up.  Sets that do not meet cannot make each other short."""
+    unions = set(distinct)
+    new = unions
+    while new:
+        new = {one | other for one in distinct for other in new
+               if one & other} - unions
+        unions |= new
+    return unions
+
+
 def fill(demands: Sequence[float], weights: Sequence[float],
          sets: Sequence[int], taken: Sequence[tuple[int, float]] = (),
          ) -> list[float]:
@@ -64,12 +76,7 @@ def fill(demands: Sequence[float], weights: Sequence[float],
     others go on.  ``taken`` are cores that stand above all of this, with
     the set that each is confined to.
     """
-    distinct = set(sets)
-    distinct.update(cpus for cpus, _ in taken)
-    unions = set(distinct)
-    if len(distinct) > 1:
-        for one in distinct:
-            unions.update([one | other for other in unions])
+    unions = _unions({*sets, *(cpus for cpus, _ in taken)})
     shares = [0.0] * len(demands)
     active = list(range(len(demands)))
     fixed = list(taken)
@@ -120,6 +127,16 @@ def wake_wait(hogs: float, others: float, idle: float, cpus: float) -> float:
         wait_s += (WAKE_NORMAL_S * math.pow(min(1.0, busy / cpus), cpus)
                    * hogs / busy)
     return wait_s
+
+
+def whole_cores(cpus: int, cores: int) -> int:
+    """A CPU set and the siblings of its CPUs.
+
+    The machine has ``cores`` of two hyper-threads each; those of core n are
+    CPU n and CPU n + ``cores``.
+    """
+    found = (cpus | cpus >> cores) & (1 << cores) - 1
+    return found | found << cores
 
 
 def sibling_busy(cores: float, cpus: int) -> float:

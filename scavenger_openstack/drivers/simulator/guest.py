@@ -26,7 +26,6 @@ from scavenger_openstack.drivers.simulator.machine import Machine
 from scavenger_openstack.drivers.simulator.machine import Tenant
 from scavenger_openstack.drivers.simulator.requests import Fluid
 from scavenger_openstack.drivers.simulator.requests import Followed
-from scavenger_openstack.drivers.simulator.requests import PATIENCE_S
 from scavenger_openstack.drivers.simulator.truth import Truth
 
 CPI_MEMORY_S = 2.0
@@ -89,7 +88,7 @@ class Guest:
         self.cpi_alone = spec.cpi + spec.accesses * machine.hertz * (
             machine.miss_s * (1 - spec.overlap) * miss_ratio(
                 spec.miss_least, spec.miss_most, spec.footprint_bytes,
-                machine.llc_bytes * machine.llcs, spec.miss_curve))
+                machine.llc_bytes, spec.miss_curve))
         self.cpi = self.cpi_alone
         self.speed = 1.0
         self.held = [0.0] * machine.llcs
@@ -173,22 +172,10 @@ class Guest:
     def run(self, now: float, dt_s: float, hertz: float) -> float:
         """Use the CPU time; seconds that its requests wait for the rest."""
         spec, share, speed = self.spec, self.share, self.speed
-        backlog_s = 0.0
-        if not spec.requests_per_s:
-            self.used = share
-        elif self.followed:
-            before_s = self.queue.backlog_s
-            self.queue.serve_step(now, share, spec.vcpus, dt_s, speed)  # type: ignore[union-attr]
-            done_s = max(0.0, before_s - self.queue.backlog_s)
-            self.used = min(share, done_s / (dt_s * speed))
-        else:
-            work_s = min(self.queue.backlog_s, share * speed * dt_s)
-            self.used = work_s / (dt_s * speed)
-            room = max(share, 1e-3) * speed
-            lost = self.queue.serve(work_s, PATIENCE_S * room)  # type: ignore[union-attr]
-            if lost and spec.cpu_s:
-                self.truth.add(lost / spec.cpu_s, PATIENCE_S)
-            backlog_s = self.queue.backlog_s / room
+        self.used, backlog_s = share, 0.0
+        if spec.requests_per_s:
+            self.used, backlog_s = self.queue.serve(
+                now, share, spec.vcpus, dt_s, speed)
         cpu_s = self.used * dt_s
         throttled_s = (self.wanted - self.demand) * dt_s
         self.cpu_s += cpu_s
@@ -211,11 +198,9 @@ class Guest:
         if spec.memory_growth_bytes_per_s:
             room = (0.0 if self.paused else
                     spec.memory_growth_bytes_per_s * dt_s)
-            goal = min(goal, self.memory_bytes + room, max(
-                self.limit_memory, 0.0))
-            if goal < self.memory_bytes and self.limit_memory < math.inf:
-                # What it holds is not given back; it only grows no more.
-                goal = min(self.memory_bytes, spec.memory_bytes)
+            goal = min(goal, self.memory_bytes + room)
+        # A limit takes nothing back; it only keeps from growing.
+        goal = min(goal, max(self.limit_memory, self.memory_bytes))
         self.memory_bytes = goal
         self.truth.memory_byte_s += goal * dt_s
 

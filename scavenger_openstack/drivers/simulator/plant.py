@@ -24,12 +24,13 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import math
 
-from scavenger_openstack.drivers.simulator import cache
 from scavenger_openstack.drivers.simulator import cpu
 from scavenger_openstack.drivers.simulator.guest import Guest
 from scavenger_openstack.drivers.simulator.machine import Machine
 from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.drivers.simulator.processor import Processor
 from scavenger_openstack.drivers.simulator import queues
+from scavenger_openstack.drivers.simulator.requests import Followed
 from scavenger_openstack.drivers.simulator.requests import PATIENCE_S
 
 FINE_S = 0.05
@@ -37,6 +38,10 @@ FINE_S = 0.05
 moved on every :data:`COARSE_STEPS` of them."""
 
 COARSE_STEPS = 20
+
+DISK_ROUNDS = 5
+"""Rounds in which it is found out whose operations are in line; the rates
+are right to 1 % then."""
 
 THRASH = 100.0
 SLOWEST = 0.1
@@ -78,14 +83,7 @@ class Plant:
         self._steps = 0
         self._thrash = 1.0
         self._link_wait_s = 0.0
-        topology = machine.topology()
-        self._llc = [sum(1 << n for n, place in topology.items()
-                         if place.llc == llc)
-                     for llc in range(machine.llcs)]
-        self._numa = [next(place.numa for place in topology.values()
-                           if place.llc == llc)
-                      for llc in range(machine.llcs)]
-        self._bus = [1.0] * machine.numa_nodes
+        self._processor = Processor(machine)
         self._come_and_go()
 
     def step(self) -> None:
@@ -97,7 +95,9 @@ class Plant:
         if coarse:
             # First, by what ran before: who asks for CPU time has to know
             # how fast he is, or he asks for too little.
-            self._share_caches(coarse_s)
+            self._processor.share(guests, now, coarse_s)
+            for guest in guests:
+                guest.speed = guest.cpi_alone / guest.cpi * self._thrash
         for guest in guests:
             guest.ask(now, dt_s)
         self._share_cpus()
@@ -180,7 +180,7 @@ class Plant:
             mask = guest.mask
             if mask not in found:
                 found[mask] = self._wake_s(guest, hogs, services, low)
-            guest.waits = found[mask] / guest.spec.cpu_s
+            guest.waits = found[mask] * guest.speed / guest.spec.cpu_s
 
     def _wake_s(self, guest: Guest, hogs: list[Guest],
                 services: list[Guest], low: list[Guest]) -> float:
@@ -216,125 +216,61 @@ class Plant:
                 waits = found[mask] = cpu.queueing(
                     self._crowd(mask, services), room, variation)
                 woken[mask] = self._wake_s(guest, hogs, services, low)
-            guest.waits = waits + woken[mask] / guest.spec.cpu_s
-
-    def _share_caches(self, dt_s: float) -> None:
-        """CPI of everybody, from who holds how much of each cache.
-
-        Twice: what misses changes what is held, and the other way round.
-        """
-        machine, guests = self.machine, self.guests
-        hertz, miss_cycles = machine.hertz, machine.miss_s * machine.hertz
-        smt = machine.threads_per_core > 1
-        own = [guest.wander(self.now, dt_s) for guest in guests]
-        slow = [1.0] * len(guests)
-        if smt:
-            busy: dict[int, float] = {}
-            for i, guest in enumerate(guests):
-                mask = guest.mask
-                if mask not in busy:
-                    crowd = sum([g.cores * (g.mask & mask).bit_count()
-                                 / g.mask.bit_count() for g in guests])
-                    busy[mask] = cpu.sibling_busy(crowd, mask.bit_count())
-                shared = busy[mask]
-                slow[i] = 1 / (1 - (1 - machine.smt_yield) * shared)
-        parts = [[(guest.mask & llc).bit_count() / guest.mask.bit_count()
-                  for guest in guests] for llc in self._llc]
-        footprints = [guest.spec.footprint_bytes for guest in guests]
-        for _ in range(2):
-            rates = [guest.cores * hertz / guest.cpi * guest.spec.accesses
-                     for guest in guests]
-            there = [[0.0] * len(guests) for _ in self._bus]
-            for llc, part in enumerate(parts):
-                put = [rate * share * (
-                    cache.REFRESH + (1 - cache.REFRESH) * guest.misses)
-                    for rate, share, guest
-                    in zip(rates, part, guests, strict=True)]
-                held = cache.occupancy(put, footprints, machine.llc_bytes)
-                misses = there[self._numa[llc]]
-                for i, guest in enumerate(guests):
-                    if part[i]:
-                        spec = guest.spec
-                        guest.held[llc] = held[i]
-                        misses[i] += part[i] * cache.miss_ratio(
-                            spec.miss_least, spec.miss_most,
-                            spec.footprint_bytes, held[i], spec.miss_curve)
-            for i, guest in enumerate(guests):
-                # Half way, or it would swing.  Who does not run holds
-                # nothing when he comes back.
-                guest.misses = (
-                    (guest.misses + sum([node[i] for node in there])) / 2
-                    if guest.cores else guest.spec.miss_most)
-        stall = [guest.spec.accesses * (1 - guest.spec.overlap) * miss_cycles
-                 for guest in guests]
-        for numa, misses in enumerate(there):
-            bus = self._bus
-            rest = [0.0] * len(guests)
-            for other, theirs in enumerate(there):
-                if other != numa:
-                    rest = [wait + bus[other] * missed for wait, missed
-                            in zip(rest, theirs, strict=True)]
-            per_miss = (hertz * cache.LINE_BYTES * cache.WRITE_BACK
-                        / machine.memory_bytes_per_s)
-            bus[numa] = cache.bus_latency(
-                [(per_miss * guest.cores * guest.spec.accesses * missed,
-                  slow[i] * own[i] * (guest.spec.cpi + stall[i] * rest[i]),
-                  slow[i] * own[i] * stall[i] * missed)
-                 for i, (guest, missed) in enumerate(
-                     zip(guests, misses, strict=True))
-                 if guest.cores], bus[numa])
-        for i, guest in enumerate(guests):
-            reach = sum([wait * misses[i] for wait, misses
-                         in zip(self._bus, there, strict=True)])
-            guest.cpi = slow[i] * own[i] * (
-                guest.spec.cpi + stall[i] * reach)
-            guest.speed = guest.cpi_alone / guest.cpi * self._thrash
+            guest.waits = waits + (woken[mask] * guest.speed
+                                   / guest.spec.cpu_s)
 
     def _share_disk(self, dt_s: float) -> None:
         machine = self.machine
         users = [g for g in self.guests if g.uses_disk]
         if not users:
             return
-        open_rate = busy_s = 0.0
-        closed = []
+        each_s = [machine.disk_service_s
+                  + guest.spec.io_bytes / machine.disk_bytes_per_s
+                  for guest in users]
         rates = []
-        for guest in users:
+        closed = {}
+        open_rate = 0.0
+        for i, guest in enumerate(users):
             spec = guest.spec
-            each_s = (machine.disk_service_s
-                      + spec.io_bytes / machine.disk_bytes_per_s)
-            rate = guest.limit_ops
             if spec.queue_depth:
                 depth = 0.0 if guest.paused else (spec.queue_depth
                                                   * guest.level)
-                closed.append((depth, rate))
-                # What it does is known only afterwards: weigh by the last.
-                rate = guest.io_rate or 1.0
+                closed[i] = depth, guest.limit_ops
+                rates.append(guest.io_rate)
             else:
-                rate = min(guest.requests_rate * guest.disk_ops, rate)
-                open_rate += rate
-            rates.append(rate)
-            busy_s += rate * each_s
-        mean_s = busy_s / sum(rates) if sum(rates) else (
-            machine.disk_service_s)
-        response = queues.disk_response(mean_s, open_rate, closed)
+                rates.append(min(guest.requests_rate * guest.disk_ops,
+                                 guest.limit_ops))
+                open_rate += rates[-1]
+        # How long an operation takes depends on whose it is, and so does
+        # how many of them are done on how long they take: half way each
+        # time, or it would swing.
+        mean_s = 0.0
+        for _ in range(DISK_ROUNDS):
+            total = sum(rates)
+            found_s = (sum([rate * one for rate, one
+                            in zip(rates, each_s, strict=True)]) / total
+                       if total else max(each_s))
+            if abs(found_s - mean_s) < 0.001 * found_s:
+                break
+            mean_s = found_s
+            response = queues.disk_response(mean_s, open_rate,
+                                            list(closed.values()))
+            done = {i: queues.closed_rate(mean_s, response, *one)
+                    for i, one in closed.items()}
+            for i, rate in done.items():
+                rates[i] = (rates[i] + rate) / 2
         wait_s = response - mean_s
         # More than a disk can do is not done, however long it stands in
         # line.
         most = min(1.0, queues.BUSIEST / (open_rate * mean_s or 1.0))
-        for guest, rate in zip(users, rates, strict=True):
-            spec = guest.spec
-            guest.io_response_s = (
-                machine.disk_service_s
-                + spec.io_bytes / machine.disk_bytes_per_s
-                + wait_s * guest.uneven.at(dt_s))  # type: ignore[union-attr]
-            if spec.queue_depth:
-                depth = 0.0 if guest.paused else (spec.queue_depth
-                                                  * guest.level)
-                guest.io_rate = min(depth / response, guest.limit_ops)
+        for i, guest in enumerate(users):
+            guest.io_response_s = each_s[i] + wait_s * guest.uneven.at(dt_s)  # type: ignore[union-attr]
+            if i in closed:
+                guest.io_rate = done[i]
                 if guest.io_rate:
-                    guest.io_response_s = depth / guest.io_rate
+                    guest.io_response_s = closed[i][0] / guest.io_rate
             else:
-                guest.io_rate = rate * most
+                guest.io_rate = rates[i] * most
 
     def _share_link(self, dt_s: float) -> None:
         users = [g for g in self.guests
@@ -342,7 +278,7 @@ class Plant:
         if not users:
             return
         capacity = self.machine.link_bytes_per_s
-        demands = []
+        wishes = []
         for guest in users:
             spec = guest.spec
             if spec.tx_bytes:
@@ -351,19 +287,22 @@ class Plant:
             else:
                 wish = 0.0 if guest.paused else (spec.tx_bytes_per_s
                                                  * guest.level)
-            demands.append(min(wish, guest.limit_egress))
+            wishes.append(wish)
+        demands = [min(wish, guest.limit_egress)
+                   for wish, guest in zip(wishes, users, strict=True)]
         shares = queues.fair(demands, capacity)
         total = sum(shares)
         self._link_wait_s = queues.link_wait(
             sum(demands) / capacity, capacity,
             self.machine.link_buffer_bytes)
-        for guest, wish, share in zip(users, demands, shares, strict=True):
+        for guest, wish, share in zip(users, wishes, shares, strict=True):
             guest.tx_rate = share
             # One more transfer would get the rest, or its fair part.
             guest.tx_room = min(guest.limit_egress, max(
                 capacity - total + share, capacity / (len(users) + 1)))
             if guest.spec.tx_bytes:
-                guest.tx_left = (wish - share) * dt_s
+                guest.tx_left = min((wish - share) * dt_s,
+                                    PATIENCE_S * guest.tx_room)
 
     def _share_memory(self, dt_s: float) -> None:
         used = 0.0
@@ -416,18 +355,17 @@ class Plant:
         if spec.tx_bytes:
             fixed_s = self._link_wait_s + min(
                 PATIENCE_S, (spec.tx_bytes + guest.tx_left) / guest.tx_room)
-        if guest.followed:
-            extra_s += guest.waits * spec.cpu_s
-            for latency_s in guest.queue.done:  # type: ignore[union-attr]
-                truth.add(1.0, latency_s + extra_s + fixed_s)
-            guest.queue.done.clear()  # type: ignore[union-attr]
-            return
         service_s = spec.cpu_s / guest.speed
         extra_s += guest.waits * service_s
+        if isinstance(guest.queue, Followed):
+            for latency_s in guest.queue.done:
+                truth.add(1.0, latency_s + extra_s + fixed_s)
+            guest.queue.done.clear()
+            return
         fixed_s += backlog_s + 1e-6
         mean_s = 0.0
-        for share, service, wait in queues.POINTS:
-            latency_s = service_s * service + extra_s * wait + fixed_s
+        for share, latency_s in queues.quantiles(service_s, extra_s,
+                                                 fixed_s):
             mean_s += share * latency_s
             if guest.arrived:
                 truth.add(guest.arrived * share, latency_s)

@@ -53,6 +53,19 @@ def disk_response(service_s: float, open_rate: float,
     return response
 
 
+def closed_rate(service_s: float, response_s: float, depth: float,
+                allowed: float) -> float:
+    """Operations per second of one who keeps ``depth`` in flight.
+
+    ``response_s`` is that of :func:`disk_response`.  His own operations
+    find one less in line than others do, as far as he has one there.
+    """
+    if allowed * response_s < depth:
+        return allowed
+    return min(allowed,
+               depth / (response_s - service_s * min(1.0, depth)))
+
+
 def fair(demands: Sequence[float], capacity: float) -> list[float]:
     """Max-min shares of a link: what flows with like round trips get."""
     left = capacity

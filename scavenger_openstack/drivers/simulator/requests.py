@@ -30,17 +30,22 @@ PATIENCE_S = 10.0
 class Fluid:
     """A backlog without single requests, for steps of a second."""
 
-    __slots__ = ('backlog_s', '_arrivals', '_random')
+    __slots__ = ('backlog_s', '_owed', '_arrivals', '_random')
 
     def __init__(self, arrivals: float, random_: random.Random) -> None:
         self.backlog_s = 0.0
+        self._owed = 0.0
         self._arrivals = arrivals
         self._random = random_
 
     def arrive(self, now: float, mean: float, cpu_s: float) -> float:
         """Let about ``mean`` requests come; how many came."""
-        number = max(0.0, self._random.gauss(
-            mean, (self._arrivals * mean) ** 0.5))
+        found = self._owed + self._random.gauss(
+            mean, (self._arrivals * mean) ** 0.5)
+        # Fewer than none cannot come: the next step has to make up for it,
+        # or more would come in all than were meant to.
+        number = max(0.0, found)
+        self._owed = found - number
         self.backlog_s += number * cpu_s
         return number
 
@@ -48,14 +53,18 @@ class Fluid:
         """Cores that would do all the work within the step."""
         return self.backlog_s / (dt_s * speed)
 
-    def serve(self, work_s: float, limit_s: float) -> float:
-        """Do work; what is left waits, ``limit_s`` of it at the most.
+    def serve(self, now: float, cores: float, vcpus: int, dt_s: float,
+              speed: float) -> tuple[float, float]:
+        """Run for one step.
 
-        Returns the work of those who gave up.
+        Returns the cores that were used, and the seconds that a request
+        which came in this step waits for those before it.
         """
-        left = max(0.0, self.backlog_s - work_s)
-        self.backlog_s = min(left, limit_s)
-        return left - self.backlog_s
+        work_s = min(self.backlog_s, cores * speed * dt_s)
+        room = max(cores, 1e-3) * speed
+        self.backlog_s = min(max(0.0, self.backlog_s - work_s),
+                             PATIENCE_S * room)
+        return work_s / (dt_s * speed), self.backlog_s / room
 
 
 class Followed:
@@ -98,8 +107,16 @@ class Followed:
         """Threads that have something to do."""
         return float(len(self.backlog))
 
-    def serve_step(self, now: float, cores: float, vcpus: int,
-                   dt_s: float, speed: float) -> None:
+    def serve(self, now: float, cores: float, vcpus: int, dt_s: float,
+              speed: float) -> tuple[float, float]:
+        """As :meth:`Fluid.serve`; who waits does so in his latency."""
+        before_s = self.backlog_s
+        self._run(now, cores, vcpus, dt_s, speed)
+        done_s = max(0.0, before_s - self.backlog_s)
+        return min(cores, done_s / (dt_s * speed)), 0.0
+
+    def _run(self, now: float, cores: float, vcpus: int, dt_s: float,
+             speed: float) -> None:
         """Run the first requests for one step; note the latencies."""
         running = min(len(self.backlog), vcpus)
         if not running or cores <= 0:

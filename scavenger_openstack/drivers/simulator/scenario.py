@@ -47,6 +47,9 @@ SHORTEST_STEP_S = 0.0001
 SHORTEST_PHASE_S = 0.001
 LONGEST_S = 1e7
 LARGEST = 1e15
+LARGEST_INT = 1 << 64
+MOST_BYTES = 1 << 20
+MOST_KEYS = 1000
 MOST_TENANTS = 500
 MOST_CPUS = 1024
 
@@ -69,6 +72,27 @@ GROUP_KEYS = {
              'requests_per_s',
 }
 """Keys of a tenant in a file that are no fields of a Tenant."""
+
+
+class _Loader(yaml.SafeLoader):     # type: ignore[misc]
+    """Plain values only: a scenario must not be able to make objects, nor
+    a few lines to become what fills the memory or cannot be printed."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_KEYS:
+            raise yaml.constructor.ConstructorError(
+                None, None, f'more than {MOST_KEYS} keys', node.start_mark)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        value: int = super().construct_yaml_int(node)
+        if not -LARGEST_INT < value < LARGEST_INT:
+            raise yaml.constructor.ConstructorError(
+                None, None, 'too large a number', node.start_mark)
+        return value
+
+
+_Loader.add_constructor('tag:yaml.org,2002:int', _Loader.construct_yaml_int)
 
 
 class Drawn(NamedTuple):
@@ -99,8 +123,7 @@ class Scenario:
         self._path = path
         self.name = pathlib.PurePath(path).stem
         try:
-            # Plain values only: a scenario must not be able to make objects.
-            document = yaml.safe_load(text)
+            document = yaml.load(text, _Loader)
         except (yaml.YAMLError, RecursionError, ValueError) as exc:
             raise errors.ConfigError(
                 f'{path}: not YAML: {" ".join(str(exc).split())}') from exc
@@ -389,6 +412,11 @@ def read(path: pathlib.Path) -> Scenario:
     :raises ConfigError: it cannot be read, or is not a scenario.
     """
     try:
-        return Scenario(path.read_text(encoding='utf-8'), str(path))
+        with path.open('rb') as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise errors.ConfigError(
+                f'{path}: not a scenario: more than {MOST_BYTES} bytes')
+        return Scenario(data.decode(), str(path))
     except (OSError, UnicodeDecodeError) as exc:
         raise errors.ConfigError(f'{path}: cannot be read: {exc}') from exc

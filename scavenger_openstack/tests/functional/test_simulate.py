@@ -187,6 +187,13 @@ class SimulateTest(testtools.TestCase):
                 (['mixed', 'mixed'], 'two scenarios')):
             self.assertIn(said, self.fails(*argv))
 
+    def test_what_a_scenario_says_does_not_reach_the_terminal(self) -> None:
+        path = self.write('loud.yaml', 'schema: 1\nduration_s: 4\n'
+                          'about: "\\e[31mred"\ntenants: [{id: a}]')
+        out, _ = self.run_it(path, '--seeds', '1', '--controllers', 'none')
+        self.assertNotIn('\x1b', out)
+        self.assertIn('\\x1b[31mred', out)
+
     def test_wrong_scenarios(self) -> None:
         for text, said in (
                 ('{', 'not YAML'), ('- 1', 'not a scenario'),

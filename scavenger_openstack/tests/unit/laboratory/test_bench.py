@@ -19,9 +19,12 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.drivers.simulator.driver import GROUP
+from scavenger_openstack.drivers.simulator.driver import Simulator
 from scavenger_openstack.drivers.simulator import scenario
 from scavenger_openstack import laboratory
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
 SCENARIOS = pathlib.Path(laboratory.__file__).parent / 'scenarios'
@@ -47,8 +50,9 @@ class Policies(testtools.TestCase):
     def test_alone_has_no_background(self) -> None:
         one = drawn('disk-antagonist', duration_s=200.0)
         outcome = bench.run(one, bench.POLICIES['alone'])
-        self.assertEqual({Priority.FOREGROUND},
-                         set(outcome.priorities.values()))
+        self.assertEqual({tenant.id for tenant in one.tenants
+                          if tenant.priority is Priority.FOREGROUND},
+                         set(outcome.tenants))
         self.assertEqual(0, outcome.writes)
 
     def test_same_seed_same_outcome(self) -> None:
@@ -96,6 +100,12 @@ class Policies(testtools.TestCase):
         for before, after in zip(means(none, one), means(split, one),
                                  strict=True):
             self.assertLess(after, before)
+
+    def test_a_split_is_of_whole_cores(self) -> None:
+        one = drawn('bursts-many')      # CPUs 8 to 15 are siblings of 0 to 7
+        simulator = Simulator(one.machine, one.tenants, seed=1)
+        bench.allocate(simulator, bench.Allocation(cpus=0.5), one)
+        self.assertEqual('4-7,12-15', simulator.read(GROUP, Knob.CPU_SET))
 
     def test_the_loop_writes(self) -> None:
         outcome = bench.run(drawn('cpu-antagonist', duration_s=150.0),

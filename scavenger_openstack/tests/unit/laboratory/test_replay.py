@@ -235,6 +235,8 @@ class SettingsTest(ReplayTestCase):
                 ('scavenger.memory_c=lots', 'memory_c', 'lots'),
                 ('scavenger.memory_c=', 'memory_c'),
                 ('scavenger.memory_c=-1', 'memory_c', '-1'),
+                ('scavenger.memory_window_s=nan', 'finite'),
+                ('scavenger.memory_c=nan', 'finite'),
                 ('scavenger.mode=on', 'mode', 'on'),
                 ('perfiso.buffer_cores=2', 'fast loop')):
             error = self.assertRaises(errors.ConfigError, self.opened, change)
@@ -257,6 +259,8 @@ class SettingsTest(ReplayTestCase):
         for change, word in (
                 (lambda one: one.update(name='psychic'), 'psychic'),
                 (lambda one: one['params'].update(future=1), 'future'),
+                (lambda one: one['params'].update(use_ipc=[1]), 'use_ipc'),
+                (lambda one: one['params'].update(use_ipc=None), 'use_ipc'),
                 (lambda one: one['params'].update(memory_c='x'), 'memory_c')):
             self.assertIn(word, str(self.assertRaises(
                 errors.ConfigError, read, change)))

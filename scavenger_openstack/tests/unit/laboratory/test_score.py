@@ -33,7 +33,7 @@ def service(p99_s: float, mean_s: float) -> Result:
 
 
 def outcome(**tenants: Result) -> Outcome:
-    return Outcome(tenants, {}, 2, 3.0, 1, 7)
+    return Outcome(tenants, 2, 3.0, 1, 7)
 
 
 def drawn(*tenants: Tenant) -> Drawn:

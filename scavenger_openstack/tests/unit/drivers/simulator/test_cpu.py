@@ -67,6 +67,15 @@ class Fill(testtools.TestCase):
         self.assertEqual([1.0, 2.0], self.shares(
             [2.0, 2.0], [9, 1], [0b001, 0b110]))
 
+    def test_sets_that_a_third_connects(self) -> None:
+        # 0 and 1 are pinned, the third may use both.
+        self.assertEqual([0.5, 1.0, 0.5], self.shares(
+            [0.5, 1.0, 2.0], [1, 9, 1], [0b01, 0b10, 0b11]))
+
+    def test_each_of_many_on_a_cpu_of_his_own(self) -> None:
+        self.assertEqual([1.0] * 64, self.shares(
+            [2.0] * 64, [1] * 64, [1 << n for n in range(64)]))
+
     def test_taken_comes_first(self) -> None:
         # 3 of 4 CPUs are taken, the last is shared.
         self.assertEqual([0.5, 0.5], self.shares(
@@ -135,6 +144,12 @@ class Siblings(testtools.TestCase):
 
     def test_all_busy(self) -> None:
         self.assertEqual(1.0, cpu.sibling_busy(8, 8))
+
+    def test_whole_cores(self) -> None:
+        # Four cores: CPUs 0 and 4 are siblings.
+        self.assertEqual(0b00010001, cpu.whole_cores(0b1, 4))
+        self.assertEqual(0b00110011, cpu.whole_cores(0b00100001, 4))
+        self.assertEqual(0b11111111, cpu.whole_cores(0b11110000, 4))
 
     def test_half_way(self) -> None:
         # 6 threads on 4 cores: two cores have both, so 4 of 6 share.

@@ -20,6 +20,7 @@ import testtools
 
 from scavenger_openstack.drivers.simulator.driver import GROUP
 from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.load import Phase
 from scavenger_openstack.drivers.simulator.machine import Machine
 from scavenger_openstack.drivers.simulator.machine import Tenant
 from scavenger_openstack import errors
@@ -141,6 +142,25 @@ class Driver(testtools.TestCase):
         simulator.write('hog', Knob.MEMORY_BYTES, 5e9)
         simulator.advance(2)
         self.assertEqual((4e9, 1e9), (guest.memory_bytes, guest.file_bytes))
+
+    def test_no_memory_beyond_a_limit(self) -> None:
+        """Nor by phases; what is held already is not taken away."""
+        simulator = Simulator(Machine(), [dataclasses.replace(
+            HOG, memory_growth_bytes_per_s=0.0, memory_phases=(
+                Phase(for_s=10, level=0.5), Phase(for_s=1e9)))], seed=1)
+        simulator.advance(5)
+        simulator.write('hog', Knob.MEMORY_BYTES, 3e9)
+        simulator.advance(20)
+        self.assertEqual(3e9, simulator.plant.guests[0].memory_bytes)
+
+    def test_what_waits_under_a_limit_is_not_lost(self) -> None:
+        simulator = Simulator(Machine(), [dataclasses.replace(
+            WEB, priority=Priority.BACKGROUND)], seed=1)
+        simulator.write('web', Knob.EGRESS_BYTES_PER_S, 1e5)
+        simulator.advance(30)
+        guest, = simulator.plant.guests
+        self.assertEqual(3e6, guest.tx_bytes)
+        self.assertEqual(1e6, guest.tx_left)    # 10 s of it
 
     def test_paused(self) -> None:
         self.write(Knob.PAUSED, 1)

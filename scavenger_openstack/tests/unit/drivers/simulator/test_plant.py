@@ -166,6 +166,23 @@ class Interference(testtools.TestCase):
             self.assertLess(self.worse({'accesses': 0.0}, antagonist), 1.02,
                             antagonist)
 
+    def test_only_a_busy_sibling_slows_down(self) -> None:
+        """On four cores of two hyper-threads; 0 and 4 are siblings."""
+        def speed(*pins: frozenset[int]) -> float:
+            plant = play([Tenant(id=f'{n}', vcpus=8, threads=len(cpus),
+                                 pinned=cpus, accesses=0.0, cpi_noise=0.0,
+                                 load_noise=0.0)
+                          for n, cpus in enumerate(pins)], seconds=5)
+            return plant.guests[0].speed
+
+        one, half = frozenset({0}), frozenset(range(4))
+        self.assertAlmostEqual(1.0, speed(one))
+        self.assertAlmostEqual(1.0, speed(half))
+        self.assertAlmostEqual(1.0, speed(one, frozenset({1})))
+        for both in ((one, frozenset({4})), (half, frozenset(range(4, 8))),
+                     (frozenset({0, 4}),)):
+            self.assertAlmostEqual(SMT.smt_yield, speed(*both))
+
     def test_run_delay_of_an_own_quota_is_told(self) -> None:
         busy = dataclasses.replace(DB, requests_per_s=300)
         (guest,) = play([busy], seconds=60).guests
@@ -204,6 +221,34 @@ class Interference(testtools.TestCase):
         mean_s = guest.truth.result().mean_s
         assert mean_s is not None
         self.assertGreater(mean_s, 5.0)
+
+    def test_each_request_is_counted_once(self) -> None:
+        """Those who give up, too."""
+        busy = dataclasses.replace(DB, requests_per_s=400)
+        plant = Plant(SMT, [busy], seed=1)
+        came = 0.0
+        for _ in range(60):
+            plant.step()
+            came += plant.guests[0].arrived
+        self.assertAlmostEqual(came, plant.guests[0].truth.requests)
+
+    def test_what_waits_for_the_link_gives_up(self) -> None:
+        sender = Tenant(id='sender', vcpus=8, requests_per_s=500,
+                        cpu_s=0.001, tx_bytes=5e5, load_noise=0.0)
+        (guest,) = play([sender], seconds=60).guests
+        self.assertAlmostEqual(10 * SMT.link_bytes_per_s, guest.tx_left)
+
+    def test_large_and_small_operations_on_one_disk(self) -> None:
+        """No more than it can, in no step, whoever comes and goes."""
+        scan = Tenant(id='scan', queue_depth=9, io_bytes=262144, phases=(
+            Phase(shape='bursts', period_s=10, low=0.02),))
+        plant = Plant(SMT, [WEB, scan], seed=1)
+        for _ in range(40):
+            plant.step()
+            self.assertLess(sum(
+                g.io_rate * (SMT.disk_service_s + g.spec.io_bytes
+                             / SMT.disk_bytes_per_s)
+                for g in plant.guests), 1.01)
 
     def test_own_phases_of_cpi(self) -> None:
         plant = Plant(Machine(), [dataclasses.replace(

@@ -30,7 +30,7 @@ class Disk(testtools.TestCase):
         self.assertAlmostEqual(0.05, queues.disk_response(0.01, 80, []))
 
     def test_closed_alone(self) -> None:
-        # Arriving at 4 in flight: R = s (1 + 4).
+        # Who arrives finds 4 in flight: R = s (1 + 4).
         self.assertAlmostEqual(0.05, queues.disk_response(
             0.01, 0.0, [(4, float('inf'))]))
 
@@ -57,7 +57,33 @@ class Disk(testtools.TestCase):
             for depth in (1, 8, 64):
                 found = queues.disk_response(0.01, rate,
                                              [(depth, float('inf'))])
-                self.assertLessEqual(rate + depth / found, 100 + 1e-9)
+                self.assertLessEqual(rate + queues.closed_rate(
+                    0.01, found, depth, float('inf')), 100 + 1e-9)
+
+    def closed(self, *depths: float, rate: float = 0.0) -> list[float]:
+        found = queues.disk_response(
+            0.01, rate, [(depth, float('inf')) for depth in depths])
+        return [round(queues.closed_rate(0.01, found, depth, float('inf')),
+                      6) for depth in depths]
+
+    def test_who_is_alone_never_waits(self) -> None:
+        # One operation in flight, for a part of the time or always.
+        self.assertEqual([20.0], self.closed(0.2))
+        self.assertEqual([100.0], self.closed(1))
+        self.assertEqual([100.0], self.closed(9))
+
+    def test_closed_share_by_depth(self) -> None:
+        # Always busy: 1 : 3 of 100 op/s.
+        self.assertEqual([25.0, 75.0], self.closed(1, 3))
+
+    def test_closed_beside_open(self) -> None:
+        # Mean value analysis by hand: R = s (1 + N), N = 0.5 / s x R', where
+        # those who come from outside find R' = s (1 + N + 1): R = 3 s.
+        self.assertEqual([round(100 / 3, 6)], self.closed(1, rate=50))
+
+    def test_a_cap_on_the_closed_one(self) -> None:
+        found = queues.disk_response(0.01, 0.0, [(4, 20)])
+        self.assertEqual(20, queues.closed_rate(0.01, found, 4, 20))
 
 
 class Link(testtools.TestCase):

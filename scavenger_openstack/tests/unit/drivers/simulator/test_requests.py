@@ -79,31 +79,44 @@ class Arrivals(testtools.TestCase):
                 self.assertLess(abs(ratio / arrivals - 1), 0.1,
                                 (kind, arrivals, ratio))
 
+    def test_mean_of_few(self) -> None:
+        """Where most steps have nobody, the others do not have too many."""
+        for kind in (Fluid, Followed):
+            for mean, arrivals in ((0.2, 1.0), (20.0, 16.0)):
+                queue = kind(arrivals, random.Random(1))
+                found = [queue.arrive(0.0, mean, 0.001)
+                         for _ in range(20000)]
+                self.assertLess(abs(statistics.fmean(found) / mean - 1),
+                                0.03, (kind, mean))
+
 
 class Service(testtools.TestCase):
 
     def test_who_waits_too_long_is_gone(self) -> None:
         queue = Fluid(1.0, random.Random(1))
         queue.backlog_s = 50.0
-        self.assertEqual(35.0, queue.serve(5.0, 10.0))
-        self.assertEqual(10.0, queue.backlog_s)
+        # One core has done 5 s of it at half speed; the last in line who
+        # stays waits for 10 s.
+        self.assertEqual((1.0, PATIENCE_S),
+                         queue.serve(0.0, 1.0, 4, 10.0, 0.5))
+        self.assertEqual(PATIENCE_S * 0.5, queue.backlog_s)
 
     def test_followed_gives_up(self) -> None:
         queue = Followed(1.0, random.Random(1))
         queue.backlog.append([0.0, 1.0])
-        queue.serve_step(PATIENCE_S + 1, 0.5, 1, 0.001, 1.0)
+        queue.serve(PATIENCE_S + 1, 0.5, 1, 0.001, 1.0)
         self.assertEqual([PATIENCE_S], queue.done)
         self.assertEqual(0, len(queue.backlog))
 
     def test_what_one_leaves_of_a_step_the_next_gets(self) -> None:
         queue = Followed(1.0, random.Random(1))
         queue.backlog.extend([[0.0, 0.0004], [0.0, 0.0005], [0.0, 1.0]])
-        queue.serve_step(0.0, 1.0, 1, 0.001, 1.0)
+        queue.serve(0.0, 1.0, 1, 0.001, 1.0)
         self.assertEqual(2, len(queue.done))
         self.assertAlmostEqual(0.9999, queue.backlog[0][1])
 
     def test_no_faster_than_its_cores(self) -> None:
         queue = Followed(1.0, random.Random(1))
         queue.backlog.extend([[0.0, 0.01] for _ in range(8)])
-        queue.serve_step(0.0, 2.0, 4, 0.001, 1.0)
+        queue.serve(0.0, 2.0, 4, 0.001, 1.0)
         self.assertAlmostEqual(0.08 - 0.002, queue.backlog_s)

@@ -65,6 +65,11 @@ BAD = [
      'tennants: no such key; did you mean tenants?'),
     ('tenants:', 'tenants: [', 'not YAML'),
     ('schema: 1', 'schema: 1\nabout: 2001-99-99', 'not YAML'),
+    ('schema: 1', 'schema: 0x' + 'f' * 5000, 'too large a number'),
+    ('id: web', 'id: 0x' + 'f' * 5000, 'too large a number'),
+    ('schema: 1', 'schema: 1\na0: &a0 {x: 1}\n' + '\n'.join(
+        f'a{n}: &a{n} {{<<: [{", ".join([f"*a{n - 1}"] * 10)}]}}'
+        for n in range(1, 30)), 'more than 1000 keys'),
     ('schema: 1', 'schema: 1\nx: !!python/object/apply:os.abort []',
      'not YAML'),
     ('cpus: 8', 'cpus: 7', 'machine: cpus'),
@@ -218,6 +223,11 @@ class Bad(testtools.TestCase):
                 f'{text}]\nschema: {schema}\n', 'bomb.yaml')
             self.assertIn(f'bomb.yaml: {says}', str(exc))
             self.assertLess(len(str(exc)), 500)
+
+    def test_a_file_without_end(self) -> None:
+        error = self.assertRaises(errors.ConfigError, scenario.read,
+                                  pathlib.Path('/dev/zero'))
+        self.assertIn('/dev/zero: not a scenario: more than', str(error))
 
     def test_files(self) -> None:
         place = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
