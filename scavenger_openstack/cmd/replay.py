@@ -24,7 +24,6 @@ import sys
 
 from oslo_config import cfg
 
-from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import rates_table
@@ -89,6 +88,10 @@ def _main(arguments: Sequence[str]) -> int:
         raise errors.ConfigError(
             '--compare needs --set: against what shall it be compared?')
     path = pathlib.Path(conf.file)
+    if path.exists() and not path.is_file():
+        raise errors.ScavengerError(
+            f'{path}: not a regular file, and it is read more than once; '
+            'write what it gives to a file first')
     try:
         code = (_table if rates_table.is_table(path) else _recording)(conf,
                                                                       path)
@@ -127,6 +130,12 @@ def _table(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
     if conf.verify:
         raise errors.ConfigError(
             f'--verify: {path} is a table, which says nothing of decisions')
+    for option in CAPACITIES:
+        value = conf[option]
+        if value is not None and not value < rates_table.LARGEST:
+            raise errors.ConfigError(
+                f'--{option.replace("_", "-")}: {value} is not a finite '
+                'number')
     table = rates_table.read(path, conf_.floors(conf))
     _note(table.warnings)
     capacity = rates_table.Capacity(conf.cpus, conf.memory_bytes,
@@ -149,8 +158,9 @@ def _verify(path: pathlib.Path, recording: recordings.Recording,
             settings: replay_settings.Settings) -> int:
     ticks, decisions, difference = replay.verify(recording, settings)
     if difference is not None:
-        print(f'{path}:{difference.line}: time_s {difference.time_s:.3f}: '
-              f'{difference.what}')
+        print(replay_output.shown(
+            f'{path}:{difference.line}: time_s {difference.time_s:.3f}: '
+            f'{difference.what}'))
         return exit_.FAILED
     if not ticks:
         print(f'{path}: there is no tick to verify')
@@ -191,7 +201,7 @@ def _print(lines: Iterable[str]) -> None:
 
 def _note(notes: Iterable[str]) -> None:
     for note in notes:
-        print(f'{PROGRAM}: {status.shown(note)}', file=sys.stderr)
+        print(f'{PROGRAM}: {replay_output.shown(note)}', file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
-import math
 from typing import Any
 from typing import TypeVar
 
@@ -34,6 +33,10 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 T = TypeVar('T')
+
+LARGEST = 2.0 ** 64
+"""No number is as large; those of many can be added up."""
+
 Check = Callable[[Any, str], Any]
 """Takes a JSON value and the name of its field; returns ours.
 
@@ -58,25 +61,24 @@ def flag(value: Any, where: str) -> bool:
 
 
 def number(value: Any, where: str) -> float:
-    """A finite number; one without a fraction stays an ``int``."""
-    if type(value) is int and abs(value) < 1 << 64:
-        return value
-    if type(value) is not float or not math.isfinite(value):
+    """A number; one without a fraction stays an ``int``."""
+    if type(value) not in (int, float) or not -LARGEST < value < LARGEST:
         raise bad(where, value, 'a number')
-    return value
+    found: float = value
+    return found
 
 
 def quantity(value: Any, where: str) -> float:
     """A number from 0 up."""
-    if not (type(value) is float and 0 <= value < math.inf
-            or type(value) is int and 0 <= value < 1 << 64):
+    if not (type(value) in (int, float) and 0 <= value < LARGEST):
         raise bad(where, value, 'a number from 0 up')
-    return value
+    found: float = value
+    return found
 
 
 def whole(value: Any, where: str) -> int:
     """A whole number from 0 up."""
-    if type(value) is not int or not 0 <= value < 1 << 64:
+    if type(value) is not int or not 0 <= value < LARGEST:
         raise bad(where, value, 'a whole number from 0 up')
     return value
 

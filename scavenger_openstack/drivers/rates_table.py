@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 import csv
-import math
 import pathlib
 import statistics
 from typing import Any
+from typing import AnyStr
+from typing import IO
 from typing import NamedTuple
 
 from scavenger_openstack import errors
@@ -51,6 +52,19 @@ OPTIONAL = ('host', 'project', 'vcpus', *OPTIONAL_RATES)
 DEFAULT_HOST = 'local'
 DEFAULT_INTERVAL_S = 1.0
 """Of a host that is in the table with one time only."""
+
+SHORTEST_S = 0.001
+"""No usual interval is shorter: windows are counted in it."""
+
+LARGEST = 2.0 ** 64
+"""No number is as large; those of many can be added up."""
+
+MAX_LINE = 1 << 24
+"""A longer line, in characters, is none of a table and must not fill the
+memory."""
+
+MOST_NAMED = 10
+"""Unknown columns that a warning names."""
 
 LINK = 'link'
 """What the one shared link of a table is called."""
@@ -97,7 +111,7 @@ class Host:
         times = list(self.times)
         steps = [b - a for a, b in zip(times, times[1:], strict=False)]
         if steps:
-            self.interval_s = statistics.median_low(steps)
+            self.interval_s = max(SHORTEST_S, statistics.median_low(steps))
 
     def rates(self, capacity: Capacity) -> Iterator[Rates]:
         """One :class:`Rates` per time, in order of time.
@@ -259,7 +273,7 @@ def _read_csv(path: pathlib.Path, table: Table) -> Table:
     line = 1
     # utf-8-sig: spreadsheets write a byte order mark.
     with path.open(encoding='utf-8-sig', newline='') as file:
-        rows = csv.reader(file, strict=True)
+        rows = csv.reader(_lines(path, file), strict=True)
         try:
             header = next(rows, None)
             if not header:
@@ -286,10 +300,25 @@ def _read_csv(path: pathlib.Path, table: Table) -> Table:
     return table.finish(rows.line_num)
 
 
+def _lines(path: pathlib.Path, file: IO[AnyStr]) -> Iterator[AnyStr]:
+    """The lines of a file.
+
+    :raises DriverError: one is too long.
+    """
+    number = 1
+    while line := file.readline(MAX_LINE):
+        if len(line) == MAX_LINE:
+            raise errors.DriverError(
+                f'{path}:{number}: longer than {MAX_LINE} characters: not a '
+                'table')
+        yield line
+        number += 1
+
+
 def _not_text(path: pathlib.Path) -> int:
     """The line of the first byte that is not UTF-8: it is found ahead."""
     with path.open('rb') as file:
-        for line, data in enumerate(file, 1):
+        for line, data in enumerate(_lines(path, file), 1):
             try:
                 data.decode()
             except UnicodeDecodeError:
@@ -344,7 +373,9 @@ def _columns(path: pathlib.Path, table: Table, header: list[str],
     if unknown:
         table.warnings.append(
             f'{path}:1: unknown columns are passed over: '
-            + ', '.join(f'{name!r:.40}' for name in unknown))
+            + ', '.join(f'{name!r:.40}' for name in unknown[:MOST_NAMED])
+            + (f' and {len(unknown) - MOST_NAMED} more'
+               if len(unknown) > MOST_NAMED else ''))
     return known
 
 
@@ -378,7 +409,7 @@ def _number(cells: Cells, column: str) -> float | None:
         number = float(value)
     else:
         raise ValueError(f'{column}: {value!r:.60} is not a number')
-    if not 0 <= number < math.inf:
+    if not 0 <= number < LARGEST:
         raise ValueError(f'{column}: {value!s:.60} is not a finite number '
                          'from 0 up; leave the cell empty if it was not '
                          'measured')

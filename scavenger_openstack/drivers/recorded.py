@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any
 from typing import NamedTuple
 
@@ -50,6 +51,10 @@ from scavenger_openstack.types import Value
 
 SCHEMA = 1
 """Version of the format; another one is refused."""
+
+SHORTEST_S = 0.001
+LONGEST_S = 1e6
+"""Bounds of the time between two ticks: it divides."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -130,8 +135,8 @@ def header(document: Any) -> Header:
 
 
 def _interval(value: Any, where: str) -> float:
-    if not quantity(value, where) > 0:
-        raise bad(where, value, 'above 0')
+    if not SHORTEST_S <= quantity(value, where) <= LONGEST_S:
+        raise bad(where, value, f'from {SHORTEST_S} to {LONGEST_S:.0f}')
     return float(value)
 
 
@@ -147,7 +152,18 @@ def _controllers(value: Any, where: str) -> tuple[Controller, ...]:
 def _controller(value: Any, where: str) -> Controller:
     return Controller(**fields(value, f'{where}: ', {
         'name': text, 'mode': _mode, 'params': mapping,
-        'state': lambda state, _: state}, ('name', 'mode', 'params')))
+        'state': _state}, ('name', 'mode', 'params')))
+
+
+def _state(value: Any, where: str) -> Any:
+    """Whatever a controller said, with numbers that can be added up."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _state(item, where)
+    elif (isinstance(value, int | float)
+          and json_fields.LARGEST <= abs(value) < math.inf):
+        raise bad(where, value, 'a number of a state')
+    return value
 
 
 def _mode(value: Any, where: str) -> Mode:

@@ -34,7 +34,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
-MAX_LINE_BYTES = 1 << 28
+MAX_LINE_BYTES = 1 << 26
 """A longer line is no line of ours and must not fill the memory."""
 
 
@@ -58,7 +58,7 @@ class Recording:
                 raise self.error('there is no header: not a recording')
             try:
                 self.header = recorded.header(self._parse(data))
-            except ValueError as exc:
+            except (ValueError, RecursionError) as exc:
                 raise self.error(str(exc)) from None
         except BaseException:
             self._file.close()
@@ -73,7 +73,7 @@ class Recording:
                 try:
                     turn = recorded.turn(self._parse(data), self._line,
                                          samples, originals)
-                except ValueError as exc:
+                except (ValueError, RecursionError) as exc:
                     raise self.error(str(exc)) from None
                 if turn.time_s < time_s:
                     raise self.error(f'time_s: {turn.time_s} is before '

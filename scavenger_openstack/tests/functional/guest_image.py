@@ -269,15 +269,22 @@ class Base:
 
 
 def cache_directory() -> pathlib.Path:
-    """Where bases are kept.
+    """Where bases are kept: what lies there is booted by whoever tests.
 
-    :raises Unavailable: there is no place that can be written to.
+    :raises Unavailable: there is no place that only we can write to.
     """
     try:
         top = pathlib.Path(os.environ.get('XDG_CACHE_HOME')
                            or pathlib.Path.home() / '.cache')
-        found = top / 'scavenger-openstack/guest'
-        found.mkdir(parents=True, exist_ok=True)
+        ours = top / 'scavenger-openstack'
+        found = ours / 'guest'
+        for path in (ours, found):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = path.stat()
+            if status.st_uid != os.geteuid() or status.st_mode & 0o002:
+                raise Unavailable(
+                    f'{path} belongs to another user, or others may write '
+                    'to it: set XDG_CACHE_HOME to a directory of your own')
         if os.access(found, os.W_OK):
             return found
     except (OSError, RuntimeError):
@@ -309,6 +316,10 @@ def base(architecture: Architecture, modules: Sequence[str]) -> Base:
             scratch = pathlib.Path(tempfile.mkdtemp(prefix='.', dir=cache))
             try:
                 _make_base(architecture, modules, scratch)
+                shutil.rmtree(directory, ignore_errors=True)    # half of one
+                for path in (scratch / 'base').iterdir():
+                    with open(path, 'rb') as file:
+                        os.fsync(file.fileno())     # before its name lasts
                 (scratch / 'base').rename(directory)
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
@@ -320,6 +331,7 @@ def base(architecture: Architecture, modules: Sequence[str]) -> Base:
 def _forget_old(cache: pathlib.Path) -> None:
     for path in cache.iterdir():
         if path.is_dir() and path.stat().st_mtime < time.time() - KEEP_S:
+            (path / 'made.json').unlink(missing_ok=True)    # no more a base
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -161,6 +161,9 @@ def main() -> None:
 
 
 if __name__ == '__main__':
+    if os.getpid() != 1:
+        sys.exit('only for the first process of a guest: it mounts, and '
+                 'ends with a reset of the machine')
     try:
         main()
     except BaseException:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -149,6 +150,24 @@ class RecordingTest(ReplayTestCase):
         self.assertIn(f'{self.path}:62: stopped: 7', self.err)
         self.assertEqual(1, len(self.err.splitlines()))
 
+    def test_a_file_that_can_be_read_only_once(self) -> None:
+        os.mkfifo(self.path)
+        self.refused(1, (self.path,), str(self.path), 'not a regular file')
+
+    def test_whatever_a_stranger_wrote_is_one_harmless_line(self) -> None:
+        self.record()
+        first, *rest = self.path.read_text().splitlines()
+        header = json.loads(first)
+        header['version'] = '1\x1b[2J\nall is well'
+        line = json.loads(rest[9])
+        line['wanted'] = [{'knob': 'cpu_cores', 'owner': '\x1b[2J',
+                           'reason': '\x9b1m\nx', 'values': {'\x07\n': 1}}]
+        self.path.write_text('\n'.join((
+            json.dumps(header), *rest[:9], json.dumps(line), '')))
+        [said] = self.run_(self.path, '--verify', code=1)
+        for text in (said, self.err):
+            self.assertTrue(text.rstrip('\n').isprintable(), text)
+
     def test_what_an_operator_should_know_is_told_once(self) -> None:
         self.record()
         first, *rest = self.path.read_text().splitlines(keepends=True)
@@ -196,6 +215,24 @@ class TableTest(ReplayTestCase):
         self.config.write_text('[scavenger]\nmode = off\n')
         self.assertEqual(['8 ticks, 0 decisions'],
                          self.run_(self.csv, *CAPACITIES))
+
+    def test_names_in_lines_for_people_are_harmless(self) -> None:
+        self.rows()
+        self.csv.write_text(self.csv.read_text().replace(
+            'batch', '"\x1b[2J\n9.000  local"'))
+        change = ('--compare', '--set', 'scavenger.use_memory=false')
+        for words in ((), change):
+            lines = self.run_(self.csv, *CAPACITIES, *words)
+            for line in lines:
+                self.assertTrue(line.isprintable(), line)
+                self.assertFalse(line.startswith('9.000'), line)
+            self.assertIn('\\x1b[2J\\n9.000  local', '\n'.join(lines))
+
+    def test_capacities_are_numbers(self) -> None:
+        self.rows()
+        for option in ('--memory-bytes', '--link-bytes-per-s'):
+            for value in ('nan', 'inf', '1e308'):
+                self.refused(2, (self.csv, option, value), option, 'finite')
 
     def test_bad_tables(self) -> None:
         self.table('1,web,mine' + ',' * 10)

@@ -102,6 +102,12 @@ class CsvTest(TableTestCase):
             [(10.0, 10.0), (20.0, 10.0), (30.0, 10.0), (60.0, 30.0)],
             [(one.time_s, one.interval_s) for one in host.rates(NOTHING)])
 
+    def test_an_interval_too_short_to_count_in(self) -> None:
+        host = self.read(COLUMNS, *(ROW.replace('10,', f'{time_s},', 1)
+                                    for time_s in (0, 5e-324))
+                         ).hosts['local']
+        self.assertEqual(rates_table.SHORTEST_S, host.interval_s)
+
     def test_how_a_file_may_be_written(self) -> None:
         quoted = ','.join(f'"{cell}"' for cell in ROW.split(','))
         spaced = ','.join(f' {cell} ' for cell in ROW.split(','))
@@ -133,6 +139,7 @@ class CsvTest(TableTestCase):
                 ('cpu_cores', '-0.5', '-0.5', 'empty'),
                 ('memory_bytes', '4 KiB', "'4 KiB' is not a number"),
                 ('memory_bytes', '1e999', 'from 0 up'),
+                ('memory_bytes', '1e308', 'from 0 up'),
         ):
             cells = dict(zip(names, ROW.split(','), strict=True))
             cells[column] = cell
@@ -167,6 +174,11 @@ class CsvTest(TableTestCase):
         table = self.read(COLUMNS + ',color,weight', ROW + ',1,2')
         [warning] = table.warnings
         self.assertIn("'color', 'weight'", warning)
+        many = [f'c{place}' for place in range(100_000)]
+        table = self.read(','.join((COLUMNS, *many)), ROW + ',' * len(many))
+        [warning] = table.warnings
+        self.assertIn("'c9' and 99990 more", warning)
+        self.assertLess(len(warning), 500)
 
     def test_what_is_no_table(self) -> None:
         for data, line, word in (
@@ -183,6 +195,14 @@ class CsvTest(TableTestCase):
                 ((COLUMNS + '\n' + 'x' * 200_000).encode(), 2, 'not CSV')):
             self.write(data)
             self.fails(line, word)
+
+    def test_a_line_without_end(self) -> None:
+        self.write(b'')
+        with self.path.open('r+b') as file:
+            file.truncate(1 << 33)      # zeros, and no room on the disk
+        self.fails(1, 'longer than')
+        self.write(b'a\n\xff' + b'x' * (2 * rates_table.MAX_LINE))
+        self.fails(2, 'longer than')
 
     def test_a_table_is_told_from_a_recording(self) -> None:
         for data, expected in ((b'', True), (b'time_s', True),

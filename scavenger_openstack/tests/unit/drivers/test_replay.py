@@ -20,6 +20,7 @@ from collections.abc import Callable
 import copy
 import json
 import pathlib
+import sys
 from typing import Any
 
 import fixtures
@@ -170,6 +171,9 @@ class ReadTest(RecordingTestCase):
                 ('sample/memory_total_bytes', -1, 'memory_total_bytes: -1'),
                 ('sample/memory_total_bytes', 10 ** 30,
                  'memory_total_bytes: 1000'),
+                ('sample/memory_total_bytes', 1e30,
+                 'memory_total_bytes: 1e+30'),
+                ('sample/time_s', -1e300, 'time_s: -1e+300'),
                 ('sample/workloads', {}, 'workloads: ', 'a list'),
                 ('sample/workloads/0', 3, 'workloads[0]: 3'),
                 ('sample/workloads/0/cpu_s', 'x', 'workloads[0]: cpu_s: '),
@@ -216,13 +220,18 @@ class ReadTest(RecordingTestCase):
                 ('schema', 2, 'schema: 2 is not 1'),
                 ('schema', True, 'schema: '),
                 ('host', NotImplemented, 'host: missing'),
-                ('interval_s', 0, 'interval_s: 0 is not above 0'),
+                ('interval_s', 0, 'interval_s: 0 is not from 0.001'),
+                ('interval_s', 5e-324, 'interval_s: 5e-324 is not from'),
+                ('interval_s', 1e300, 'interval_s: 1e+300 is not'),
                 ('extra', 0, 'extra: no such field'),
                 ('controllers', {}, 'controllers: {} is not a list'),
                 ('controllers', HEADER['controllers'] * 2,  # type: ignore
                  'controllers: ', 'different'),
                 ('controllers/0/mode', 'on', 'controllers[0]: mode: ', "'on'"),
                 ('controllers/0/params', [], 'controllers[0]: params: '),
+                ('controllers/0/state', {'window': [1e308]},
+                 'controllers[0]: state: 1e+308'),
+                ('controllers/0/state', [10 ** 400], 'controllers[0]: state'),
                 ('isolation', None, 'isolation: None'),
         ):
             header = copy.deepcopy(HEADER)
@@ -238,6 +247,14 @@ class ReadTest(RecordingTestCase):
             self.fails(3)
             self.write(data)
             self.fails(1)
+
+    def test_what_can_just_be_parsed_but_not_be_shown(self) -> None:
+        limit = sys.getrecursionlimit()
+        for depth in range(limit - 200, limit):
+            nested = b'[' * depth + b']' * depth
+            self.write(HEADER, b'{"type":"tick","time_s":2,"fast":'
+                       b'{"sets":%b}}\n' % nested)
+            self.fails(2)
 
     def test_an_empty_file(self) -> None:
         self.write()
