@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import enum
+import hashlib
 from typing import Any
 from typing import NamedTuple
 
@@ -256,6 +257,17 @@ class Incident:
     antagonists: tuple[str, ...] = ()
     action: str = ''
     outcome: str = 'open'
+
+
+def incident_id(host: str, boot_id: str, victim: str, signal: str,
+                start_s: float) -> str:
+    """The same for as long as an incident lasts, on whatever restart.
+
+    Names of cgroups need not be UTF-8.  Source: DESIGN 5.
+    """
+    told = '\0'.join((host, boot_id, victim, signal, repr(start_s)))
+    return hashlib.sha256(
+        told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]
 
 
 def parse_cpus(text: str) -> frozenset[int]:

@@ -29,7 +29,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import hashlib
 from typing import Any
 
 from scavenger_openstack.algorithms.sampling import Sample
@@ -39,6 +38,7 @@ from scavenger_openstack.algorithms import specs
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -310,9 +310,8 @@ class Controller:
                 break
         start = victim.incident.time_s if victim.incident else now
         victim.incident = Incident(
-            id=hashlib.sha256('\0'.join((
-                self._host, self._boot_id, key[0], self._signal.name,
-                repr(start))).encode()).hexdigest()[:32],
+            id=incident_id(self._host, self._boot_id, key[0],
+                           self._signal.name, start),
             time_s=start, host=self._host, victim=key[0],
             signal=self._signal.name, value=latest.values.get(key[0]),
             threshold=limit, cause='unknown',

@@ -32,7 +32,6 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import hashlib
 import math
 from typing import Any
 
@@ -45,6 +44,7 @@ from scavenger_openstack.algorithms.signals import Signal
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -180,6 +180,7 @@ class _Control:
         self.limit = limit
         self.params = params
         self.level: float | None = None
+        self.last = 0.0
         self.application = ''
         self.victim = ''
         self.history: collections.deque[float] = collections.deque(
@@ -190,13 +191,20 @@ class _Control:
         self.scores: dict[str, float] = {}
         self.began_s: float | None = None
         self.t = 0
+        self.blind = 0
 
     def turn(self, sample: Sample, cores: float) -> None:
         """One interval."""
         self._smooth(sample)
         self._deviate(sample)
         if self.level is None:
+            # Fewer than two VMs to compare: hold, then give up.
+            self.blind += 1
+            if self.blind >= self.params.lift_intervals:
+                self.antagonists.clear()
+                self.began_s = None
             return
+        self.blind = 0
         if self.t % self.params.tau == 0:
             self._identify()
             self._name(sample, cores)
@@ -278,6 +286,7 @@ class _Control:
                 self.victim = max(values, key=values.__getitem__)
         if self.level is not None:
             self.history.append(self.level)
+            self.last = self.level
 
     def _identify(self) -> None:
         """Low-priority VMs whose use correlates: III-B and III-D."""
@@ -350,7 +359,7 @@ class Controller:
         return [Cap(name, control.signal.knob, max(0.0, one.cap * scale),
                     NAME,
                     f'deviation of {control.signal.name} across '
-                    f'{control.application} is {control.level:.3g} '
+                    f'{control.application} is {control.last:.3g} '
                     f'(threshold {control.limit:g}), correlation '
                     f'{one.score:.2f}')
                 for name, one in control.antagonists.items()]
@@ -360,10 +369,8 @@ class Controller:
             return []
         start = control.began_s
         return [Incident(
-            id=hashlib.sha256('\0'.join((
-                self._host, self._boot_id, control.application,
-                control.signal.name, repr(start))).encode(),
-            ).hexdigest()[:32],
+            id=incident_id(self._host, self._boot_id, control.application,
+                           control.signal.name, start),
             time_s=start, host=self._host, victim=control.victim,
             signal=control.signal.name, value=control.level,
             threshold=control.limit, cause='unknown',

@@ -31,7 +31,6 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import hashlib
 import math
 from typing import Any
 
@@ -45,6 +44,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -332,9 +332,8 @@ class Controller:
                        for signal in overcommitted}
         return tuple(
             Incident(
-                id=hashlib.sha256('\0'.join((
-                    self._host, self._boot_id, 'foreground', signal,
-                    repr(self._since[signal]))).encode()).hexdigest()[:32],
+                id=incident_id(self._host, self._boot_id, 'foreground',
+                               signal, self._since[signal]),
                 time_s=self._since[signal], host=self._host,
                 victim='foreground', signal=signal, value=floors,
                 threshold=budget, cause='overcommitted',

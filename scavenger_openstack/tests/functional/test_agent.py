@@ -346,6 +346,7 @@ class AgentTest(base.FunctionalTestCase):
                 (['[scavenger]', 'memory_c = lots'], ['memory_c', 'lots']),
                 (['[scavenger]', 'mode = enfroce'], ['mode', 'enfroce']),
                 (['[agent]', 'interval_s = 0'], ['interval_s']),
+                (['[agent]', 'lease_s = nan'], ['lease_s', 'nan']),
                 (['[network]', 'links = eth0=fast'], ['links', 'eth0=fast']),
                 (['[agent]', 'driver = windows'], ['driver', 'windows']),
                 (['[scavanger]', 'mode = off'], ['did you mean']),

@@ -26,6 +26,7 @@ from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
@@ -101,3 +102,21 @@ class AsJsonTest(testtools.TestCase):
             self.assertEqual(value, as_json(value))
         self.assertEqual({'cpu_idle': [1, 2]},
                          as_json({Knob.CPU_IDLE: {2, 1}}))
+
+
+class IncidentIdTest(testtools.TestCase):
+
+    def test_every_part_counts(self) -> None:
+        parts = ('host', 'boot', 'web', 'cpi')
+        found = {incident_id(*parts, 10.0), incident_id(*parts, 10.5)}
+        for place in range(4):
+            other = [*parts]
+            other[place] += 'x'
+            found.add(incident_id(*other, 10.0))
+        self.assertEqual(6, len(found))
+        self.assertEqual(incident_id(*parts, 10.0),
+                         incident_id(*parts, 10.0))
+
+    def test_names_that_are_not_utf_8(self) -> None:
+        self.assertEqual(32, len(incident_id('h', 'b', 'web\udcff', 'cpi',
+                                             1.0)))

@@ -148,6 +148,19 @@ class ControllerTest(testtools.TestCase):
             VMS.extend(Workload(f'vm{i}', Priority.FOREGROUND,
                                 application='spark') for i in (1, 2))
 
+    def test_vms_that_leave_take_the_cap_with_them(self) -> None:
+        self.calm_down()
+        self.assertEqual(['fio'], list(self.interval(
+            (0.001, 0.001, 0.061), 100 * MB)))
+        left = VMS[1:]
+        del VMS[1:]
+        self.addCleanup(VMS.extend, left)
+        for _ in range(2):      # held, in case it is but not measured
+            self.assertEqual(['fio'], list(self.interval(
+                (0.001,), 100 * MB)))
+        self.assertEqual({}, self.interval((0.001,), 100 * MB))
+        self.assertEqual((), self.decision.incidents)
+
     def test_no_correlation_no_cap(self) -> None:
         self.calm_down()
         for use in (1, 50, 2, 60):
