@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import dataclasses
 import difflib
+import math
 import pathlib
 import socket
 from typing import Any
@@ -144,6 +145,42 @@ NETWORK_OPTS: list[cfg.Opt] = [
                      'that the traffic leaves by.'),
 ]
 
+PERF_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('enabled', default='auto', choices=['auto', 'on', 'off'],
+               help='Hardware counters (cycles, instructions, cache misses) '
+                    'of each workload.  auto: where this host has them; on: '
+                    'do not start without; off: leave the PMU alone.  The '
+                    'status and the log say the grade of the host: A (PMU '
+                    'and resctrl), B (PMU) or C (no PMU).'),
+    cfg.FloatOpt('sample_s', default=10.0, min=1, max=600,
+                 help='Seconds at the end of each period_s in which the '
+                      'counters run; without a period_s they always do.  At '
+                      'least [agent] interval_s.  Source: CPI2, section '
+                      '3.1.'),
+    cfg.FloatOpt('period_s', default=0.0, min=0, max=3600,
+                 help='Seconds from one measurement to the next, 60 in '
+                      'CPI2, section 3.1; 0, or no more than sample_s: '
+                      'always.  A period costs less and leaves the PMU to '
+                      'others meanwhile.  Set it to what [cpi2] has, and '
+                      'only where no rule needs each tick: [scavenger] '
+                      'use_ipc would take the pauses for a lost signal and '
+                      'keep the background at its minimum.'),
+    cfg.IntOpt('max_counters', default=4, min=2, max=4,
+               help='Hardware counters that are used on each CPU at the '
+                    'same time, so that others (guests with a virtual PMU, '
+                    'perf sessions) find some free.  2: instructions and '
+                    'reference cycles, which is cpi; 3: also misses in the '
+                    'last-level cache; 4: also core cycles.  Not in the '
+                    'papers.'),
+    cfg.FloatOpt('min_running_share', default=0.2, min=0.05, max=1,
+                 help='A tick counts as not measured when the counters ran '
+                      'for less than this share of the time in which the '
+                      'workload ran, because they took turns with others.  '
+                      'With 0.2 at least 50 of the turns, of 4 ms, in a '
+                      'second of CPU time were seen; fewer are no fair '
+                      'sample.  Not in the papers.'),
+]
+
 REPLAY_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('file',
                help='Recording that the driver "replay" plays back, one '
@@ -153,6 +190,7 @@ REPLAY_OPTS: list[cfg.Opt] = [
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
                                       'network': NETWORK_OPTS,
+                                      'perf': PERF_OPTS,
                                       'replay': REPLAY_OPTS}
 
 
@@ -218,7 +256,10 @@ def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         for name, _ in list_opts():
             if name:
                 for option in conf[name]:
-                    getattr(conf[name], option)
+                    value = getattr(conf[name], option)
+                    if isinstance(value, float) and math.isnan(value):
+                        raise ValueError(
+                            f'[{name}] {option}: nan is no number')
     except UnicodeDecodeError as exc:
         raise errors.ConfigError(
             f'a configuration file is not UTF-8: {exc}; given: '

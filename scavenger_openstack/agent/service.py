@@ -261,6 +261,8 @@ class Service:
             'wall_time_s': time.time(), 'host': self._conf.agent.host,
             'pid': os.getpid(), 'interval_s': self._interval_s,
             'state': state, 'stopped': tick.stopped,
+            # Only what looks at real hardware has one.
+            'grade': getattr(self._driver, 'grade', None),
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,
             'peak_rss_bytes': usage.ru_maxrss * 1024,

@@ -87,6 +87,8 @@ def table(document: Mapping[str, Any], now: float) -> str:
              + (' - STALE: it hangs or is gone'
                 if is_stale(document, now) else '')]
     lines.append(f'state      {document["state"]}')
+    if document.get('grade'):
+        lines.append(f'grade      {document["grade"]["text"]}')
     lines.append('workloads  ' + ', '.join(
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))

@@ -53,10 +53,11 @@ def counters(prev: WorkloadSample, cur: WorkloadSample, interval_s: float,
              ) -> tuple[float | None, float | None]:
     """Cycles per instruction and LLC misses per second.
 
-    CPI is reference cycles / instructions (CPI2, section 3.1): both were
-    counted in the same time, so multiplexing cancels out.  Misses are
-    scaled up by enabled / running.  Both are ``None`` when the counters did
-    not run, or ran for less than :data:`MIN_RUNNING_SHARE` of their time.
+    CPI is reference cycles / instructions (CPI2, section 3.1), or core
+    cycles where the PMU has no others: both were counted in the same time,
+    so multiplexing cancels out.  Misses are scaled up by enabled / running.
+    Both are ``None`` when the counters did not run, or ran for less than
+    :data:`MIN_RUNNING_SHARE` of their time.
     """
     scale = 1.0
     if cur.counter_running_s is not None:
@@ -67,11 +68,11 @@ def counters(prev: WorkloadSample, cur: WorkloadSample, interval_s: float,
         if running < MIN_RUNNING_SHARE * enabled:
             return None, None
         scale = max(1.0, enabled / running)
-    ref_cycles = grown(prev.ref_cycles, cur.ref_cycles)
+    cycles = (grown(prev.cycles, cur.cycles) if cur.ref_cycles is None
+              else grown(prev.ref_cycles, cur.ref_cycles))
     instructions = grown(prev.instructions, cur.instructions)
     misses = grown(prev.llc_misses, cur.llc_misses)
-    return (ref_cycles / instructions if ref_cycles and instructions
-            else None,
+    return (cycles / instructions if cycles and instructions else None,
             misses * scale / interval_s if misses is not None else None)
 
 

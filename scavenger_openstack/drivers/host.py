@@ -25,6 +25,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import cgroups
 from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import proc
 from scavenger_openstack import errors
 from scavenger_openstack.types import HostSample
@@ -58,11 +59,21 @@ class Host:
             {workload: device
              for workload, (device, _) in self._interfaces.items()},
             conf.root_dir) if self._links or self._interfaces else None
+        self._perf = perf.Perf(perf.Settings(
+            **{name: getattr(conf.perf, name)
+               for name in perf.Settings._fields}), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
 
+    @property
+    def grade(self) -> dict[str, object]:
+        """What the hardware of this host can tell, and what not and why."""
+        return self._perf.facts()
+
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
+        time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        workloads = self._perf.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
@@ -71,8 +82,7 @@ class Host:
             link_tx = self._network.link_tx()
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
-            time_s=time.clock_gettime(time.CLOCK_BOOTTIME),
-            wall_time_s=time.time(), workloads=workloads,
+            time_s=time_s, wall_time_s=time.time(), workloads=workloads,
             cpu_model=self._proc.cpu_model, topology=self._proc.topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
@@ -95,6 +105,7 @@ class Host:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
+        self._perf.close()
         self._cgroups.close()
         self._proc.close()
         if self._network is not None:

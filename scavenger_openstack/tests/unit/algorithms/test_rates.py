@@ -113,6 +113,16 @@ class RatesTest(testtools.TestCase):
             self.assertEqual(cpi, one.cpi)
             self.assertEqual(cpi is None, one.llc_misses_per_s is None)
 
+    def test_a_pmu_without_reference_cycles(self) -> None:
+        one = between({'cycles': 100, 'instructions': 10},
+                      {'cycles': 400, 'instructions': 110})
+        self.assertEqual(3.0, one.cpi)
+        # Both are there: the reference counts.
+        one = between(
+            {'cycles': 100, 'ref_cycles': 100, 'instructions': 10},
+            {'cycles': 400, 'ref_cycles': 300, 'instructions': 110})
+        self.assertEqual(2.0, one.cpi)
+
     def test_backward_counters(self) -> None:
         names = [name for name in WorkloadSample._fields
                  if name not in ('workload', 'memory_bytes', 'caps_in_force')]

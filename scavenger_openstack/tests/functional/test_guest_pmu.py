@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Hardware counters for real: guests of another architecture, with a PMU.
+
+QEMU emulates the PMU of an arm64 machine when its clock is made of
+instructions (``-icount``): what is counted is then exactly known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from scavenger_openstack.tests.functional import guest
+from scavenger_openstack.tests.functional import guest_pmu
+
+TESTS = ('fresh', 'cpi', 'shared')
+
+
+def with_shift(shift: int, cpus: str, *names: str) -> guest.Guest:
+    """A guest in which an instruction takes 2**shift cycles."""
+    return guest.Guest(
+        architecture='aarch64', cpus=cpus,
+        tests=tuple(f'{guest_pmu.__name__}.{name}' for name in names),
+        options=('-icount', f'shift={shift}'), append=f'pmu_shift={shift}')
+
+
+GUEST = with_shift(2, '2', *TESTS)
+
+
+@guest.reports(with_shift(0, '1', 'cpi'))
+class TestGuestPmu1(guest.GuestCase):
+    """One cycle per instruction."""
+
+
+@guest.reports(GUEST)
+class TestGuestPmu4(guest.GuestCase):
+    """Four; each method is a test in ``guest_pmu/``."""
+
+
+@guest.reports(with_shift(3, '1', 'cpi'))
+class TestGuestPmu8(guest.GuestCase):
+    """Eight."""
+
+
+if __name__ == '__main__':
+    sys.exit(guest.show(dataclasses.replace(GUEST, tests=tuple(
+        f'{guest_pmu.__name__}.{name}' for name in sys.argv[1:] or TESTS))))

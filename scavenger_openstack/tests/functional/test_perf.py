@@ -1,0 +1,321 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Counters per cgroup on this machine's kernel.
+
+Events of the kernel's own (its CPU clock, page faults) play the hardware's:
+a machine without a PMU has them, too, and all else is the same.  What only
+hardware does is tested in a guest, see ``test_guest_pmu``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import time
+import uuid
+
+import fixtures
+
+from scavenger_openstack.algorithms import rates
+from scavenger_openstack.drivers import perf
+from scavenger_openstack.drivers import perf_event
+from scavenger_openstack.drivers.perf_event import Event
+from scavenger_openstack.drivers import perf_grade
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+CLOCK, FAULTS = 0, 2
+PLAYED = (Event('cycles', perf_event.SOFTWARE, CLOCK),
+          Event('ref_cycles', perf_event.SOFTWARE, CLOCK),
+          Event('instructions', perf_event.SOFTWARE, CLOCK),
+          Event('llc_misses', perf_event.SOFTWARE, FAULTS))
+LOOK_S = 0.1
+NOBODY = 65534
+CPUS = len(parse_cpus(pathlib.Path(
+    '/sys/devices/system/cpu/online').read_text()))
+EACH = 1 + CPUS * len(PLAYED)
+
+
+def descriptors() -> int:
+    return len(os.listdir('/proc/self/fd'))
+
+
+def descriptors_by_stat() -> int:
+    """The same without a descriptor to spare."""
+    found = 0
+    for number in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found += 1
+    return found
+
+
+def in_child(what: Callable[[], str]) -> str:
+    """What a fork of this process comes to, as text."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(writer, what().encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding='utf-8') as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+class TestPerf(base.FunctionalTestCase):
+    """Cgroups ``a`` and ``b``, in the hierarchy that perf counts by."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.mount = perf_event.find_mount()
+        if self.mount is None:
+            self.skipTest('needs cgroup2, or perf_event of version 1, to be '
+                          'mounted')
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.top = f'/scv-test-{uuid.uuid4().hex[:8]}'
+        self.now = 100.0
+        self.age = 0.0
+        self.made: dict[str, Workload] = {}
+        self.make('')
+        for name in 'ab':
+            self.make(f'/{name}')
+
+    def make(self, below: str) -> None:
+        path = pathlib.Path(f'{self.mount}{self.top}{below}')
+        path.mkdir()
+        self.addCleanup(base._remove, path)
+        self.age += 1
+        if below:
+            self.made[below[1:]] = Workload(
+                id=f'{self.top}{below}', priority=Priority.BACKGROUND,
+                created_s=self.age)
+
+    def path(self, name: str) -> pathlib.Path:
+        return pathlib.Path(f'{self.mount}{self.top}/{name}')
+
+    def spin(self, name: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, '-c', f'open("{self.path(name)}/cgroup.procs", '
+             '"w").write("0")\nprint(flush=True)\nwhile True: pass'],
+            stdout=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        assert process.stdout
+        process.stdout.readline()
+        return process
+
+    @staticmethod
+    def end(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()
+
+    def counting(self, **settings: object) -> perf.Perf:
+        found = perf.Perf(perf.Settings(**settings),  # type: ignore[arg-type]
+                          events=PLAYED)
+        self.addCleanup(found.close)
+        return found
+
+    def look(self, counters: perf.Perf, after_s: float = 1.0) -> HostSample:
+        """A look, ``after_s`` later as far as the driver can tell."""
+        self.now += after_s
+        return HostSample(
+            host='h', boot_id='1', time_s=self.now, wall_time_s=self.now,
+            workloads=counters.add(tuple(
+                WorkloadSample(one, cpu_s=1.0)
+                for one in self.made.values()), self.now))
+
+    def cpi(self, first: HostSample, last: HostSample
+            ) -> dict[str, float | None]:
+        return {one.workload.id[-1]: one.cpi
+                for one in rates.rates(first, last).workloads}
+
+    def looks(self, counters: perf.Perf) -> tuple[HostSample, HostSample]:
+        first = self.look(counters)
+        time.sleep(LOOK_S)
+        return first, self.look(counters)
+
+    def said(self, text: str) -> int:
+        return sum(text in line for line in self.logs.output.splitlines())
+
+    def test_who_runs_is_counted(self) -> None:
+        self.spin('a')
+        counters = self.counting()
+        first, last = self.looks(counters)
+        found = self.cpi(first, last)
+        assert found['a'] is not None
+        self.assertTrue(0.99 < found['a'] < 1.01, str(found))
+        self.assertIsNone(found['b'])
+        a, b = last.workloads
+        self.assertEqual((0, 0.0), (b.cycles, b.counter_enabled_s))
+        assert a.cycles is not None and a.counter_running_s is not None
+        self.assertTrue(0.5 < a.cycles / 1e9 / a.counter_running_s < 1.1,
+                        str(a))
+        self.assertEqual(1.0, a.cpu_s)  # what was in the sample stays
+
+    def test_between_measurements_nothing_is_known(self) -> None:
+        self.spin('a')
+        counters = self.counting(sample_s=2.0, period_s=5.0)
+        looks = [self.look(counters)]
+        for _ in range(11):
+            time.sleep(LOOK_S / 4)
+            looks.append(self.look(counters))
+        cpis = [self.cpi(*pair)['a'] is not None
+                for pair in zip(looks, looks[1:], strict=False)]
+        self.assertEqual([0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 0], cpis)
+        known = [look.workloads[0].cycles for look in looks
+                 if look.workloads[0].cycles is not None]
+        self.assertEqual(sorted(known), known)
+        self.assertEqual(6, len(known))
+
+    def test_one_that_vanishes(self) -> None:
+        counters = self.counting()
+        self.look(counters)
+        self.assertEqual(2, counters.measured)
+        before = descriptors()
+        self.path('a').rmdir()
+        self.look(counters)     # nobody has told yet
+        del self.made['a']
+        self.look(counters)
+        self.assertEqual((1, before - EACH),
+                         (counters.measured, descriptors()))
+
+    def test_one_that_vanished_before_it_was_opened(self) -> None:
+        self.path('a').rmdir()
+        counters = self.counting()
+        for _ in range(3):
+            self.look(counters)
+        self.assertEqual(1, counters.measured)
+        self.assertEqual(1, self.said('there is no such cgroup'))
+
+    def test_one_that_is_made_anew(self) -> None:
+        """Its counters begin at zero: no rate over the change."""
+        process = self.spin('a')
+        counters = self.counting()
+        first, last = self.looks(counters)
+        self.end(process)
+        self.wait_for('it is empty', lambda: not (
+            self.path('a') / 'cgroup.procs').read_text())
+        base._remove(self.path('a'))
+        self.make('/a')
+        self.spin('a')
+        anew, later = self.looks(counters)
+        self.assertLess(anew.workloads[1].cycles or 0,
+                        last.workloads[0].cycles or 0)
+        self.assertIsNone(self.cpi(last, anew)['a'])
+        self.assertIsNotNone(self.cpi(anew, later)['a'])
+
+    def limit_files(self, soft: int) -> None:
+        old = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, old)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, old[1]))
+
+    def test_few_descriptors(self) -> None:
+        """Half of them are not ours: one of two is measured."""
+        counters = self.counting()
+        self.limit_files(max(2 * (2 * EACH - 1), descriptors() + 2 * EACH))
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 >= 2 * EACH:
+            self.skipTest('too many files are open here')
+        self.spin('a')
+        self.look(counters)
+        self.assertEqual(1, counters.measured)
+        self.assertEqual(1, self.said('raise LimitNOFILE of the agent to'))
+        self.limit_files(4096)
+        self.look(counters, perf.RETRY_S)
+        self.assertEqual(2, counters.measured)
+
+    def test_no_descriptors(self) -> None:
+        """Others have them all: nothing is left half open."""
+        counters = self.counting()
+        self.limit_files(512)
+        taken = []
+        try:
+            while True:
+                taken.append(os.open('/dev/null', os.O_RDONLY))
+        except OSError:
+            pass
+        try:
+            perf_event.close([taken.pop() for _ in range(EACH - 1)])
+            before = descriptors_by_stat()
+            self.look(counters)
+            self.look(counters)
+            self.assertEqual((0, before),
+                             (counters.measured, descriptors_by_stat()))
+        finally:
+            perf_event.close(taken)
+        self.assertEqual(1, self.said('raise LimitNOFILE of the agent to'))
+        self.look(counters, perf.RETRY_S)
+        self.assertEqual(2, counters.measured)
+
+    def test_not_permitted(self) -> None:
+        """As nobody, without CAP_PERFMON."""
+        paranoid = pathlib.Path('/proc/sys/kernel/perf_event_paranoid')
+        if int(paranoid.read_text()) < 1:
+            self.skipTest('kernel.perf_event_paranoid lets everybody count '
+                          'here; set it to 2')
+        def as_nobody() -> str:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            return str(perf.Perf(perf.Settings(), events=PLAYED).grade)
+        grade = in_child(as_nobody)
+        self.assertIn('C (no PMU)', grade)
+        self.assertIn('CAP_PERFMON', grade)
+
+    def test_no_pmu(self) -> None:
+        if perf_grade.grade('/', cpu=0, max_counters=4).events:
+            self.skipTest('this machine has a PMU')
+        counters = perf.Perf(perf.Settings())
+        self.assertEqual('C', counters.grade.letter)
+        for _ in range(3):
+            self.assertIsNone(self.look(counters).workloads[0].cycles)
+        self.assertEqual(1, self.said('no hardware counters'))
+        exc = self.assertRaises(errors.ConfigError, perf.Perf,
+                                perf.Settings(enabled='on'))
+        self.assertIn('no hardware counters', str(exc))
+
+    def test_the_commands_show_the_grade(self) -> None:
+        state = self.useFixture(fixtures.TempDir()).path
+        agent = [sys.executable, '-m', 'scavenger_openstack.cmd.agent',
+                 '--state-dir', state]
+        sampled = subprocess.run([*agent, 'sample'], capture_output=True,
+                                 text=True, check=True)
+        self.assertIn('grade ', sampled.stderr)
+        running = subprocess.Popen([*agent, 'run'], stderr=subprocess.PIPE)
+        self.addCleanup(self.end, running)
+        status = pathlib.Path(state, 'status.json')
+        self.wait_for('a tick', status.exists)
+        grade = json.loads(status.read_text())['grade']
+        self.assertIn(grade['letter'], 'ABC')
+        shown = subprocess.run([*agent, 'status'], capture_output=True,
+                               text=True)
+        self.assertIn(f'\ngrade      {grade["text"]}\n', shown.stdout)
+        running.terminate()
+        _, said = running.communicate(timeout=10)
+        self.assertIn(f'grade {grade["text"]}', said.decode())
