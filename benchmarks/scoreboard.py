@@ -29,8 +29,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from collections.abc import Sequence
-import hashlib
-import json
 import math
 import os
 import pathlib
@@ -40,6 +38,7 @@ import sys
 import time
 from typing import Any
 
+from kept import Kept
 import yaml
 
 from scavenger_openstack.cmd import exit as exit_
@@ -61,10 +60,6 @@ TOP = HERE.parent
 REASONS = HERE / 'reasons.yaml'
 OURS = 'ours'
 UNEXPLAINED = '**unexplained**'
-
-TELLING = {'catalogue', 'command', 'crew', 'output', 'progress', 'summary',
-           'table'}
-"""Modules of the laboratory that show results and do not make them."""
 
 BUDGET_MIN = 60
 SPEED_RUNS = 3
@@ -93,72 +88,24 @@ def options() -> argparse.Namespace:
     return found
 
 
-def code() -> str:
-    """A hash of the code that makes records: all of ours that is loaded."""
-    found = hashlib.sha256()
-    for name, module in sorted(sys.modules.items()):
-        room, _, rest = name.removeprefix('scavenger_openstack.').partition(
-            '.')
-        path = getattr(module, '__file__', None)
-        if (name.startswith('scavenger_openstack.') and path
-                and room not in ('cmd', 'conf')
-                and not (room == 'laboratory' and rest in TELLING)):
-            found.update(name.encode() + pathlib.Path(path).read_bytes())
-    return found.hexdigest()
-
-
-class Kept:
-    """Records of finished seeds, one JSON line each.
-
-    They are known by what was played and by the code that played it.
-    """
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._path = directory / 'records.jsonl'
-        self._code = code()
-        self._found: dict[str, dict[str, Any]] = {}
-        if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                try:
-                    one = json.loads(line)
-                except ValueError:
-                    continue    # cut in the middle
-                self._found[one['of']] = one
-
-    def get(self, task: compare.Task) -> dict[str, Any] | None:
-        """What came of it, perhaps with more controllers than needed."""
-        found = self._found.get(self._mark(task))
-        if found is None or not (set(task.controllers)
-                                 <= set(found['record']['scores'])):
-            return None
-        return found
-
-    def add(self, task: compare.Task, record: dict[str, Any],
-            cost_s: float) -> None:
-        one = {'of': self._mark(task), 'cost_s': cost_s, 'record': record}
-        self._found[one['of']] = one
-        with self._path.open('a') as file:
-            file.write(json.dumps(one) + '\n')
-
-    def _mark(self, task: compare.Task) -> str:
-        return hashlib.sha256(
-            f'{self._code} {task.drawn()}'.encode()).hexdigest()[:16]
-
-
 def timed(task: compare.Task) -> tuple[compare.Task, dict[str, Any], float]:
     began_s = time.process_time()
     record = compare.record(task)
     return task, record, time.process_time() - began_s
 
 
+def _kept(kept: Kept, task: compare.Task) -> dict[str, Any] | None:
+    """What came of a task, perhaps with more controllers than needed."""
+    return kept.get(task.drawn(), task.controllers)
+
+
 def play(kept: Kept, tasks: Sequence[compare.Task], jobs: int) -> None:
     """Do the tasks that are not done yet."""
-    left = [task for task in tasks if kept.get(task) is None]
+    left = [task for task in tasks if _kept(kept, task) is None]
     progress = progress_.Progress(len(left))
     try:
         for task, record, cost_s in crew.work(timed, left, jobs=jobs):
-            kept.add(task, record, cost_s)
+            kept.add(task.drawn(), record, cost_s)
             progress.step(f'{task.scenario.name} seed {task.seed}')
     finally:
         progress.end()
@@ -175,7 +122,7 @@ def estimate(kept: Kept, tasks: Mapping[str, Sequence[compare.Task]],
         own_s = 0.0
         for kind in kinds:
             done = [one['cost_s'] for task in kind
-                    if (one := kept.get(task)) is not None]
+                    if (one := _kept(kept, task)) is not None]
             if done:
                 own_s += statistics.mean(done) * (len(kind) - len(done))
         print(f'  {name:<28} {own_s / jobs / 60:6.1f} minutes')
@@ -305,7 +252,7 @@ def main() -> int:
     play(kept, [task for turn in zip(*tasks.values(), strict=True)
                 for task in turn], chosen.jobs)
     found = {name: [one['record'] for task in own
-                    if (one := kept.get(task)) is not None]
+                    if (one := _kept(kept, task)) is not None]
              for name, own in tasks.items()}
     rows = {name: summary.rows(records) for name, records in found.items()}
     chosen.output.write_text(page(scenarios, found, rows, chosen.seeds,

@@ -110,9 +110,10 @@ class IncidentIdTest(testtools.TestCase):
         parts = ('host', 'boot', 'web', 'cpi')
         found = {incident_id(*parts, 10.0), incident_id(*parts, 10.5)}
         for place in range(4):
-            other = [*parts]
-            other[place] += 'x'
-            found.add(incident_id(*other, 10.0))
+            host, boot_id, victim, signal = (
+                part + 'x' if n == place else part
+                for n, part in enumerate(parts))
+            found.add(incident_id(host, boot_id, victim, signal, 10.0))
         self.assertEqual(6, len(found))
         self.assertEqual(incident_id(*parts, 10.0),
                          incident_id(*parts, 10.0))
