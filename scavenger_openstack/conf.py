@@ -33,6 +33,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms import detector
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
@@ -48,7 +49,8 @@ DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfiso': perfiso.Params,
                            'cpi2': cpi2.Params,
-                           'perfcloud': perfcloud.Params}
+                           'perfcloud': perfcloud.Params,
+                           'attribution': detector.Params}
 
 COMMON_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,

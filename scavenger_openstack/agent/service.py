@@ -88,9 +88,9 @@ def load_controllers(conf: cfg.ConfigOpts
         if (mode is Mode.ENFORCE
                 and getattr(cls, 'kind', '') == decider.DETECTOR):
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: this release does not check yet '
-                'whether a cap helped the victim, so detectors only '
-                'observe; set mode = observe')
+                f'[{name}] mode: enforce: detectors only observe in this '
+                'release, until their caps are proved on real hosts; set '
+                'mode = observe')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

@@ -317,7 +317,7 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action='capped' if antagonist else
+            action=f'cap {antagonist}' if antagonist else
             'nothing: nobody correlates enough')
         victim.flagged.clear()
         if antagonist:

@@ -358,7 +358,7 @@ class AgentTest(base.FunctionalTestCase):
             self.assert_one_line(done.stderr, *words)
 
     def test_detectors_only_observe(self) -> None:
-        for name in ('cpi2', 'perfcloud'):
+        for name in ('cpi2', 'perfcloud', 'attribution'):
             self.configure('[agent]', f'controllers = scavenger,{name}',
                            f'[{name}]', 'mode = enforce')
             done = self.run_agent('run')

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which suspects a victim's signal follows, alone or together.
+
+Beyond the papers: CPI2 looks at one suspect at a time (section 9 names
+groups as its gap) and PerfCloud takes whoever correlates; both take a
+coincidence for a cause, and a victim's own doing for somebody else's.  Here
+the victim's own load is taken out first, suspects are taken in one after
+the other as long as chance does not explain them (DESIGN 7.13), and who
+hardly uses the resource cannot be named however well he correlates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms import evidence
+from scavenger_openstack.algorithms.evidence import Series
+
+MIN_SAMPLES = 12
+"""Samples below which nothing is explained."""
+
+MOST_NAMED = 5
+"""Rounds of naming: nobody looks for a sixth."""
+
+MOST_SHIFTED = 8
+"""Suspects that are shifted in time to see what chance can do."""
+
+MIN_CORRELATION = 0.2
+"""Below it a suspect is not looked at; it spares the time."""
+
+ALIKE = 0.8
+"""Correlation from which two suspects cannot be told apart in time."""
+
+ALIKE_SHARE = 0.4
+"""Whoever cannot be told apart from an antagonist and moves the resource at
+least so much as he does is in it with him."""
+
+
+class Explanation(NamedTuple):
+    """What a signal follows.
+
+    ``named``: antagonist -> chance that any innocent scores as high.
+    ``scores``: of all that were looked at, the correlation with what the
+    victim's own load leaves of the signal, highest first.  ``base`` and
+    ``raised``: the signal while the antagonists rest and while they work,
+    in the unit of the signal.  ``together``: their use, added up.
+    """
+
+    named: Mapping[str, float]
+    scores: Sequence[tuple[str, float]]
+    base: float
+    raised: float
+    together: Sequence[float]
+
+
+def explain(signal: Series, own: Sequence[Series],
+            uses: Mapping[str, Series], *, total: Series, max_chance: float,
+            min_share: float, min_use: float = 0.0) -> Explanation:
+    """Find the suspects whose use a signal follows.
+
+    :param signal: one number per sample, at least :data:`MIN_SAMPLES`
+    :param own: what the victim does of itself; it is no suspect's fault
+    :param uses: of the contended resource, by suspect; 0 where he is not
+    :param total: everybody's use, the victim's too
+    :param max_chance: that any innocent among all suspects is named
+    :param min_share: of a high total, by which a suspect's use has to vary;
+        whoever suffers himself uses more too, but never much
+    :param min_use: the same in the unit of the use
+    """
+    count = len(signal)
+    known = evidence.span([[1.0] * count, *own])
+    known_changes = evidence.span([evidence.changes(one) for one in own])
+    left = evidence.without(signal, known)
+    mean = sum(signal) / count
+    nothing = Explanation({}, (), mean, mean, [0.0] * count)
+    if evidence.dot(left, left) <= evidence.NEGLIGIBLE * count * mean * mean:
+        return nothing
+    least = max(min_use, min_share * evidence.low_and_high(total)[1])
+    material = [name for name, use in uses.items()
+                if _spread(use) >= least > 0]
+    if not material:
+        return nothing
+    moves = {name: evidence.without(uses[name], known) for name in material}
+    scores = sorted(
+        [(name, evidence.correlation(move, left))
+         for name, move in moves.items()], key=lambda one: (-one[1], one[0]))
+    steps = {name: evidence.without(evidence.changes(use), known_changes)
+             for name, use in uses.items()}
+    named = _name(left, evidence.without(evidence.changes(signal),
+                                         known_changes),
+                  moves, steps, len(known), len(uses), max_chance)
+    if not named:
+        return nothing._replace(scores=scores)
+    _add_those_alike(named, moves, uses)
+    together = [sum(at) for at in zip(*[uses[name] for name in named],
+                                      strict=True)]
+    base, raised = _effect(signal, left, together, known)
+    return Explanation(named, scores, base, raised, together)
+
+
+def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
+          steps: Mapping[str, Series], known: int, suspects: int,
+          max_chance: float) -> dict[str, float]:
+    """Take suspects in, best first, while chance does not explain them.
+
+    What one explains is taken out of the signal, and out of those who are
+    left, before the next is looked for.
+    """
+    moves, steps = dict(moves), dict(steps)
+    named: dict[str, float] = {}
+    while moves and len(named) < MOST_NAMED:
+        best = max(moves, key=lambda name: (
+            evidence.correlation(moves[name], left)
+            + evidence.correlation(steps[name], left_steps)))
+        if evidence.correlation(moves[best], left) < MIN_CORRELATION:
+            break
+        chance = evidence.anybody(
+            _chance(best, left, left_steps, moves, steps, known), suspects)
+        if chance > max_chance:
+            break
+        named[best] = chance
+        move = evidence.span([moves.pop(best)])
+        step = evidence.span([steps.pop(best)])
+        left = evidence.without(left, move)
+        left_steps = evidence.without(left_steps, step)
+        before = moves
+        moves = {name: evidence.without(one, move)
+                 for name, one in before.items()}
+        moves = {name: one for name, one in moves.items()
+                 if evidence.dot(one, one) > 1e-6 * evidence.dot(
+                     before[name], before[name])}
+        steps = {name: evidence.without(one, step)
+                 for name, one in steps.items()}
+        known += 1
+    return named
+
+
+def _chance(name: str, left: Series, left_steps: Series,
+            moves: Mapping[str, Series], steps: Mapping[str, Series],
+            known: int) -> float:
+    """Chance that one innocent follows the signal as well as this one.
+
+    Two tests that hardly depend on each other: of the levels, and of when
+    they change.
+    """
+    levels = evidence.by_chance(
+        evidence.correlation(moves[name], left),
+        evidence.effective_samples(len(left), evidence.memory(moves[name]),
+                                   evidence.memory(left)), known)
+    shifted = [steps[name], *[steps[one] for one in moves if one != name],
+               *[one for other, one in steps.items() if other not in moves]]
+    timing = evidence.by_shifts(
+        evidence.correlation(steps[name], left_steps), left_steps,
+        shifted[:MOST_SHIFTED])
+    return timing if levels is None else evidence.both(levels, timing)
+
+
+def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
+                     uses: Mapping[str, Series]) -> None:
+    """Who works and rests with an antagonist, and uses about as much."""
+    for first, chance in list(named.items()):
+        for name, move in moves.items():
+            if (name not in named
+                    and _spread(uses[name]) >= ALIKE_SHARE * _spread(
+                        uses[first])
+                    and evidence.correlation(move, moves[first]) >= ALIKE):
+                named[name] = chance
+
+
+def _effect(signal: Series, left: Series, together: Series,
+            known: Sequence[Series]) -> tuple[float, float]:
+    """The signal while the antagonists rest and while they work."""
+    move = evidence.without(together, known)
+    slope = evidence.dot(move, left) / evidence.dot(move, move)
+    low, high = evidence.low_and_high(together)
+    base = (sum(signal) / len(signal)
+            - slope * (sum(together) / len(together) - low))
+    return base, base + slope * (high - low)
+
+
+def _spread(use: Series) -> float:
+    low, high = evidence.low_and_high(use)
+    return high - low

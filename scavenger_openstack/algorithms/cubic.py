@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A cap that finds out by itself how much is too much.
+
+As in PerfCloud's equation 1, a cap is cut when there is contention and
+grows along a cubic otherwise: fast at first, hardly near the height where
+contention was met last, then faster and faster.  Unlike there it is a
+multiple of that height, so no unit has to be told, and an antagonist that
+comes back is met at his last good cap.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+class Cubic:
+    """One cap, in the unit of its knob.
+
+    :param use: what is used when the cap is set first
+    :param floor: the cap never goes below it
+    :param safe: what could be used without contention, as far as known
+    :param cut: part that contention takes away
+    :param plateau: steps after a cut until the cap is where it was
+    """
+
+    def __init__(self, use: float, safe: float, *, floor: float,
+                 cut: float, plateau: float) -> None:
+        self._floor = floor
+        self._cut = cut
+        self._plateau = plateau
+        self.peak = max(floor, min(use, safe))
+        self.value = max(floor, self.peak * (1 - cut))
+        self.good = self.value
+        self._since = 0
+
+    def contended(self, use: float, *, cut: float) -> None:
+        """Contention while ``use`` was used: less, from there."""
+        self._cut = cut
+        self.peak = max(self._floor, min(self.value, use))
+        self.value = max(self._floor, self.peak * (1 - self._cut))
+        self._since = 0
+
+    def quiet(self) -> None:
+        """No contention: what it was is good, and a bit more may be."""
+        self.good = self.value
+        self._since += 1
+        self.value = max(self._floor, self.peak * height(
+            self._since, cut=self._cut, plateau=self._plateau))
+
+
+def height(since: float, *, cut: float, plateau: float) -> float:
+    """The cap over its peak, ``since`` steps after a cut.
+
+    1 - cut at first, 1 after ``plateau`` steps, 1 + cut after twice as
+    many.  Source: PerfCloud, equation 1, with gamma = beta C_max /
+    plateau ^ 3.
+    """
+    return 1 + cut * math.pow(since / plateau - 1, 3)

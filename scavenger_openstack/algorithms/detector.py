@@ -1,0 +1,221 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Names who disturbs whom, limits them just enough, and checks that it helped.
+
+Ours; it stands beside the papers' own detectors.  The evidence is that of
+:mod:`~scavenger_openstack.algorithms.attribution`, the caps follow
+:mod:`~scavenger_openstack.algorithms.cubic`, and each is a
+:mod:`~scavenger_openstack.algorithms.trial`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms import case as case_
+from scavenger_openstack.algorithms.case import Case
+from scavenger_openstack.algorithms.case import Group
+from scavenger_openstack.algorithms.history import History
+from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms.restraint import Restraints
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+NAME = 'attribution'
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """What can be tuned.  None of it is in a paper unless it says so."""
+
+    sample_s: float = dataclasses.field(default=5.0, metadata={
+        'help': 'Seconds of one sample. More smooths more and answers '
+                'later.',
+        'min': 0.1, 'max': 3600.0, 'source': 'PerfCloud, section III-D'})
+    window_s: float = dataclasses.field(default=600.0, metadata={
+        'help': 'Seconds of samples that victim and suspects are compared '
+                'over. More finds weaker and rarer antagonists and costs '
+                'more.',
+        'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 4.2'})
+    max_chance: float = dataclasses.field(default=0.05, metadata={
+        'help': 'Chance that any innocent among all suspects scores as '
+                'high, up to which an antagonist is named. Less names fewer '
+                'innocents and takes longer.',
+        'min': 1e-9, 'max': 1.0, 'source': 'not in a paper; DESIGN 7.13'})
+    min_share: float = dataclasses.field(default=0.05, metadata={
+        'help': "Share of everybody's use of the contended resource by "
+                "which a suspect's own use has to vary.",
+        'min': 0.0, 'max': 1.0, 'source': 'not in a paper'})
+    min_misses_per_s: float = dataclasses.field(default=1e6, metadata={
+        'help': 'Misses of the last-level cache per second by which a '
+                "suspect's own have to vary before cpi can be his doing. A "
+                'million are 64 MB/s.',
+        'min': 0.0, 'max': 1e12, 'source': 'not in a paper'})
+    min_effect: float = dataclasses.field(default=0.1, metadata={
+        'help': 'Least part by which cpi has to rise, and least part of its '
+                'runnable time that a victim has to wait more. More leaves '
+                'small disturbances alone.',
+        'min': 0.01, 'max': 10.0, 'source': 'not in a paper'})
+    min_io_effect: float = dataclasses.field(default=0.2, metadata={
+        'help': 'Least part by which the wait per disk operation has to '
+                'rise.',
+        'min': 0.01, 'max': 10.0, 'source': 'not in a paper'})
+    own_limit_share: float = dataclasses.field(default=0.1, metadata={
+        'help': 'Share of time held back by its own quota from which a '
+                'workload is said to suffer from that.',
+        'min': 0.001, 'max': 1.0, 'source': 'not in a paper'})
+    quiet_s: float = dataclasses.field(default=300.0, metadata={
+        'help': 'Seconds without a disturbance after which an incident '
+                'ends.',
+        'min': 1.0, 'max': 86400.0, 'source': 'DESIGN 7.13'})
+    first_cut: float = dataclasses.field(default=0.8, metadata={
+        'help': 'Part of what an antagonist could use without harm that is '
+                'taken away at first, to see whether it helps.',
+        'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C: beta'})
+    cut: float = dataclasses.field(default=0.3, metadata={
+        'help': 'Part of its use that is taken away when the victim suffers '
+                'again.',
+        'min': 0.01, 'max': 0.99, 'source': 'not in a paper'})
+    plateau_s: float = dataclasses.field(default=120.0, metadata={
+        'help': 'Seconds after which a cap has grown to where it was cut. '
+                'More disturbs less often and delays more background work.',
+        'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
+    trial_samples: int = dataclasses.field(default=3, metadata={
+        'help': 'Samples after which a cap is judged.',
+        'min': 1, 'max': 100, 'source': 'DESIGN 6'})
+    back_off_s: float = dataclasses.field(default=300.0, metadata={
+        'help': 'Seconds for which an antagonist is not limited again after '
+                'a cap that did not help; twice as long each time, up to a '
+                'day.',
+        'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
+    remember_s: float = dataclasses.field(default=3600.0, metadata={
+        'help': 'Seconds for which the last good cap of an antagonist is '
+                'remembered, for when it comes back.',
+        'min': 0.0, 'max': 604800.0, 'source': 'not in a paper'})
+    max_caps_per_min: int = dataclasses.field(default=6, metadata={
+        'help': 'New caps of a host in a minute; beyond, there are only '
+                'incidents.',
+        'min': 0, 'max': 1000, 'source': 'DESIGN 6'})
+
+
+class Controller:
+    """Attribution on one host."""
+
+    name = NAME
+    kind = 'detector'
+    params_type = Params
+
+    def __init__(self, params: Params | None = None, *,
+                 interval_s: float = 1.0, host: str = '',
+                 boot_id: str = '') -> None:
+        self.params = params = params or Params()
+        self._host = host
+        self._boot_id = boot_id
+        sample_s = max(params.sample_s, interval_s)
+        self._history = History(sample_s=sample_s, samples=max(
+            2, round(params.window_s / sample_s)))
+        self._limits = case_.Limits(
+            min_effect={'cpi': params.min_effect,
+                        'run_delay': params.min_effect,
+                        'io_wait': params.min_io_effect},
+            max_chance=params.max_chance, min_share=params.min_share,
+            min_misses_per_s=params.min_misses_per_s,
+            own_limit_share=params.own_limit_share)
+        self._cases: dict[tuple[Group, str], Case] = {}
+        self._restraints = Restraints(
+            NAME, cut=params.cut, first_cut=params.first_cut,
+            plateau=params.plateau_s / sample_s,
+            trial_samples=params.trial_samples,
+            back_off_s=params.back_off_s, remember_s=params.remember_s,
+            max_caps_per_min=params.max_caps_per_min)
+        self._time_s = -math.inf
+        self.analyses = 0
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All caps that should be in force, and the open incidents."""
+        if self._time_s < now < math.inf:
+            if now - self._time_s > self.params.window_s:
+                self._history.clear()
+            self._time_s = now
+            if self._history.add(now, rates):
+                self._judge(now, rates)
+        present = {one.workload.id for one in rates.workloads}
+        self._restraints.keep(present)
+        return Decision(
+            self._restraints.caps(),
+            tuple([incident for case in self._cases.values()
+                   for incident in case.incidents(
+                       self._host, self._boot_id,
+                       self._restraints.action(case))]),
+            {'samples': len(self._history.samples),
+             'analyses': self.analyses, 'cases': len(self._cases),
+             'tried': dataclasses.asdict(self._restraints.tally)})
+
+    def _judge(self, now: float, rates: Rates) -> None:
+        """What a new sample says."""
+        samples = list(self._history.samples)
+        groups = _groups(samples[-1])
+        self._cases = {
+            key: case for key, case in self._cases.items()
+            if key[0] in groups and (
+                self._restraints.holds(case)
+                or not case.over(now, self.params.quiet_s))}
+        for case in self._cases.values():
+            case.see(now, samples[-1])
+        self._restraints.step(now, samples[-1])
+        for group, members in groups.items():
+            for signal in case_.SIGNALS:
+                self._look(now, group, members, signal, samples, rates)
+
+    def _look(self, now: float, group: Group, members: list[str],
+              signal: str, samples: list[Sample], rates: Rates) -> None:
+        found = case_.pool(signal, members, samples)
+        if found is None or not case_.suffers(signal, found, self._limits):
+            return
+        self.analyses += 1
+        new = case_.examine(now, group, signal, found, samples,
+                            rates.topology, self._limits)
+        if new is None:
+            return
+        case = self._cases.get((group, signal))
+        if case is None:
+            case = self._cases[group, signal] = new
+            case.see(now, samples[-1])
+        else:
+            case.learn(new)
+        self._restraints.answer(now, case, samples[-1])
+
+    def state(self) -> dict[str, Any]:
+        """What was learnt about antagonists; plain JSON values."""
+        return self._restraints.state()
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Go on from that."""
+        self._restraints.load(state)
+
+
+def _groups(sample: Sample) -> dict[Group, list[str]]:
+    """The foreground by application; who has none is alone."""
+    found: dict[Group, list[str]] = {}
+    for name, point in sample.items():
+        workload = point.workload
+        if workload.priority is Priority.FOREGROUND:
+            key = ((workload.project or '', workload.application)
+                   if workload.application else ('', '', name))
+            found.setdefault(key, []).append(name)
+    return found

@@ -1,0 +1,198 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How likely it is that two series move together by chance.
+
+Nothing here knows of hosts or workloads: series are lists of numbers of one
+length, one number per sample, and columns are lists of series.  Series of
+hosts are not independent from sample to sample, so the number of samples
+alone says little; see :func:`effective_samples` and :func:`by_shifts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import math
+from operator import mul
+
+Series = Sequence[float]
+
+NEGLIGIBLE = 1e-9
+"""Share of a series' square sum below which what is left of it is
+rounding."""
+
+MOST_LAGS = 40
+"""Lags up to which a series is compared with itself."""
+
+MIN_FREEDOM = 3
+"""Independent samples below which a correlation says nothing: two slow
+series are alike by chance."""
+
+
+def dot(a: Series, b: Series) -> float:
+    found: float = sum(map(mul, a, b))
+    return found
+
+
+def changes(series: Series) -> list[float]:
+    """From each sample to the next: one value less."""
+    return [b - a for a, b in zip(series, series[1:], strict=False)]
+
+
+def span(columns: Iterable[Series]) -> list[list[float]]:
+    """Orthonormal series that span the same space (Gram-Schmidt).
+
+    What adds nothing to those before it is left out.
+    """
+    found: list[list[float]] = []
+    for column in columns:
+        whole = dot(column, column)
+        left = without(column, found)
+        norm = dot(left, left)
+        if norm > NEGLIGIBLE * whole and norm > 0:
+            scale = 1 / math.sqrt(norm)
+            found.append([value * scale for value in left])
+    return found
+
+
+def without(series: Series, spanned: Iterable[Series]) -> list[float]:
+    """What is left of a series when its part in a span is taken out."""
+    left = list(series)
+    for one in spanned:
+        factor = dot(one, left)
+        left = [a - factor * b for a, b in zip(left, one, strict=True)]
+    return left
+
+
+def fit(series: Series, columns: Sequence[Series]) -> list[float]:
+    """Least squares: how much of each column makes up a series.
+
+    A column that adds nothing to those before it gets 0.
+    """
+    spanned: list[list[float]] = []
+    parts: list[list[float]] = []   # each spanned one in terms of columns
+    for place, column in enumerate(columns):
+        left, part = list(column), [0.0] * len(columns)
+        part[place] = 1.0
+        for one, made in zip(spanned, parts, strict=True):
+            factor = dot(one, left)
+            left = [a - factor * b for a, b in zip(left, one, strict=True)]
+            part = [a - factor * b for a, b in zip(part, made, strict=True)]
+        norm = dot(left, left)
+        if norm > NEGLIGIBLE * dot(column, column) and norm > 0:
+            scale = 1 / math.sqrt(norm)
+            spanned.append([value * scale for value in left])
+            parts.append([value * scale for value in part])
+    found = [0.0] * len(columns)
+    for one, made in zip(spanned, parts, strict=True):
+        factor = dot(one, series)
+        found = [a + factor * b for a, b in zip(found, made, strict=True)]
+    return found
+
+
+def correlation(a: Series, b: Series) -> float:
+    """Of two series whose mean was taken out; 0 when one is constant."""
+    norm = math.sqrt(dot(a, a) * dot(b, b))
+    return dot(a, b) / norm if norm > 0 else 0.0
+
+
+def memory(series: Series) -> list[float]:
+    """How a series (without its mean) goes with itself, 1, 2, ... samples
+    later, up to a third of its length or :data:`MOST_LAGS`."""
+    norm = dot(series, series)
+    lags = range(1, min(MOST_LAGS, len(series) // 3) + 1)
+    if not norm > 0:
+        return [0.0 for _ in lags]
+    return [dot(series[lag:], series[:-lag]) / norm for lag in lags]
+
+
+def effective_samples(count: int, a: Series, b: Series) -> float:
+    """How many independent samples ``count`` samples of two series are
+    worth, by the :func:`memory` of each.
+
+    Two series that both change slowly correlate easily by chance.
+    Source: Bartlett, *Some aspects of the time-correlation problem*, 1935.
+    """
+    worth = 1 + 2 * sum([(1 - lag / count) * x * y for lag, (x, y)
+                         in enumerate(zip(a, b, strict=True), 1)])
+    return count / max(1.0, worth)
+
+
+def by_chance(correlation: float, samples: float,
+              known: int) -> float | None:
+    """Chance that independent series correlate as much or more.
+
+    :param samples: independent ones; see :func:`effective_samples`
+    :param known: series that were taken out of both before, the mean
+        included
+
+    ``None`` for fewer than :data:`MIN_FREEDOM` left.  Source: Fisher's z.
+    """
+    freedom = samples - known - 2
+    if freedom < MIN_FREEDOM:
+        return None
+    if correlation <= 0:
+        return 1.0
+    if correlation >= 1:
+        return 0.0
+    return 0.5 * math.erfc(math.atanh(correlation)
+                           * math.sqrt(freedom / 2))
+
+
+def by_shifts(score: float, target: Series,
+              others: Iterable[Series]) -> float:
+    """Share of all shifts in time of the others whose correlation with the
+    target is as high as ``score``.
+
+    A shifted series has the same values and the same rhythm and cannot
+    have caused anything, so this is the chance of a coincidence however
+    few and large the changes are.  Series end where they began.
+    """
+    norm = dot(target, target)
+    count = high = 0
+    for other in others:
+        least = score * math.sqrt(norm * dot(other, other))
+        if not least > 0:
+            continue
+        for shift in range(2, len(other) - 1):
+            # By 1, a change that a sample has split would still fit.
+            found = (dot(other[shift:], target)
+                     + dot(other[:shift], target[-shift:]))
+            high += found >= least
+        count += len(other) - 3
+    return (1 + high) / (1 + count)
+
+
+def both(a: float, b: float) -> float:
+    """Chance that two independent tests come out so well together.
+
+    Source: Fisher's method for two.
+    """
+    product = a * b
+    return product * (1 - math.log(product)) if product > 0 else 0.0
+
+
+def anybody(chance: float, number: int) -> float:
+    """Chance that any of ``number`` does what one does with ``chance``."""
+    return -math.expm1(number * math.log1p(-min(chance, 1 - 1e-12)))
+
+
+def low_and_high(series: Series, extremes: int = 3) -> tuple[float, float]:
+    """Means of the few smallest and of the few largest values.
+
+    Quantiles would not see what has only just begun.
+    """
+    ordered = sorted(series)
+    return (sum(ordered[:extremes]) / len(ordered[:extremes]),
+            sum(ordered[-extremes:]) / len(ordered[-extremes:]))

@@ -1,0 +1,148 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What each workload did and suffered, sample by sample, for some minutes.
+
+A sample is the mean of some ticks.  A signal counts by what it is a ratio
+to, so that the mean is the ratio of the sums; see
+:mod:`scavenger_openstack.algorithms.sampling`.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.sampling import SLACK_S
+from scavenger_openstack.algorithms.sampling import weight
+from scavenger_openstack.algorithms.signals import number
+from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+OP_BYTES = 16384
+"""What an operation costs a disk besides its bytes, in bytes."""
+
+ORDER = tuple(SIGNALS)
+
+
+class Point(NamedTuple):
+    """One workload in one sample; ``None`` is not measured.
+
+    ``signals`` are in the order of :data:`ORDER`.  ``disk`` is bytes per
+    second, each operation counted as :data:`OP_BYTES` more.
+    ``instructions`` are in cycles of the host at one CPI: cores over cpi.
+    """
+
+    workload: Workload
+    signals: tuple[float | None, ...]
+    cores: float
+    misses_per_s: float | None
+    disk: float
+    io_bytes_per_s: float
+    io_ops_per_s: float
+    instructions: float
+    throttled_share: float
+
+
+Sample = dict[str, Point]
+
+
+class _Sums:
+    __slots__ = ('workload', 'ticks', 'values', 'weights', 'cores', 'misses',
+                 'counted', 'io_bytes', 'io_ops', 'instructions', 'throttled')
+
+    def __init__(self) -> None:
+        self.ticks = self.counted = 0
+        self.values = [0.0] * len(ORDER)
+        self.weights = [0.0] * len(ORDER)
+        self.cores = self.misses = self.io_bytes = self.io_ops = 0.0
+        self.instructions = self.throttled = 0.0
+
+    def add(self, one: WorkloadRates) -> None:
+        self.workload = one.workload
+        self.ticks += 1
+        cores = number(one.cpu_cores) or 0.0
+        self.cores += cores
+        misses = number(one.llc_misses_per_s)
+        if misses is not None:
+            self.misses += misses
+            self.counted += 1
+        self.io_bytes += number(one.io_bytes_per_s) or 0.0
+        self.io_ops += number(one.io_ops_per_s) or 0.0
+        self.throttled += number(one.throttled_share) or 0.0
+        if one.cpi and number(one.cpi):
+            self.instructions += cores / one.cpi
+        for place, signal in enumerate(SIGNALS.values()):
+            value = signal.value(one)
+            if value is not None:
+                share = weight(signal, one)
+                self.values[place] += value * share
+                self.weights[place] += share
+
+    def point(self) -> Point:
+        ticks = self.ticks
+        return Point(
+            self.workload,
+            tuple([value / share if share > 0 else None for value, share
+                   in zip(self.values, self.weights, strict=True)]),
+            self.cores / ticks,
+            self.misses / self.counted if self.counted else None,
+            (self.io_bytes + OP_BYTES * self.io_ops) / ticks,
+            self.io_bytes / ticks, self.io_ops / ticks,
+            self.instructions / ticks, self.throttled / ticks)
+
+
+class History:
+    """The last samples, oldest first.
+
+    :param sample_s: ticks of so many seconds make a sample
+    :param samples: how many are kept
+    """
+
+    def __init__(self, *, sample_s: float, samples: int) -> None:
+        self._sample_s = sample_s
+        self.samples: collections.deque[Sample] = collections.deque(
+            maxlen=samples)
+        self._began_s = -math.inf
+        self._sums: dict[str, _Sums] = {}
+
+    def add(self, now: float, rates: Rates) -> bool:
+        """Take one tick; say whether it has completed a sample.
+
+        After a gap longer than a sample, what was begun is thrown away.
+        """
+        began_s = now - rates.interval_s
+        if not -SLACK_S < began_s - self._began_s <= self._sample_s:
+            self._began_s = began_s
+            self._sums = {}
+        for one in rates.workloads:
+            sums = self._sums.get(one.workload.id)
+            if sums is None:
+                sums = self._sums[one.workload.id] = _Sums()
+            sums.add(one)
+        if now - self._began_s < self._sample_s - SLACK_S:
+            return False
+        self.samples.append({name: sums.point()
+                             for name, sums in self._sums.items()})
+        self._began_s = now
+        self._sums = {}
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.samples.clear()
+        self._sums = {}
+        self._began_s = -math.inf

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which workloads share a resource, so that one can disturb the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Workload
+
+
+def share(signal: str, victim: Workload, suspect: Workload,
+          topology: Mapping[int, Cpu]) -> bool:
+    """Whether both use something that contention of ``signal`` is about.
+
+    A CPU or its sibling for ``run_delay``; a last-level cache or a memory
+    bus for ``cpi``; a disk for ``io_wait``.  What is not known of a
+    workload may be anywhere.
+    """
+    if signal == 'io_wait':
+        return (not victim.disks or not suspect.disks
+                or bool(set(victim.disks) & set(suspect.disks)))
+    if victim.allowed_cpus is None or suspect.allowed_cpus is None:
+        return True
+    if signal == 'run_delay':
+        return bool(_cores(victim, topology) & _cores(suspect, topology))
+    return bool(_caches(victim, topology) & _caches(suspect, topology)
+                or _buses(victim, topology) & _buses(suspect, topology))
+
+
+def _cores(workload: Workload, topology: Mapping[int, Cpu]
+           ) -> set[tuple[str, int]]:
+    """Its cores; a CPU whose core is unknown is one by itself."""
+    return {('core', topology[cpu].core) if cpu in topology else ('cpu', cpu)
+            for cpu in workload.allowed_cpus or ()}
+
+
+def _caches(workload: Workload, topology: Mapping[int, Cpu]) -> set[int]:
+    return {topology[cpu].llc if cpu in topology else -1
+            for cpu in workload.allowed_cpus or ()}
+
+
+def _buses(workload: Workload, topology: Mapping[int, Cpu]) -> set[int]:
+    return {topology[cpu].numa if cpu in topology else -1
+            for cpu in workload.allowed_cpus or ()}

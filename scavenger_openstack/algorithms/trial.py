@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether a cap helped: every cap of a detector is an experiment.
+
+Source: DESIGN 6 (measured precision); CPI2, section 7.2, which calls an
+antagonist a true one when capping it lowers the victim's CPI by more than
+a standard deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import dataclasses
+import enum
+
+
+class Verdict(enum.StrEnum):
+    """What came of a cap; the words that an incident's outcome uses."""
+
+    CONFIRMED = 'confirmed'
+    REFUTED = 'refuted'
+    UNCLEAR = 'unclear'
+
+
+def verdict(before: float, after: Sequence[float],
+            stddev: float) -> Verdict:
+    """Judge a cap by the victim's signal, in any unit.
+
+    :param before: the signal when the cap was set
+    :param after: the samples since then
+    :param stddev: of the signal when nobody disturbs
+    """
+    better = before - sum(after) / len(after)
+    if better > stddev:
+        return Verdict.CONFIRMED
+    return Verdict.REFUTED if -better > stddev else Verdict.UNCLEAR
+
+
+@dataclasses.dataclass(slots=True)
+class Tally:
+    """How caps turned out so far."""
+
+    confirmed: int = 0
+    refuted: int = 0
+    unclear: int = 0
+
+    def add(self, outcome: Verdict) -> None:
+        setattr(self, outcome, getattr(self, outcome) + 1)
+
+    @property
+    def precision(self) -> float | None:
+        """Confirmed over confirmed and refuted; ``None`` without any."""
+        judged = self.confirmed + self.refuted
+        return self.confirmed / judged if judged else None
+
+
+class Trial:
+    """One cap that is being tried.
+
+    :param samples: the signal is watched for so many
+    """
+
+    def __init__(self, before: float, stddev: float, samples: int) -> None:
+        self._before = before
+        self._stddev = stddev
+        self._wanted = samples
+        self._after: list[float] = []
+
+    def add(self, value: float) -> Verdict | None:
+        """Take the next sample; the verdict once there are enough."""
+        self._after.append(value)
+        if len(self._after) < self._wanted:
+            return None
+        return verdict(self._before, self._after, self._stddev)

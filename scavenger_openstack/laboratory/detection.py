@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Who was named, and who did it: detectors on a simulated host.
+
+They observe, so that all of them see the same host.  The truth is that of
+the plant: an antagonist is one whose absence helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms import detector
+from scavenger_openstack.algorithms import perfcloud
+from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.algorithms.sampling import Sampler
+from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.algorithms import specs
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.drivers.simulator.scenario import Scenario
+from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+OURS = 'ours'
+CONTROLLERS = ('cpi2', 'perfcloud', OURS)
+
+VICTIM = 0.2
+"""By how much slower its mean request has to be for a service to count as
+a victim whose antagonists have to be named."""
+
+FELT = 0.02
+"""Somebody without whom a service is so much faster is rightly named."""
+
+ANTAGONIST = 'antagonist'
+
+TIME_STEP_S = 5.0
+"""Onset and naming are told with this resolution."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Task:
+    """One scenario of one seed."""
+
+    scenario: Scenario
+    seed: int
+
+    def drawn(self) -> Drawn:
+        return self.scenario.draw(self.seed)
+
+
+@dataclasses.dataclass(slots=True)
+class Run:
+    """What one run of a host gave: truths, and what was measured."""
+
+    results: dict[str, Result]
+    series: dict[str, list[tuple[float, float]]]
+    rates: list[Rates]
+
+
+def play(drawn: Drawn, tenants: Iterable[Tenant]) -> Run:
+    """Run a host with some of its tenants, and nobody looks after it."""
+    simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
+                          step_s=drawn.step_s, keep=True,
+                          floors=bench.FLOORS)
+    before = simulator.sample()
+    rates = []
+    warm = False
+    while simulator.now < drawn.duration_s - 1e-9:
+        simulator.advance(drawn.interval_s)
+        sample = simulator.sample()
+        rates.append(rates_.rates(before, sample))
+        before = sample
+        if not warm and simulator.now >= drawn.warmup_s - 1e-9:
+            simulator.plant.reset_truth()
+            warm = True
+    everybody = [*simulator.plant.guests, *simulator.plant.gone]
+    return Run({guest.spec.id: guest.truth.result() for guest in everybody},
+               {guest.spec.id: guest.truth.series for guest in everybody},
+               rates)
+
+
+def record(task: Task) -> dict[str, Any]:
+    """Let every detector look at one host.
+
+    Returns ``scenario``, ``seed``, ``victims`` (id -> by how much slower,
+    0.2 is a fifth), ``onset_s`` (id -> when it first was a victim's),
+    ``antagonists`` (those who have to be named), ``named`` (controller ->
+    [victim, antagonist, time_s, signal, cause, right]) and ``caps``
+    (controller -> most at a time).
+
+    :raises ConfigError: this seed draws what cannot be.
+    """
+    drawn = task.drawn()
+    foreground = [tenant for tenant in drawn.tenants
+                  if tenant.priority is Priority.FOREGROUND]
+    alone = play(drawn, foreground)
+    run = play(drawn, drawn.tenants)
+    felt = slower(alone, run)
+    antagonists = [tenant.id for tenant in drawn.tenants
+                   if tenant.role == ANTAGONIST]
+    rightly: dict[str, dict[str, float]] = {}
+
+    def right(victim: str, name: str) -> bool:
+        """Whether a victim is better off without somebody."""
+        if name in antagonists:
+            return felt.get(victim, 0.0) >= FELT
+        if name not in rightly:
+            rightly[name] = slower(play(drawn, [
+                tenant for tenant in drawn.tenants if tenant.id != name]),
+                run)
+        return rightly[name].get(victim, 0.0) >= FELT
+
+    named: dict[str, list[list[Any]]] = {}
+    caps: dict[str, int] = {}
+    for name in CONTROLLERS:
+        named[name], caps[name] = watch(_step(name, drawn, alone), run.rates,
+                                        right)
+    return {'scenario': task.scenario.name, 'seed': task.seed,
+            'victims': felt, 'onset_s': {
+                victim: onset_s(alone.series[victim], run.series[victim],
+                                drawn.warmup_s)
+                for victim, by in felt.items() if by >= VICTIM},
+            'antagonists': antagonists, 'named': named, 'caps': caps}
+
+
+def slower(base: Run, run: Run) -> dict[str, float]:
+    """By how much slower each service of both runs is in the second."""
+    found = {}
+    for name, result in run.results.items():
+        before = base.results.get(name)
+        if before is not None and before.mean_s and result.mean_s:
+            found[name] = result.mean_s / before.mean_s - 1
+    return found
+
+
+def onset_s(base: Sequence[tuple[float, float]],
+            run: Sequence[tuple[float, float]], after_s: float
+            ) -> float | None:
+    """When a service is first slowed by :data:`VICTIM`, over some steps."""
+    before, now, ended_s = 0.0, 0.0, after_s + TIME_STEP_S
+    for (time_s, one), (_, two) in zip(base, run, strict=False):
+        if time_s <= after_s:
+            continue
+        if time_s > ended_s:
+            if now >= (1 + VICTIM) * before > 0:
+                return ended_s - TIME_STEP_S
+            before, now, ended_s = 0.0, 0.0, ended_s + TIME_STEP_S
+        before += one
+        now += two
+    return None
+
+
+def watch(step: Callable[[float, Rates], Decision], ticks: Iterable[Rates],
+          right: Callable[[str, str], bool]) -> tuple[list[list[Any]], int]:
+    """Let a detector look; whom it named first when, and its most caps."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    caps = 0
+    for rates in ticks:
+        decision = step(rates.time_s, rates)
+        caps = max(caps, len(decision.caps))
+        for incident in decision.incidents:
+            for name in incident.antagonists:
+                key = (incident.victim, name)
+                if key not in found:
+                    found[key] = [*key, rates.time_s, incident.signal,
+                                  incident.cause]
+    return [[*one, right(one[0], one[1])] for one in found.values()], caps
+
+
+def _step(name: str, drawn: Drawn, alone: Run
+          ) -> Callable[[float, Rates], Decision]:
+    """A fresh detector, with what the paper's would know.
+
+    CPI2 has specs from other hosts: here from the same application while
+    it is alone.  It runs once for each signal, as one of its own would.
+    """
+    if name == 'perfcloud':
+        return perfcloud.Controller(interval_s=drawn.interval_s).step
+    if name == OURS:
+        return detector.Controller(interval_s=drawn.interval_s).step
+    several = []
+    for signal in SIGNALS:
+        params = cpi2.Params(signal=signal)
+        several.append(cpi2.Controller(
+            params, interval_s=drawn.interval_s,
+            specs_of={(application, ''): spec for application, spec
+                      in _specs(alone.rates, params, drawn).items()}))
+
+    def step(now: float, rates: Rates) -> Decision:
+        decisions = [one.step(now, rates) for one in several]
+        return Decision(
+            tuple(cap for one in decisions for cap in one.caps),
+            tuple(incident for one in decisions
+                  for incident in one.incidents))
+
+    return step
+
+
+def _specs(ticks: Iterable[Rates], params: cpi2.Params, drawn: Drawn
+           ) -> dict[str, specs.Spec]:
+    """Spec of each application from undisturbed samples of 10 s.
+
+    Taken without pause, so that the few minutes of a scenario do; its
+    samples are the paper's.
+    """
+    every_s = max(params.sample_s, drawn.interval_s)
+    sampler = Sampler(SIGNALS[params.signal], duration_s=every_s,
+                      interval_s=every_s)
+    found: dict[str, specs.Statistics] = {}
+    for rates in ticks:
+        if rates.time_s < drawn.warmup_s:
+            continue
+        sample = sampler.add(rates.time_s, rates)
+        if sample is None:
+            continue
+        for name, value in sample.values.items():
+            application = sample.rates[name].workload.application
+            if application and math.isfinite(value):
+                found[application] = found.get(
+                    application, specs.Statistics()).add(value)
+    return {application: specs.Spec(one.mean, one.stddev or 0.0, one.n, 1,
+                                    'directive')
+            for application, one in found.items() if one.n > 1}

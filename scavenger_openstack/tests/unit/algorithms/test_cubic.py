@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The cap that finds its height, along its whole curve."""
+
+from __future__ import annotations
+
+import testtools
+
+from scavenger_openstack.algorithms.cubic import Cubic
+from scavenger_openstack.algorithms.cubic import height
+
+
+class CubicTest(testtools.TestCase):
+
+    def test_three_regions(self) -> None:
+        curve = [height(since, cut=0.3, plateau=24) for since in range(73)]
+        self.assertEqual(sorted(curve), curve)
+        self.assertAlmostEqual(0.7, curve[0])
+        self.assertAlmostEqual(1.0, curve[24])
+        self.assertAlmostEqual(1.3, curve[48])
+        self.assertAlmostEqual(1 + 0.3 * 8, curve[72])
+        # Fast, hardly at all, faster and faster.
+        self.assertGreater(curve[6] - curve[0], 4 * (curve[24] - curve[18]))
+        self.assertGreater(curve[48] - curve[42], 4 * (curve[30]
+                                                       - curve[24]))
+
+    def test_starts_below_what_is_safe(self) -> None:
+        cap = Cubic(4.0, 2.0, floor=0.1, cut=0.5, plateau=10)
+        self.assertAlmostEqual(1.0, cap.value)
+        for _ in range(10):
+            cap.quiet()
+        self.assertAlmostEqual(2.0, cap.value)
+
+    def test_contention_cuts_what_was_used(self) -> None:
+        cap = Cubic(4.0, 4.0, floor=0.1, cut=0.5, plateau=10)
+        for _ in range(15):
+            cap.quiet()
+        self.assertGreater(cap.value, 4.0)
+        cap.contended(3.0, cut=0.2)     # it did not even use its cap
+        self.assertAlmostEqual(3.0, cap.peak)
+        self.assertAlmostEqual(2.4, cap.value)
+        cap.contended(3.0, cut=0.2)     # nor could it since
+        self.assertAlmostEqual(2.4 * 0.8, cap.value)
+
+    def test_never_below_the_floor(self) -> None:
+        cap = Cubic(4.0, 0.2, floor=0.5, cut=0.9, plateau=10)
+        self.assertEqual(0.5, cap.value)
+        for _ in range(20):
+            cap.contended(0.0, cut=0.9)
+        self.assertEqual(0.5, cap.value)
+        for _ in range(40):
+            cap.quiet()
+        self.assertGreater(cap.value, 0.5)
+
+    def test_remembers_what_was_good(self) -> None:
+        cap = Cubic(4.0, 4.0, floor=0.1, cut=0.5, plateau=10)
+        for _ in range(8):
+            cap.quiet()
+        before = cap.value
+        cap.quiet()
+        self.assertEqual(before, cap.good)
+        cap.contended(4.0, cut=0.5)
+        self.assertEqual(before, cap.good)

@@ -1,0 +1,343 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The detector on a host of a few lines, whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import dataclasses
+import json
+import math
+import random
+
+import testtools
+
+from scavenger_openstack.algorithms import detector
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+SHOP = [Workload(f'shop{n}', Priority.FOREGROUND, application='shop')
+        for n in range(3)]
+HOG = Workload('hog', Priority.BACKGROUND, floor={Knob.CPU_CORES: 0.1})
+BATCH = [Workload(f'batch{n}', Priority.BACKGROUND,
+                  floor={Knob.CPU_CORES: 0.1}) for n in range(3)]
+
+
+class DetectorTestCase(testtools.TestCase):
+    """A hog that misses the cache while it runs, and batches that do not.
+
+    ``harm`` is what the victims' cpi gains per core of the hog.
+    """
+
+    harm = 0.25
+    obeyed = True
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.controller = detector.Controller(host='h', boot_id='b')
+        self.rng = random.Random(1)
+        self.now = 1000.0
+        self.decision = Decision()
+        self.shop = list(SHOP)
+        self.wants: Callable[[float], float] = (
+            lambda now: 4.0 if (now // 60) % 2 else 0.1)
+        self.throttled = 0.0
+
+    def rates(self) -> Rates:
+        rng = self.rng
+        cap = min([float(one.value) for one in self.decision.caps
+                   if one.workload == 'hog' and self.obeyed] or [math.inf])
+        self.used = min(self.wants(self.now), max(cap, 0.1))
+        cpi = 1 + self.harm * self.used
+        return Rates(self.now, 1.0, (
+            *[WorkloadRates(
+                one, 1.0, cpu_cores=1.0, run_delay=0.001,
+                cpi=cpi * (1 + rng.gauss(0, 0.03)), llc_misses_per_s=5e6 / cpi,
+                throttled_share=self.throttled) for one in self.shop],
+            WorkloadRates(HOG, 1.0, cpu_cores=self.used, cpi=1.0,
+                          run_delay=0.0, llc_misses_per_s=2e7 * self.used),
+            *[WorkloadRates(
+                one, 1.0, cpu_cores=(self.now // (31 + 9 * n)) % 2 + 0.1,
+                cpi=1.0, run_delay=0.0, llc_misses_per_s=1e5)
+              for n, one in enumerate(BATCH)]))
+
+    def turn(self, seconds: int) -> list[Decision]:
+        found = []
+        for _ in range(seconds):
+            self.now += 1
+            self.decision = self.controller.step(self.now, self.rates())
+            found.append(self.decision)
+        return found
+
+    def until(self, what: Callable[[Decision], object],
+              seconds: int = 600) -> float:
+        """Turn until it is so; the seconds that it took."""
+        for passed in range(seconds):
+            self.turn(1)
+            if what(self.decision):
+                return passed
+        self.fail('never')
+
+    def incident(self) -> Incident:
+        return self.decision.incidents[0]
+
+
+class NamingTest(DetectorTestCase):
+
+    def test_the_hog_is_named_and_limited(self) -> None:
+        self.until(lambda decision: decision.caps)
+        cap, = self.decision.caps
+        self.assertEqual(('hog', Knob.CPU_CORES, 'attribution'),
+                         (cap.workload, cap.knob, cap.owner))
+        self.assertTrue(0.1 <= float(cap.value) < 1.0, cap)
+        self.assertIn('cpi of shop', cap.reason)
+        self.assertEqual({'shop0', 'shop1', 'shop2'}, {
+            one.victim for one in self.decision.incidents})
+        incident = self.incident()
+        self.assertEqual(('cpi', ('hog',), 'cap hog'), (
+            incident.signal, incident.antagonists, incident.action))
+        self.assertEqual('hog', incident.suspects[0][0])
+        self.assertEqual('memory_bandwidth', incident.cause)
+        assert incident.threshold is not None
+        self.assertAlmostEqual(1.13, incident.threshold, 1)
+
+    def test_the_incident_stays_the_same(self) -> None:
+        self.until(lambda decision: decision.incidents)
+        first = {one.id for one in self.decision.incidents}
+        self.assertEqual(3, len(first))
+        for decision in self.turn(200):
+            self.assertEqual(first, {one.id for one in decision.incidents})
+
+    def test_nobody_disturbs(self) -> None:
+        self.harm = 0.0
+        for decision in self.turn(900):
+            self.assertEqual(((), ()), (decision.caps, decision.incidents))
+
+    def test_without_hardware_counters(self) -> None:
+        """Grade C: cpi and misses are not there, run_delay is."""
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(cpi=None, llc_misses_per_s=None,
+                             run_delay=0.1 * self.used
+                             if one.workload in SHOP else 0.0)
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+        self.until(lambda decision: decision.caps)
+        self.assertEqual(('run_delay', 'core', ('hog',)), (
+            self.incident().signal, self.incident().cause,
+            self.incident().antagonists))
+
+    def test_delay_accounting_is_off(self) -> None:
+        """Then nothing is known of disks: no io_wait, no verdict."""
+        for decision in self.turn(600):
+            for incident in decision.incidents:
+                self.assertEqual('cpi', incident.signal)
+
+    def test_one_task_in_the_application(self) -> None:
+        self.shop = SHOP[:1]
+        self.until(lambda decision: decision.caps)
+        self.assertEqual(['shop0'], [one.victim for one
+                                     in self.decision.incidents])
+
+    def test_a_suspect_that_appears_in_the_middle(self) -> None:
+        whole = self.rates
+        came_s = self.now + 300
+        self.wants = lambda now: 4.0 if now > came_s + 5 else 0.0
+
+        def rates() -> Rates:
+            found = whole()
+            return found if self.now >= came_s else dataclasses.replace(
+                found, workloads=tuple([
+                    one for one in found.workloads
+                    if one.workload is not HOG]))
+
+        self.rates = rates  # type: ignore[method-assign]
+        for decision in self.turn(300):
+            self.assertEqual((), decision.incidents)
+        self.assertLess(self.until(lambda decision: decision.caps), 60)
+        self.assertEqual(('hog',), self.incident().antagonists)
+
+    def test_its_own_limit(self) -> None:
+        self.harm = 0.0
+        self.turn(100)
+        self.throttled = 0.4
+        self.until(lambda decision: decision.incidents, 60)
+        self.assertEqual({('throttled_share', 'own_limit', ())}, {
+            (one.signal, one.cause, one.antagonists)
+            for one in self.decision.incidents})
+        self.assertIn('nobody else', self.incident().action)
+        for decision in self.turn(120):
+            self.assertEqual((), decision.caps)
+        self.throttled = 0.0
+        self.until(lambda decision: not decision.incidents, 400)
+
+
+class LimitingTest(DetectorTestCase):
+
+    def test_it_helps_and_is_adapted(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.assertEqual('open', self.incident().outcome)
+        self.wants = lambda now: 4.0
+        self.until(lambda decision: self.incident().outcome != 'open', 60)
+        self.assertEqual('confirmed', self.incident().outcome)
+        self.assertEqual({'confirmed': 1, 'refuted': 0, 'unclear': 0},
+                         self.decision.facts['tried'])
+        used = []
+        for _ in range(900):
+            self.turn(1)
+            used.append(self.used)
+        # 0.4 cores are what 10 % more cpi allow.
+        self.assertTrue(0.2 < sum(used[300:]) / 600 < 0.6,
+                        sum(used[300:]) / 600)
+        self.assertLess(max(used[300:]), 0.9)
+
+    def test_lifted_when_it_rests_and_met_again_at_its_good_cap(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(400)
+        good = float(self.decision.caps[0].value)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 60)
+        self.turn(100)
+        self.wants = lambda now: 4.0
+        self.assertLess(self.until(lambda decision: decision.caps), 60)
+        again = float(self.decision.caps[0].value)
+        self.assertTrue(0.6 * good <= again <= 1.4 * good, (good, again))
+
+    def test_the_incident_ends_after_five_quiet_minutes(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 100)
+        took = self.until(lambda decision: not decision.incidents, 400)
+        self.assertGreater(took, 200)
+
+    def test_a_cap_that_is_not_in_force_proves_nothing(self) -> None:
+        """In observe mode, or when the write failed."""
+        self.obeyed = False
+        self.until(lambda decision: decision.caps)
+        cap, = self.decision.caps
+        self.wants = lambda now: 4.0
+        for decision in self.turn(300):
+            self.assertEqual((cap.value,), tuple(
+                one.value for one in decision.caps))
+        self.assertEqual('open', self.incident().outcome)
+        self.assertEqual({'confirmed': 0, 'refuted': 0, 'unclear': 0},
+                         self.decision.facts['tried'])
+
+    def test_a_cap_that_does_not_help_is_lifted_and_not_soon_again(
+            self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()     # from now on it is something else
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(cpi=2.0 * (1 + self.rng.gauss(0, 0.02)))
+                if one.workload in SHOP else one
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+        self.until(lambda decision: not decision.caps, 60)
+        self.assertIn(self.incident().outcome, ('unclear', 'refuted'))
+        for decision in self.turn(290):
+            self.assertEqual((), decision.caps)
+
+    def test_who_is_gone_is_not_limited(self) -> None:
+        self.until(lambda decision: decision.caps)
+        found = self.rates()
+        self.now += 1
+        decision = self.controller.step(self.now, dataclasses.replace(
+            found, time_s=self.now, workloads=tuple([
+                one for one in found.workloads if one.workload is not HOG])))
+        self.assertEqual((), decision.caps)
+
+    def test_never_below_the_floor(self) -> None:
+        self.harm = 3.0
+        for decision in self.turn(600):
+            for cap in decision.caps:
+                self.assertGreaterEqual(float(cap.value), 0.1)
+
+    def test_so_many_new_caps_in_a_minute(self) -> None:
+        self.controller = detector.Controller(detector.Params(
+            max_caps_per_min=0))
+        self.until(lambda decision: decision.incidents)
+        for decision in self.turn(120):
+            self.assertEqual((), decision.caps)
+        self.assertEqual('nothing now', self.incident().action)
+
+
+class OddInputTest(DetectorTestCase):
+
+    def test_times_that_do_not_go_on(self) -> None:
+        self.until(lambda decision: decision.caps)
+        caps: tuple[Cap, ...] = self.decision.caps
+        for now in (self.now, self.now - 500, math.nan, math.inf, -1.0):
+            found = self.controller.step(now, self.rates())
+            self.assertEqual(caps, found.caps, repr(now))
+
+    def test_a_gap_longer_than_the_window(self) -> None:
+        self.turn(300)
+        self.now += 5000
+        self.turn(4)
+        self.assertEqual(0, self.decision.facts['samples'])
+        self.until(lambda decision: decision.caps)
+
+    def test_numbers_that_are_none(self) -> None:
+        for odd in (None, math.nan, math.inf, -1.0):
+            found = self.rates()
+            self.now += 1
+            self.controller.step(self.now, dataclasses.replace(
+                found, time_s=self.now, workloads=tuple([
+                    WorkloadRates(one.workload, 1.0, odd, odd, odd, odd, odd,
+                                  odd, odd, odd, odd)
+                    for one in found.workloads])))
+        self.until(lambda decision: decision.caps)
+
+    def test_nobody_is_there(self) -> None:
+        for _ in range(20):
+            self.now += 1
+            decision = self.controller.step(self.now, Rates(
+                self.now, 1.0, ()))
+        self.assertEqual(((), ()), (decision.caps, decision.incidents))
+
+    def test_state_outlives_the_process(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(200)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 100)
+        state = json.loads(json.dumps(self.controller.state()))
+        self.assertEqual(1, state['tally']['confirmed'])
+        self.assertEqual(1, len(state['good']))
+        other = detector.Controller()
+        other.load(state, self.now)
+        self.assertEqual(self.controller.state(), other.state())
+
+    def test_a_damaged_state(self) -> None:
+        for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
+                      {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
+                      {'tally': {'odd': 1}}):
+            self.assertRaises((ValueError, TypeError), detector.Controller(
+                ).load, state, 1.0)

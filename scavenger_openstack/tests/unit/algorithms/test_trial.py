@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a cap has proved."""
+
+from __future__ import annotations
+
+import testtools
+
+from scavenger_openstack.algorithms.trial import Tally
+from scavenger_openstack.algorithms.trial import Trial
+from scavenger_openstack.algorithms.trial import Verdict
+from scavenger_openstack.algorithms.trial import verdict
+
+
+class TrialTest(testtools.TestCase):
+
+    def test_more_than_a_stddev_counts(self) -> None:
+        for after, expected in ((1.0, Verdict.CONFIRMED),
+                                (1.79, Verdict.CONFIRMED),
+                                (1.81, Verdict.UNCLEAR),
+                                (2.0, Verdict.UNCLEAR),
+                                (2.19, Verdict.UNCLEAR),
+                                (2.21, Verdict.REFUTED)):
+            self.assertEqual((after, expected),
+                             (after, verdict(2.0, [after] * 3, 0.2)))
+
+    def test_the_mean_of_the_samples_counts(self) -> None:
+        trial = Trial(2.0, 0.2, 3)
+        self.assertIsNone(trial.add(2.4))
+        self.assertIsNone(trial.add(1.4))
+        self.assertIs(Verdict.CONFIRMED, trial.add(1.4))
+
+    def test_precision(self) -> None:
+        tally = Tally()
+        self.assertIsNone(tally.precision)
+        tally.add(Verdict.UNCLEAR)
+        self.assertIsNone(tally.precision)
+        for outcome in (Verdict.CONFIRMED,) * 3 + (Verdict.REFUTED,):
+            tally.add(outcome)
+        self.assertEqual(0.75, tally.precision)
+        self.assertEqual((3, 1, 1), (tally.confirmed, tally.refuted,
+                                     tally.unclear))
