@@ -54,6 +54,14 @@ RECENT = 3
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a case."""
 
+TOLERATED = 0.5
+"""Part of the least effect that caps leave to the victim: an effect on a
+signal is larger on the latency of a busy service."""
+
+MEDIAN_STEP = 0.954
+"""Median of the step between two samples of normal noise, in standard
+deviations of the noise: 0.6745 sqrt(2)."""
+
 SHOWN = 5
 """Suspects that an incident tells of."""
 
@@ -275,10 +283,10 @@ def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],
 
 
 def _stddev(values: Sequence[float]) -> float:
-    """From one sample to the next, so that slow change is no noise."""
-    steps = evidence.changes(values)
-    return math.sqrt(evidence.dot(steps, steps) / (2 * len(steps))
-                     ) if steps else 0.0
+    """Of the noise: by the median step from one sample to the next, so that
+    neither slow change nor a few jumps count."""
+    steps = sorted(map(abs, evidence.changes(values)))
+    return steps[len(steps) // 2] / MEDIAN_STEP if steps else 0.0
 
 
 def _cause(signal: str, members: Sequence[str], samples: Sequence[Sample],
@@ -337,8 +345,16 @@ class Case:
     values: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
+    def suffers_now(self) -> bool:
+        """By the newest sample alone."""
+        return self.newest is not None and effect(
+            self.signal, self.base, self.newest) > self.least
+
+    @property
     def suffers(self) -> bool:
-        return self.excess is not None and self.excess > self.least
+        """Beyond what caps should leave to it."""
+        return (self.excess is not None
+                and self.excess > TOLERATED * self.least)
 
     def see(self, now: float, sample: Sample) -> None:
         """Take the newest sample."""
@@ -359,7 +375,7 @@ class Case:
                              [sample])
             base = sum([factor * load[0] for factor, load in zip(
                 self.own, [[1.0], *loads], strict=True)])
-        excess = effect(self.signal, max(base, self.base / 2), self.newest)
+        excess = effect(self.signal, max(base, self.base), self.newest)
         self.excess = excess if self.excess is None else (
             self.excess + SMOOTHING * (excess - self.excess))
         if self.suffers:

@@ -83,7 +83,7 @@ class Params:
         'help': 'Seconds without a disturbance after which an incident '
                 'ends.',
         'min': 1.0, 'max': 86400.0, 'source': 'DESIGN 7.13'})
-    first_cut: float = dataclasses.field(default=0.8, metadata={
+    first_cut: float = dataclasses.field(default=0.6, metadata={
         'help': 'Part of what an antagonist could use without harm that is '
                 'taken away at first, to see whether it helps.',
         'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C: beta'})

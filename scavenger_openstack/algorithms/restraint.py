@@ -24,6 +24,7 @@ from typing import Any
 
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import effect
+from scavenger_openstack.algorithms.case import TOLERATED
 from scavenger_openstack.algorithms.cubic import Cubic
 from scavenger_openstack.algorithms.history import Point
 from scavenger_openstack.algorithms.history import Sample
@@ -123,7 +124,7 @@ class Restraints:
                     held.cases.append(case)
                 continue
             use = 0.0 if point is None else _use(knob, point)
-            if (point is None or use <= 0 or case.newest is None
+            if (point is None or use <= 0 or not case.suffers_now
                     or now < self._backs_off.get(key, (-math.inf, 0.0))[0]):
                 continue
             while self._set_s and now - self._set_s[0] >= 60:
@@ -139,7 +140,8 @@ class Restraints:
              chance: float, floor: float) -> Restraint:
         assert case.newest is not None
         harm = effect(case.signal, case.base, case.raised)
-        safe = use * min(1.0, case.least / harm) if harm > 0 else use
+        safe = (use * min(1.0, TOLERATED * case.least / harm)
+                if harm > 0 else use)
         cut = self._first_cut
         good, until_s = self._good.get(key, (0.0, -math.inf))
         if now < until_s and good < use:

@@ -207,10 +207,10 @@ class LimitingTest(DetectorTestCase):
         for _ in range(900):
             self.turn(1)
             used.append(self.used)
-        # 0.4 cores are what 10 % more cpi allow.
-        self.assertTrue(0.2 < sum(used[300:]) / 600 < 0.6,
+        # 0.2 cores are what 5 % more cpi allow.
+        self.assertTrue(0.1 < sum(used[300:]) / 600 < 0.35,
                         sum(used[300:]) / 600)
-        self.assertLess(max(used[300:]), 0.9)
+        self.assertLess(max(used[300:]), 0.6)
 
     def test_lifted_when_it_rests_and_met_again_at_its_good_cap(self) -> None:
         self.until(lambda decision: decision.caps)
