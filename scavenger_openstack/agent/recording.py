@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -57,6 +58,9 @@ from scavenger_openstack import version
 LOG = log.getLogger(__name__)
 
 MEASURED = WorkloadSample._fields[1:-1]
+KEEP_FREE = 0.05
+"""Share of a disk that is left to others: it may be the instances' own."""
+
 GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
           'memory_available_bytes')
 
@@ -259,6 +263,10 @@ class Recorder:
     def _write(self, line: Mapping[str, Any]) -> None:
         """Add a line as a whole, or give up for good."""
         try:
+            disk = os.fstatvfs(self._fd)
+            if disk.f_bavail < KEEP_FREE * disk.f_blocks:
+                raise OSError(errno.ENOSPC, 'less than 5 % of the disk is '
+                                            'free')
             data = json.dumps(line, separators=(',', ':')).encode() + b'\n'
             while data:
                 data = data[os.write(self._fd, data):]
