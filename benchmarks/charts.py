@@ -47,7 +47,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *,
     side = '---' if words else '---:'
     lines = [' | '.join(head),
              ' | '.join(['---', *[side] * (len(head) - 1)])]
-    lines += [' | '.join(row) for row in rows]
+    # Names of workloads may hold anything.
+    lines += [' | '.join(' '.join(cell.replace('|', '\\|').split())
+                         for cell in row) for row in rows]
     return '\n'.join(f'| {line} |' for line in lines) + '\n'
 
 

@@ -67,7 +67,7 @@ CANDIDATES = (
 for decreases."""
 
 Setting = tuple[float, int]
-Advice = tuple[str, str, str, str]
+Advice = tuple[str, str, str, str, str]
 
 ABOUT = f'''\
 ## CPU quota: how noise in the IPC is answered
@@ -192,28 +192,32 @@ def _advice(seconds: int, pick: Setting | None) -> Advice:
     now = Params()
     was = (now.ipc_c, int(now.ipc_window_s))
 
-    def least(setting: Setting, rhos: Sequence[float]) -> str:
+    def least(setting: Setting, rhos: Sequence[float],
+              noise: float = NOISE) -> str:
         return ', '.join(
             f'{workloads}: ' + str(round(100 * min(
-                quiet(Case(workloads, NOISE, rho, *setting),
+                quiet(Case(workloads, noise, rho, *setting),
                       seconds).afforded for rho in rhos)))
             for workloads in WORKLOADS)
 
     steady = [rho for rho in RHOS if rho <= STEADY]
+    less = '; '.join(f'with {100 * noise:g} % of noise '
+                     f'{least(was, [STEADY], noise)}' for noise in NOISES[:2])
     reason = (f'CPU in % that is left while nobody is disturbed, by number '
               f'of workloads, at {100 * NOISE:.0f} % of noise and rho up to '
-              f'{STEADY:g}: now {least(was, steady)}')
+              f'{STEADY:g}: now {least(was, steady)} ({less})')
     name = f'c = {was[0]:g}, w = {was[1]} s'
+    basis = 'made-up noise'
     if pick is None:
-        return ('CPU by IPC', name, 'none', reason + '; no c and w of the '
-                'study leaves half of it')
+        return ('CPU by IPC', name, 'none', basis, reason + '; no c and w '
+                'of the study leaves half of it')
     if pick == was:
-        return ('CPU by IPC', name, f'{name} (keep)', reason)
+        return 'CPU by IPC', name, f'keep {name}', basis, reason
     then = _answer_s(*pick, loss=0.2), _answer_s(*pick, loss=0.3)
-    return ('CPU by IPC', name, f'c = {pick[0]:g}, w = {pick[1]} s',
-            reason + f'; then {least(pick, steady)}. It is the least c, '
-            f'then the least w, that leaves half of it in all these cases. '
-            f'A loss of 20 % is answered in {then[0]:.0f} s '
+    return ('CPU by IPC', name, f'try: c = {pick[0]:g}, w = {pick[1]} s',
+            basis, reason + f'; then {least(pick, steady)}. It is the least '
+            f'c, then the least w, that leaves half of it in all these '
+            f'cases. A loss of 20 % is answered in {then[0]:.0f} s '
             f'(now {_answer_s(*was, loss=0.2):.0f}), one of 30 % in '
             f'{then[1]:.0f} s. At rho {RHOS[-1]:g} it leaves '
             f'{least(pick, RHOS[-1:])}')

@@ -26,19 +26,37 @@ from charts import percent
 import sweep
 from sweep import Outcome
 from sweep import Setting
+import traces
 from traces import Group
 
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.algorithms.scavenger import Params
 
 OTHER_HEADROOMS = (0.01, 0.03, 0.05)
+THINNED = (1, 2, 5, 10)
+THINNED_WINDOWS_S = (300.0, 600.0, 1800.0, 3600.0)
 TARGETS = {'memory': (1 / 6, 1 / 2, 1, 2, 4), 'network': (1 / 4, 1 / 2, 1, 2)}
 """Violations a day to show the best values for, in multiples of what is
 acceptable."""
 
 Study = tuple[Group, dict[Setting, Outcome]]
-Advice = tuple[str, str, str, str]
-"""A resource, the values in use, the recommended ones, the reason."""
+Advice = tuple[str, str, str, str, str]
+"""A resource, the values in use, the recommended ones, what that rests on,
+the reason."""
+AS_GOOD = 0.05
+RULE = f'''\
+How many violations a day are acceptable is a choice: 24 for memory, one an
+hour, and 864 for a link, 1 % of the time, unless `--memory-violations` and
+`--network-violations` say otherwise. The values in use are kept as long as no
+group has more with the whole of its 95 % interval, and nothing that has at
+most so many in every group affords {100 * AS_GOOD:.0f} points of the oracle
+more. Else, of all that has at most so many in every group and affords within
+{100 * AS_GOOD:.0f} points of the best of these, the nearest is recommended:
+half a c counts as much as a factor of 2 in w. For the IPC it is the least c,
+then the least w, that leaves half of the CPU while nobody is disturbed.
+What rests on made-up series says `try`, not `change`: look at it with a
+recording before you change a default.
+'''
 
 
 def in_use(params: Params, resource: str) -> tuple[float, float]:
@@ -64,6 +82,9 @@ def settings(group: Group, cs: Sequence[float], windows_s: Sequence[float],
                       group.interval_s * scavenger.samples(window_s, 1.0)])]
     found += [Setting(one, size, least) for least in OTHER_HEADROOMS
               for one in (0.0, 1.0, c)]
+    if group.resource == 'memory':
+        found += [Setting(c, one, least) for least in OTHER_HEADROOMS
+                  for one in sizes]
     return list(dict.fromkeys(found))
 
 
@@ -189,65 +210,143 @@ def recommendation(resource: str, studies: Sequence[Study], cs: list[float],
                    ) -> tuple[list[str], Advice]:
     """What to choose for all groups of a resource, and the reason."""
     c, window_s = in_use(params, resource)
-    found = sweep.choices(studies, sorted({*cs, c}),
-                          sorted({*windows_s, window_s}),
+    all_windows_s = sorted({*windows_s, window_s})
+    found = sweep.choices(studies, sorted({*cs, c}), all_windows_s,
                           params.min_headroom)
     names = [group.key for group, _ in studies]
-    lines = [f'## {resource.capitalize()}: what to choose\n',
-             'The most background with at most so many violations a day in '
-             'every group above (violations a day / % of the oracle):\n']
     now = next((one for one in found if (one.c, one.window_s)
                 == (c, window_s)), None)
-    rows = []
-    tops = [(f'at most {number(target * part)}', sweep.best(
+    rows = [(f'at most {number(target * part)}', sweep.best(
         found, target * part)) for part in TARGETS[resource]]
-    for name, one in [*tops, ('in use now', now),
-                      ('as many samples as at 1 s', _at_1_s(
-                          studies, c, window_s, params))]:
-        rows.append([name, *(['none'] + [''] * (len(names) + 2)
-                             if one is None else [
-            f'{one.c:g}', charts.seconds(one.window_s),
-            f'{100 * one.of_oracle:.0f}', *(
-                f'{number(got.per_day.value)} / {100 * got.of_oracle:.0f}'
-                for got in one.outcomes)])])
-    if all(group.interval_s <= 1 for group, _ in studies):
-        rows.pop()
-    lines.append(charts.table(
-        ('violations a day', 'c', 'w', '% of oracle, mean', *names), rows))
+    rows.append(('in use now', now))
+    if any(group.interval_s > 1 for group, _ in studies):
+        rows.append(('as many samples as at 1 s', _at_1_s(
+            studies, c, window_s, params)))
+    lines = [
+        f'## {resource.capitalize()}: what to choose\n',
+        'The most background with at most so many violations a day in '
+        'every group above (violations a day / % of the oracle):\n',
+        _choices('violations a day', rows, names)]
+    if resource == 'memory':
+        rows = [(f'{100 * least:g} %', sweep.best(sweep.choices(
+            studies, [c], all_windows_s, least), target))
+            for least in sorted((params.min_headroom, *OTHER_HEADROOMS))]
+        lines += [f'Another least headroom instead of another c: the same '
+                  f'with c = {c:g} and at most {number(target)} a day:\n',
+                  _choices('least headroom', rows, names)]
     lines += filter(None, [_headroom(studies, params)])
+    pick, reason = _pick(found, now, names, target)
     was = f'c = {c:g}, w = {charts.seconds(window_s)}'
-    if now is None:
-        reason = ('the values in use now do not fit this series: it is too '
-                  'short or too coarse')
-        return lines, (resource, was, 'none', reason)
-    pick = sweep.nearest(found, target, now)
-    ours = ', '.join(f'{name} {number(got.per_day.value)}' for name, got in
-                     zip(names, now.outcomes, strict=True))
-    if pick is None:
-        reason = (f'no c and w of the study keeps to {number(target)} '
-                  f'violations a day everywhere (now: {ours})')
-        return lines, (resource, was, 'none', reason)
-    if pick is now:
-        reason = (f'violations a day: {ours}; that is within the '
-                  f'{number(target)} asked for, and nothing within it '
-                  f'affords 5 points of the oracle more than these '
-                  f'{100 * now.of_oracle:.0f} %')
-        return lines, (resource, was, f'{was} (keep)', reason)
-    then = ', '.join(f'{name} {number(got.per_day.value)}' for name, got in
-                     zip(names, pick.outcomes, strict=True))
-    reason = (f'violations a day now: {ours}, at {100 * now.of_oracle:.0f} % '
-              f'of the oracle; then: {then}, at {100 * pick.of_oracle:.0f} '
-              f'%. Of what keeps to {number(target)} a day everywhere and '
-              f'gives within 5 points of the most possible, it is the '
-              f'nearest to the values in use')
+    basis = ', '.join(dict.fromkeys(group.basis for group, _ in studies))
+    to = ('none' if pick is None else f'keep {was}' if pick is now else
+          f'{"try" if "made-up" in basis else "change"}: c = {pick.c:g}, '
+          f'w = {charts.seconds(pick.window_s)}')
+    if pick is not now and now is not None:
+        reason += _instead(studies, now, target, params)
     finest_s = min(group.interval_s for group, _ in studies)
     if finest_s > 1:
         reason += (f'. The series have a sample every {finest_s:g} s or '
                    f'less often and the agent has one a second: trust the '
                    f'direction, and a recording for the numbers')
-    return lines, (resource, was,
-                   f'c = {pick.c:g}, w = {charts.seconds(pick.window_s)}',
-                   reason)
+    return lines, (resource, was, to, basis, reason)
+
+
+def _instead(studies: Sequence[Study], now: sweep.Choice, target: float,
+             params: Params) -> str:
+    """What a larger least headroom does without another c or w."""
+    for least in sorted(OTHER_HEADROOMS):
+        for one in sweep.choices(studies, [now.c], [now.window_s], least):
+            if least > params.min_headroom and one.per_day <= target:
+                counts = ', '.join(
+                    f'{group.key} {number(got.per_day.value)}'
+                    for (group, _), got in zip(studies, one.outcomes,
+                                               strict=True))
+                return (f'. With c and w as they are, `min_headroom` = '
+                        f'{100 * least:g} % does it too: {counts}, at '
+                        f'{100 * one.of_oracle:.0f} %')
+    return ''
+
+
+def _choices(title: str, rows: Sequence[tuple[str, sweep.Choice | None]],
+             names: Sequence[str]) -> str:
+    cells = []
+    for name, one in rows:
+        if one is None:
+            cells.append([name, 'none', *[''] * (len(names) + 2)])
+            continue
+        cells.append([
+            name, f'{one.c:g}', charts.seconds(one.window_s),
+            f'{100 * one.of_oracle:.0f}', *(
+                f'{number(got.per_day.value)} / {100 * got.of_oracle:.0f}'
+                for got in one.outcomes)])
+    return charts.table((title, 'c', 'w', '% of oracle, mean', *names), cells)
+
+
+def _pick(found: Sequence[sweep.Choice], now: sweep.Choice | None,
+          names: Sequence[str], target: float,
+          ) -> tuple[sweep.Choice | None, str]:
+    """What :data:`RULE` says, and why."""
+    def counts(one: sweep.Choice) -> str:
+        return ', '.join(
+            f'{name} {between(got.per_day, number)}'
+            for name, got in zip(names, one.outcomes, strict=True))
+
+    if now is None:
+        return None, ('the values in use now do not fit this series: it is '
+                      'too short or too coarse')
+    top = sweep.best(found, target)
+    has = f'violations a day now: {counts(now)}'
+    kept = all(one.per_day.low <= target for one in now.outcomes)
+    if kept and (top is None or top.of_oracle - now.of_oracle < AS_GOOD):
+        return now, (
+            f'{has}, at {100 * now.of_oracle:.0f} % of the oracle: not '
+            f'clearly above {number(target)} in any group, and nothing that '
+            f'keeps to it affords {100 * AS_GOOD:.0f} points more')
+    pick = sweep.nearest(found, target, now, as_good=AS_GOOD)
+    if pick is None:
+        return None, (f'no c and w of the study keeps to {number(target)} '
+                      f'everywhere; {has}')
+    return pick, (
+        f'{has}, at {100 * now.of_oracle:.0f} % of the oracle; then: '
+        f'{counts(pick)}, at {100 * pick.of_oracle:.0f} %. It is the '
+        f'nearest that keeps to {number(target)} everywhere and affords '
+        f'within {100 * AS_GOOD:.0f} points of the most possible')
+
+
+def spacing(group: Group, params: Params) -> Iterator[str]:
+    """The same series seen less often: do seconds or samples count?"""
+    c, _ = in_use(params, group.resource)
+    rows, counts = [], []
+    for every in THINNED:
+        thin = traces.thinned(group, every)
+        sizes = [scavenger.samples(window_s, thin.interval_s)
+                 for window_s in THINNED_WINDOWS_S]
+        found = sweep.sweep(thin, [Setting(c, size, params.min_headroom)
+                                   for size in dict.fromkeys(sizes)])
+        rows.append([f'{thin.interval_s:g} s', *(
+            f'{number(got.per_day.value)} / {percent(got.afforded.value)} '
+            f'({size})' for size in sizes
+            for got in (found[Setting(c, size, params.min_headroom)],))])
+        counts.append([found[Setting(c, size, params.min_headroom)]
+                       .per_day.value for size in sizes])
+    yield ('Is it the seconds or the samples of a window that count? The '
+           f'same series with fewer of its samples, at c = {c:g} (violations '
+           'a day / background afforded in % / samples in w):\n')
+    yield charts.table(('a sample every', *(
+        f'w = {charts.seconds(window_s)}'
+        for window_s in THINNED_WINDOWS_S)), rows)
+    if min(map(min, counts)):
+        fewer = max(max(column) / min(column)
+                    for column in zip(*counts, strict=True))
+        longer = min(row[0] / row[-1] for row in counts)
+        yield (f'{THINNED[-1]} times fewer samples change the violations by '
+               f'a factor of at most {fewer:.1f}, a window '
+               f'{THINNED_WINDOWS_S[-1] / THINNED_WINDOWS_S[0]:g} times as '
+               f'long by one of at least {longer:.1f}'
+               + ('.' if fewer > longer else ': here it is the seconds. So '
+                  'a window that a coarse trace holds in few samples stands '
+                  'for one of as many seconds, not for one of as few '
+                  'samples.') + '\n')
 
 
 def _at_1_s(studies: Sequence[Study], c: float, window_s: float,

@@ -291,3 +291,31 @@ def nearest(found: Sequence[Choice], per_day: float, now: Choice, *,
 
     return min((one for one in found if one.per_day <= per_day
                 and one.of_oracle >= top.of_oracle - as_good), key=distance)
+
+
+class Shape(NamedTuple):
+    """Of ``steps`` to the next larger c, or w, with all else the same:
+    after how many there were no more violations, and no more background."""
+
+    steps: int
+    violations: int
+    afforded: int
+
+
+def shape(study: Mapping[Setting, Outcome], along: str,
+          min_headroom: float) -> Shape:
+    """Which way the curves of a group go; ``along`` is ``c`` or ``size``."""
+    other = 'size' if along == 'c' else 'c'
+    rows: dict[float, list[Setting]] = {}
+    for setting in study:
+        if setting.min_headroom == min_headroom:
+            rows.setdefault(getattr(setting, other), []).append(setting)
+    steps = violations = afforded = 0
+    for row in rows.values():
+        row.sort()
+        for less, more in zip(row, row[1:], strict=False):
+            before, after = study[less], study[more]
+            steps += 1
+            violations += after.per_day.value <= before.per_day.value
+            afforded += after.afforded.value <= before.afforded.value
+    return Shape(steps, violations, afforded)

@@ -26,6 +26,7 @@ import dataclasses
 import math
 import pathlib
 import random
+import re
 import statistics
 from typing import Any
 
@@ -55,6 +56,7 @@ FILES = {
     'machines': 'alibaba2018_machine_usage_16machines.parquet',
     'pods': 'alibaba2026_genai_pod_mem.parquet',
 }
+TOO_SHORT = 'too short for advice'
 PYARROW = ('reading Parquet needs pyarrow, which is not installed; '
            'run: pip install pyarrow')
 
@@ -85,7 +87,7 @@ class Group:
 
     ``unit`` is what violations are counted by, what is drawn again and
     again for the intervals, and what the worst one is of: a trace, or
-    ``block_s`` of it.
+    ``block_s`` of it.  ``basis``: what kind of evidence that is.
     """
 
     key: str
@@ -94,6 +96,7 @@ class Group:
     about: str
     traces: Sequence[Trace]
     block_s: float = math.inf
+    basis: str = 'traces of others'
 
     @property
     def resource(self) -> str:
@@ -185,23 +188,27 @@ def of_recording(ticks: Sequence[Rates], interval_s: float) -> list[Group]:
     """
     ticks = [without_background(tick) for tick in ticks]
     hours = (ticks[-1].time_s - ticks[0].time_s) / HOUR_S if ticks else 0.0
-    about = (f'{len(ticks)} samples, {hours:.1f} hours, {interval_s:g} s '
+    about = (f'{len(ticks)} samples, {hours:.2g} hours, {interval_s:g} s '
              f'apart. What background work used is taken off; what it did '
              f'to the foreground, and the limits in force while this was '
              f'recorded, are in the numbers.')
-    if hours < 24:
+    basis = 'the recording'
+    if hours < DAY_S / HOUR_S:
         about += (' That is less than a day: take what follows for a look, '
                   'not for advice.')
+        basis += f' of {hours:.2g} hours: {TOO_SHORT}'
     found = []
     if any(tick.memory_total_bytes and tick.memory_available_bytes is not None
            for tick in ticks):
         found.append(Group('memory', 'Memory: the recorded host', 'hour',
                            about, [Trace('memory', MEMORY, interval_s, ticks)],
-                           HOUR_S))
+                           HOUR_S, basis))
     links = dict.fromkeys(link for tick in ticks for link in tick.links)
     return found + [
-        Group(f'link-{link}', f'Network: {link} of the recorded host',
-              'hour', about, [Trace(link, link, interval_s, ticks)], HOUR_S)
+        Group('link-' + re.sub('[^A-Za-z0-9.-]', '_', link),
+              f'Network: {link} of the recorded host',
+              'hour', about, [Trace(link, link, interval_s, ticks)], HOUR_S,
+              basis)
         for link in links]
 
 
@@ -217,7 +224,15 @@ def columns(path: pathlib.Path, *names: str) -> list[list[Any]]:
         import pyarrow.parquet
     except ImportError:
         raise Absent(f'{path.name}: {PYARROW}') from None
-    table = pyarrow.parquet.read_table(path, columns=list(names))
+    try:
+        table = pyarrow.parquet.read_table(path, columns=list(names))
+        missing = set(names) - set(table.column_names)
+    except (OSError, pyarrow.ArrowException) as exc:
+        raise Absent(f'{path} is not a Parquet file that can be read: '
+                     f'{str(exc).splitlines()[0]:.120}') from None
+    if missing or not table.num_rows:
+        raise Absent(f'{path} has no {", ".join(sorted(missing)) or "rows"}: '
+                     f'not the trace that is meant')
     return [table.column(name).to_pylist() for name in names]
 
 
@@ -246,7 +261,8 @@ def mean_trace(data: pathlib.Path) -> Group:
     return Group(
         'mean', 'Memory: mean of about 4,000 machines, 10 s apart', 'day',
         f'{len(set(days))} days, {len(points)} samples. The mean of so many '
-        f'machines moves far less than any of them.',
+        f'machines moves far less than any of them. It is all the memory '
+        f'in use, by batch jobs too: the trace does not tell them apart.',
         [of_points('mean', 100.0, points, resource=MEMORY,
                    interval_s=10.0)], DAY_S)
 
@@ -260,7 +276,8 @@ def machines(data: pathlib.Path) -> Group:
     return Group(
         'machines', f'Memory: {len(parts)} machines, about {every_s:.0f} s '
                     f'apart', 'machine',
-        f'{len(values)} samples of whole machines in integer percent. Only '
+        f'{len(values)} samples of whole machines, batch jobs included, in '
+        f'integer percent. Only '
         f'about one in ten 10 s slots is there, so the rule is told an '
         f'interval of {every_s:.0f} s, the mean. It learns anew after a gap '
         f'longer than its window, as in the agent: '
@@ -312,6 +329,14 @@ def pod_hosts(data: pathlib.Path, *, size: int = 8, seed: int = 1) -> Group:
         f'pod taken to have the same limit.', traces)
 
 
+def thinned(group: Group, every: int) -> Group:
+    """Of each trace one sample in ``every``: the same, seen less often."""
+    return dataclasses.replace(group, traces=[
+        dataclasses.replace(trace, interval_s=trace.interval_s * every,
+                            ticks=trace.ticks[::every])
+        for trace in group.traces])
+
+
 def _tenant(rng: random.Random, number: int, bytes_per_s: float) -> Tenant:
     """A service that sends, of one of three characters."""
     period_s, share = rng.uniform(20, 300), rng.uniform(0.1, 0.5)
@@ -361,7 +386,8 @@ def simulated(*, tenants: int, seconds: int, hosts: int) -> Group:
         f'average.',
         [of_points(f'host {seed}', LINK_BYTES_PER_S, simulated_link(
             tenants=tenants, seconds=seconds, seed=seed),
-            resource=LINK, interval_s=1.0) for seed in range(hosts)])
+            resource=LINK, interval_s=1.0) for seed in range(hosts)],
+        basis='simulated traffic')
 
 
 def bursts(*, sources: int, seconds: int, seed: int, mean_s: float = 5.0,
@@ -410,4 +436,5 @@ def heavy_tailed(*, sources: int, seconds: int, hosts: int) -> Group:
         f'what the last seconds say about the next is little.',
         [of_points(f'link {seed}', LINK_BYTES_PER_S, bursts(
             sources=sources, seconds=seconds, seed=seed),
-            resource=LINK, interval_s=1.0) for seed in range(hosts)])
+            resource=LINK, interval_s=1.0) for seed in range(hosts)],
+        basis='made-up traffic')

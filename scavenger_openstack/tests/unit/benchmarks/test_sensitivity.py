@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import pathlib
@@ -27,6 +28,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.algorithms.rates import rates
+from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.tests.unit import recordings
 
 TOP = pathlib.Path(__file__).parents[4]
@@ -50,7 +52,8 @@ class Command(Benchmark):
         return subprocess.run(
             [sys.executable, str(SCRIPT), '--output',
              str(self.where / 'out'), *map(str, words)],
-            env={**os.environ, 'PYTHONPATH': f'{path}:{TOP}'},
+            env={**os.environ, 'PYTHONPATH': f'{path}:{TOP}',
+                 'LC_ALL': 'C.UTF-8'},
             capture_output=True, text=True, timeout=120)
 
     def report(self) -> str:
@@ -87,6 +90,7 @@ class Command(Benchmark):
                      '![Memory: the recorded host](sensitivity-memory.svg)',
                      '| memory | c = 2, w = 4 s |',
                      '| network | c = 2, w = 3 s |',
+                     'hours: too short for advice |',
                      'hardware counters are needed'):
             self.assertIn(part, report)
         self.assertIn('<svg', (self.where / 'out' / 'sensitivity-memory.svg'
@@ -99,16 +103,113 @@ class Command(Benchmark):
         self.assertIn('## Network: 2 simulated hosts with 20 senders',
                       self.report())
 
+    def refused(self, code: int, message: str, *words: object) -> None:
+        found = self.study(*words)
+        self.assertEqual(code, found.returncode, found.stderr)
+        self.assertIn(message, found.stderr)
+        self.assertNotIn('Traceback', found.stderr)
+        if code == 1:
+            self.assertEqual(1, found.stderr.count('\n'), found.stderr)
+
     def test_wrong_words(self) -> None:
-        for words, code, message in (
-                (('--only', 'disk'), 2, 'memory,network,ipc are expected'),
-                (('--c', '-1'), 2, 'numbers from 0 up'),
-                (('--recording', self.where / 'none'), 1, 'none'),
-                (('--recording', SCRIPT), 1, 'sensitivity.py:1: ')):
-            found = self.study(*words)
-            self.assertEqual(code, found.returncode, found.stderr)
-            self.assertIn(message, found.stderr)
-            self.assertNotIn('Traceback', found.stderr)
+        for words, message in (
+                (('--only', 'disk'), 'memory,network,ipc are expected'),
+                (('--c', '-1'), "'-1': numbers from 0 to 100"),
+                (('--c', '1,two'), "'1,two': numbers from 0 to 100"),
+                (('--c', '1,nan,2'), 'numbers from 0 to 100'),
+                (('--c', ''), 'numbers from 0 to 100'),
+                (('--windows', '0'), 'numbers from 2 to 86400'),
+                (('--windows', '60,inf'), 'numbers from 2 to 86400'),
+                (('--memory-violations', '-1'), 'a number from 0 to 86400'),
+                (('--network-violations', 'nan'), 'a number from 0 to'),
+                (('--hosts', '0'), 'a whole number from 1 to 1000'),
+                (('--seconds', '1.5'), 'a whole number from 60 to'),
+                (('--ipc-seconds', 'x'), 'a whole number from 60 to')):
+            self.refused(2, message, *words)
+
+    def test_what_is_no_recording(self) -> None:
+        host = recordings.Host(self.where / 'damaged')
+        host.ticks(10)
+        host.recorder.close()
+        lines = (self.where / 'damaged').read_text().splitlines()
+        (self.where / 'damaged').write_text(
+            '\n'.join([*lines[:4], '{"type": "tick"}', *lines[5:], '']))
+        (self.where / 'nothing').touch()
+        for path, message in (
+                (self.where / 'none', 'No such file or directory'),
+                (self.where, 'Is a directory'),
+                (self.where / 'nothing', 'not a recording'),
+                (self.where / 'damaged', 'damaged:5: '),
+                (SCRIPT, 'sensitivity.py:1: ')):
+            self.refused(1, message, '--recording', path)
+        self.assertFalse((self.where / 'out').exists())
+
+    def test_recording_of_almost_nothing(self) -> None:
+        for ticks in (0, 1, 2):
+            path = self.where / f'{ticks}.recording'
+            host = recordings.Host(path)
+            host.ticks(ticks)
+            host.recorder.close()
+            found = self.study('--recording', path, '--windows', '30')
+            self.assertEqual((0, ''), (found.returncode, found.stderr))
+            self.assertIn('Skipped: no foreground workload', self.report())
+            self.assertIn('Nothing was studied' if not ticks else
+                          'too short or too coarse', self.report())
+
+    def test_output_that_cannot_be_written(self) -> None:
+        (self.where / 'file').touch()
+        (self.where / 'taken' / 'sensitivity.md').mkdir(parents=True)
+        (self.where / 'pictures' / 'sensitivity-simulated-3.svg').mkdir(
+            parents=True)
+        network = '--only', 'network', '--seconds', 60, '--hosts', 1
+        for words, message in (
+                (('--output', self.where / 'file'), 'File exists'),
+                (('--output', self.where / 'file' / 'x'), 'Not a directory'),
+                (('--output', '/proc/nowhere'), 'No such file'),
+                (('--output', self.where / 'taken'), 'Is a directory'),
+                (('--pictures', self.where / 'file'), 'File exists'),
+                (('--pictures', self.where / 'pictures', *network),
+                 'Is a directory')):
+            self.refused(1, message, *words)
+
+    def test_traces_that_are_none(self) -> None:
+        self.pyarrow()
+        path = self.where / 'alibaba2018_dcavg_10s.parquet'
+        path.write_text('not Parquet')
+        found = self.study('--only', 'memory', '--data', self.where)
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        self.assertIn(f'skipped: {path} is not a Parquet file', found.stdout)
+        self.assertIn('Nothing was studied', self.report())
+
+    def pyarrow(self) -> Any:
+        try:
+            return importlib.import_module('pyarrow')
+        except ImportError:
+            self.skipTest('pyarrow is not installed; run: pip install '
+                          'pyarrow')
+
+    def test_traces(self) -> None:
+        pyarrow = self.pyarrow()
+        dice = random.Random(1)
+        table = pyarrow.table({
+            'day': [1 + row // 8640 for row in range(10_000)],
+            'row': [row % 8640 for row in range(10_000)],
+            'mem_util_percent': [80 + dice.gauss(0, 1)
+                                 for _ in range(10_000)]})
+        importlib.import_module('pyarrow.parquet').write_table(
+            table, self.where / 'alibaba2018_dcavg_10s.parquet')
+        found = self.study('--only', 'memory', '--data', self.where,
+                           '--c', '1,2', '--windows', '60,600')
+        self.assertEqual((0, ''), (found.returncode, found.stderr))
+        self.assertEqual(3, found.stdout.count('skipped: no alibaba'))
+        report = self.report()
+        for part in ('2 days, 10000 samples',
+                     'Is it the seconds or the samples of a window',
+                     'Another least headroom instead of another c',
+                     '## Beside figures 6 and 14 of the paper',
+                     'How many violations a day are acceptable is a choice',
+                     '| memory | c = 2, w = 60 s |', 'traces of others'):
+            self.assertIn(part, report)
 
 
 class Parts(Benchmark):
@@ -120,6 +221,7 @@ class Parts(Benchmark):
         self.sweep: Any = importlib.import_module('sweep')
         self.traces: Any = importlib.import_module('traces')
         self.ipc_noise: Any = importlib.import_module('ipc_noise')
+        self.report: Any = importlib.import_module('reserve_report')
 
     def forget(self) -> None:
         for name, module in list(sys.modules.items()):
@@ -206,6 +308,81 @@ class Parts(Benchmark):
         self.assertIs(near, self.sweep.nearest(found, 24.0, now))
         self.assertIs(now, self.sweep.nearest(found, 200.0, now))
         self.assertIsNone(self.sweep.nearest(found, 1.0, now))
+
+    def advice(self, found: dict[tuple[float, float], tuple[
+            float, float, float]], target: float = 24.0) -> list[str]:
+        """The row of the recommendation; c, w -> violations a day, the low
+        end of their interval, share of the oracle."""
+        sweep = self.sweep
+        group = self.traces.Group('x', 'X', 'day', '', [
+            self.traces.Trace('x', 'memory', 1.0, ())])
+        study = {sweep.Setting(c, int(window_s), 0.02): sweep.Outcome(
+            sweep.Range(per_day, low, per_day + 1), 0.0, 0.0, 0.0, 0.0,
+            sweep.Range(0.1, 0.1, 0.1), of_oracle, 1.0)
+            for (c, window_s), (per_day, low, of_oracle) in found.items()}
+        _, row = self.report.recommendation(
+            'memory', [(group, study)], sorted({c for c, _ in found}),
+            sorted({window_s for _, window_s in found}), target,
+            scavenger.Params())
+        return list(row)
+
+    def test_what_is_recommended(self) -> None:
+        other = {(3.0, 60.0): (5.0, 4.0, 0.7), (2.0, 120.0): (9.0, 8.0, 0.8)}
+        kept = 'keep c = 2, w = 60 s'
+        for now, after, what in (
+                ((20.0, 19.0, 0.8), other, kept),
+                # Perhaps too many, but not clearly; clearly; no way out.
+                ((30.0, 23.0, 0.8), other, kept),
+                ((30.0, 25.0, 0.8), other, 'change: c = 2, w = 120 s'),
+                ((30.0, 25.0, 0.8), {}, 'none'),
+                # Fewer violations are wanted, or more background possible.
+                ((20.0, 19.0, 0.8), {(1.0, 60.0): (23.0, 22.0, 0.84)}, kept),
+                ((20.0, 19.0, 0.8), {(1.0, 60.0): (23.0, 22.0, 0.9)},
+                 'change: c = 1, w = 60 s')):
+            row = self.advice({(2.0, 60.0): now, **after})
+            self.assertEqual(['memory', 'c = 2, w = 60 s', what,
+                              'traces of others'], row[:4])
+        self.assertEqual('none', self.advice({(1.0, 60.0): (
+            1.0, 1.0, 0.9)})[2])
+
+    def test_thinned(self) -> None:
+        trace = self.traces.of_points(
+            'x', 100.0, [(10.0 * at, float(at)) for at in range(10)],
+            resource='memory', interval_s=10.0)
+        group = self.traces.thinned(
+            self.traces.Group('x', 'X', 'day', '', [trace]), 4)
+        self.assertEqual(40.0, group.interval_s)
+        self.assertEqual([0.0, 40.0, 80.0],
+                         [tick.time_s for tick in group.traces[0].ticks])
+
+    def test_shape(self) -> None:
+        sweep = self.sweep
+
+        def outcome(per_day: float, afforded: float) -> Any:
+            return sweep.Outcome(
+                sweep.Range(per_day, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0,
+                sweep.Range(afforded, 0.0, 0.0), 0.0, 1.0)
+
+        study = {sweep.Setting(1.0, 5, 0.0): outcome(9.0, 0.5),
+                 sweep.Setting(2.0, 5, 0.0): outcome(8.0, 0.4),
+                 sweep.Setting(1.0, 9, 0.0): outcome(7.0, 0.6),
+                 sweep.Setting(2.0, 9, 0.0): outcome(7.5, 0.6),
+                 sweep.Setting(3.0, 9, 0.02): outcome(70.0, 0.9)}
+        self.assertEqual((2, 1, 2), sweep.shape(study, 'c', 0.0))
+        self.assertEqual((2, 2, 0), sweep.shape(study, 'size', 0.0))
+
+    def test_names_that_workloads_choose(self) -> None:
+        charts = importlib.import_module('charts')
+        self.assertIn('| a\\|b c | 1 |', charts.table(
+            ('x', 'y'), [('a|b\nc', '1')]))
+        ticks = [rates(None, recordings.Host(self.where / 'a.recording')
+                       .sample())]
+        ticks[0] = dataclasses.replace(
+            ticks[0], links={'../../up': 1e6},
+            link_tx_bytes_per_s={'../../up': 1.0})
+        self.assertEqual(
+            'link-.._.._up',
+            self.traces.of_recording(ticks, 1.0)[-1].key)
 
     def test_noise_is_what_it_says(self) -> None:
         ipc_noise = self.ipc_noise
