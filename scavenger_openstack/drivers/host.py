@@ -22,8 +22,10 @@ from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import io_accounting
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import proc
@@ -62,18 +64,24 @@ class Host:
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir)
+        self._io = io_accounting.IoAccounting(
+            io_accounting.Settings(
+                tasks=group.io_wait_tasks,
+                cpu_s=group.io_wait_cpu_s),
+            cgroup_files.find_mounts(conf.root_dir), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
 
     @property
     def grade(self) -> dict[str, object]:
-        """What the hardware of this host can tell, and what not and why."""
-        return self._perf.facts()
+        """What this host can tell, and what not and why."""
+        return {**self._perf.facts(), 'io_wait': self._io.facts()}
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         workloads = self._perf.add(workloads, time_s)
+        workloads = self._io.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
@@ -106,6 +114,7 @@ class Host:
 
     def close(self) -> None:
         self._perf.close()
+        self._io.close()
         self._cgroups.close()
         self._proc.close()
         if self._network is not None:

@@ -1,0 +1,218 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A kept taskstats socket: how long processes waited for disks.
+
+The kernel's delay accounting, asked over generic netlink for many processes
+at once.  It takes CAP_NET_ADMIN and the initial network namespace; unlike
+/proc/PID/io it does not take CAP_SYS_PTRACE.  What it says about one task
+has the bytes, too; what it says about a process has not, but counts threads
+that have ended.
+
+Sources: linux/taskstats.h, linux/genetlink.h, kernel/taskstats.c and
+kernel/delayacct.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import errno
+import os
+import socket
+import struct
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import rtnetlink
+
+TIMEOUT_S = 2
+"""How long to wait for the kernel's answer."""
+
+BATCH = 32
+"""Questions in one message: their answers, 2 KiB each as the kernel counts
+them, fit into the default receive buffer of a socket."""
+
+TASK, PROCESS = 1, 2
+"""What to ask about: one thread, or all of a process together.  The numbers
+are those of TASKSTATS_CMD_ATTR_PID and _TGID."""
+
+MIXED_UP_VERSION = 15
+"""This one moved the fields, without saying which kernels did; 16 put them
+back where all earlier ones had them."""
+
+_NETLINK_GENERIC = 16
+_REQUEST, _ERROR = 0x1, 2
+_CONTROL, _GETFAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
+_GET = 1
+_STATS = 3
+_HEADER = struct.Struct('=IHHII')
+_GENERIC = struct.Struct('=BBxx')
+_ATTRIBUTE = struct.Struct('=HH')
+_QUESTION = struct.Struct('=IHHIIBBxxHHI')
+_WAITS = struct.Struct('=H14xQ8xQQ')
+_BYTES = struct.Struct('=248xQQ')
+_COPIES, _COPIES_SINCE = struct.Struct('=400xQ'), 13
+_FIRST = _HEADER.size + _GENERIC.size
+
+
+class Waits(NamedTuple):
+    """What a task or process has gone through so far.
+
+    ``runs``: how often it got a CPU, accounted or not.  ``waits`` and
+    ``wait_ns``: how often and how long it was blocked until a disk answered.
+    The bytes that it made disks read, and those of pages that it made dirty
+    or wrote past the cache, are 0 for a process.  ``copies``: how often it
+    waited for a page to be copied on write, which every program does when it
+    starts; ``None`` in kernels before 6.0, which do not tell.
+
+    The kernel accounts only tasks that began while accounting was on, and
+    does not say so: of another one ``waits`` and ``copies`` are 0 for ever.
+    """
+
+    runs: int
+    waits: int
+    wait_ns: int
+    read_bytes: int = 0
+    write_bytes: int = 0
+    copies: int | None = None
+
+
+class Taskstats:
+    """One conversation with the kernel; not for two threads at once.
+
+    :raises OSError: EPERM without CAP_NET_ADMIN, ENOENT when this kernel
+        (or network namespace) has no taskstats
+    :raises ValueError: the kernel's answer is not what is understood here
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(1 << 14)
+        self._sequence = 0
+        self._socket = _socket()
+        try:
+            self._family = self._find_family()
+            self.ask(((PROCESS, os.getpid()),))
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, about: Sequence[tuple[int, int]]) -> list[Waits | None]:
+        """What tasks and processes have gone through, in the order given.
+
+        ``None``: there is no such task (any more).
+
+        :param about: :data:`TASK` or :data:`PROCESS`, and its number
+        :raises OSError: the kernel does not answer
+        :raises ValueError: its answer is not what is understood here
+        """
+        found: list[Waits | None] = []
+        for start in range(0, len(about), BATCH):
+            part = about[start:start + BATCH]
+            first = self._sequence + 1
+            self._sequence = (self._sequence + len(part)) & 0x3fffffff
+            if self._sequence < first:
+                first, self._sequence = 1, len(part)
+            self._socket.send(b''.join([
+                _QUESTION.pack(28, self._family, _REQUEST, number, 0, _GET,
+                               1, 8, kind, pid)
+                for number, (kind, pid) in enumerate(part, first)]))
+            for number in range(first, first + len(part)):
+                found.append(self._answer(number))
+        return found
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _answer(self, number: int) -> Waits | None:
+        buffer = self._buffer
+        while True:
+            size = self._socket.recv_into(buffer)
+            if size < _HEADER.size:
+                raise ValueError(f'an answer of {size} bytes')
+            length, kind, _, sequence, _ = _HEADER.unpack_from(buffer)
+            if sequence == number:
+                return parse(buffer, min(size, length), kind)
+
+    def _find_family(self) -> int:
+        self._sequence += 1
+        body = (_GENERIC.pack(_GETFAMILY, 1)
+                + rtnetlink.attribute(_FAMILY_NAME, b'TASKSTATS\0'))
+        self._socket.send(_HEADER.pack(
+            _HEADER.size + len(body), _CONTROL, _REQUEST, self._sequence, 0)
+            + body)
+        answer = self._socket.recv(len(self._buffer))
+        if len(answer) < _FIRST:
+            raise ValueError(f'an answer of {len(answer)} bytes')
+        if _HEADER.unpack_from(answer)[1] == _ERROR:
+            _raise_error(answer)
+        found = dict(rtnetlink.attributes(answer[_FIRST:]))
+        if len(found.get(_FAMILY_ID, b'')) != 2:
+            raise ValueError('a family without a number')
+        return int(struct.unpack('=H', found[_FAMILY_ID])[0])
+
+
+def parse(buffer: bytes | bytearray, size: int, kind: int) -> Waits | None:
+    """What one answer says; ``None``: there is no such task.
+
+    :param size: bytes of ``buffer`` that are the answer
+    :param kind: the type in its netlink header
+    :raises OSError: the kernel refuses
+    :raises ValueError: it is too short, or of a version not understood
+    """
+    if kind == _ERROR:
+        _raise_error(buffer)
+        return None
+    # One attribute holds two: whom it is about, and what is told of him;
+    # some machines need another in between, to align the second.
+    at = _FIRST + _ATTRIBUTE.size
+    while at + _ATTRIBUTE.size <= size:
+        length, what = _ATTRIBUTE.unpack_from(buffer, at)
+        if length < _ATTRIBUTE.size:
+            break
+        if what == _STATS:
+            at += _ATTRIBUTE.size
+            if at + length - _ATTRIBUTE.size > size or length < (
+                    _ATTRIBUTE.size + _BYTES.size):
+                break
+            version, runs, waits, wait_ns = _WAITS.unpack_from(buffer, at)
+            if not version or version == MIXED_UP_VERSION:
+                raise ValueError(f'version {version} of its form')
+            read, written = _BYTES.unpack_from(buffer, at)
+            copies = (_COPIES.unpack_from(buffer, at)[0]
+                      if version >= _COPIES_SINCE and length >= (
+                          _ATTRIBUTE.size + _COPIES.size) else None)
+            return Waits(runs, waits, wait_ns, read, written, copies)
+        at += length + 3 & ~3
+    raise ValueError(f'an answer of {size} bytes without numbers')
+
+
+def _raise_error(data: bytes | bytearray) -> None:
+    """Unless all that is wrong is that the task is gone."""
+    if len(data) < _HEADER.size + 4:
+        raise ValueError(f'an answer of {len(data)} bytes')
+    number = -struct.unpack_from('=i', data, _HEADER.size)[0]
+    if number != errno.ESRCH:
+        raise OSError(number, os.strerror(number))
+
+
+def _socket() -> socket.socket:
+    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
+                         _NETLINK_GENERIC)
+    try:
+        made.bind((0, 0))
+        # Not settimeout(): that polls before each recv, twice the calls.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO,
+                        struct.pack('ll', TIMEOUT_S, 0))
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,386 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How long cgroups wait for a disk, on this machine's kernel.
+
+The disk is a loop device on a file; processes go past the page cache.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import fixtures
+from oslo_config import cfg
+
+from scavenger_openstack.algorithms import rates
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import host
+from scavenger_openstack.drivers import io_accounting
+from scavenger_openstack.drivers.io_accounting import Settings
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import test_privileges
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import WorkloadSample
+
+SWITCH = '/proc/sys/kernel/task_delayacct'
+MIB = 1 << 20
+
+READ = '''
+import mmap, os, sys, time
+fd = os.open({path!r}, os.O_RDONLY | os.O_DIRECT)
+buffer, at = mmap.mmap(-1, {size}), 0
+def read(times, pause):
+    global at
+    for _ in range(times):
+        at = (at + {size}) % (32 << 20)
+        os.preadv(fd, [buffer], at)
+        time.sleep(pause)
+'''
+"""Defines ``read(times, pause)`` from a disk, past the page cache."""
+
+ALONE = '''
+import logging, sys, time
+from scavenger_openstack.drivers import io_accounting, cgroup_files
+from scavenger_openstack.types import Priority, Workload, WorkloadSample
+logging.basicConfig(format='%(message)s')
+one = io_accounting.IoAccounting(io_accounting.Settings(),
+                                 cgroup_files.find_mounts())
+for _ in range(3):
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    [sample] = one.add((WorkloadSample(Workload(
+        id=sys.argv[1], priority=Priority.FOREGROUND)),), now)
+    time.sleep(0.3)
+print(sample.io_wait_s, sample.io_bytes, one.facts()['why'])
+'''
+
+
+def known(value: float | None) -> float:
+    assert value is not None
+    return value
+
+
+class DelayAccounting(fixtures.Fixture):
+    """The kernel's switch, back as it was at the end; for one at a time."""
+
+    def _setUp(self) -> None:
+        self._fd = os.open(SWITCH, os.O_RDWR)
+        self.addCleanup(os.close, self._fd)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        was = pathlib.Path(SWITCH).read_text().strip()
+        self.addCleanup(self.set, was)
+
+    def set(self, value: str) -> None:
+        pathlib.Path(SWITCH).write_text(value)
+
+
+class Disk(fixtures.Fixture):
+    """A loop device, on a file of 32 MiB; ``path`` such as /dev/loop0."""
+
+    def _setUp(self) -> None:
+        directory = self.useFixture(fixtures.TempDir()).path
+        file = pathlib.Path(directory) / 'disk'
+        file.write_bytes(bytes(32 * MIB))
+        self.path = subprocess.run(
+            ['losetup', '--find', '--show', file], check=True,
+            capture_output=True, text=True).stdout.strip()
+        self.addCleanup(subprocess.run, ['losetup', '--detach', self.path],
+                        check=True)
+
+
+class TestIoWait(base.FunctionalTestCase):
+    """Workloads below ``/fore`` and ``/back`` of a tree of our own."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not os.path.exists(SWITCH):
+            self.skipTest(f'needs {SWITCH}: a kernel of 5.14 or later with '
+                          'CONFIG_TASK_DELAY_ACCT')
+        self.tree = self.cgroups()
+        for below in ('/fore/victim', '/back'):
+            self.tree.make(below)
+        self.switch = self.useFixture(DelayAccounting())
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.switch.set('1')
+        self.new(Settings())
+
+    def disk(self) -> str:
+        try:
+            return self.useFixture(Disk()).path
+        except (OSError, subprocess.CalledProcessError) as exc:
+            self.skipTest(f'needs a loop device (losetup of util-linux): '
+                          f'{exc}')
+
+    def new(self, settings: Settings) -> None:
+        """An agent that has just begun, as far as this is concerned."""
+        self.cgroup = cgroups.Cgroups([f'{self.tree.name}/back'],
+                                      [f'{self.tree.name}/fore'])
+        self.addCleanup(self.cgroup.close)
+        self.io = io_accounting.IoAccounting(
+            settings, cgroup_files.find_mounts())
+        self.addCleanup(self.io.close)
+
+    def look(self) -> dict[str, WorkloadSample]:
+        samples = self.io.add(self.cgroup.sample(), time.clock_gettime(
+            time.CLOCK_BOOTTIME))
+        top = f'{self.tree.name}/'
+        return {sample.workload.id.removeprefix(top): sample
+                for sample in samples}
+
+    def victim(self) -> WorkloadSample:
+        return self.look()['fore/victim']
+
+    def reader(self, disk: str, code: str, below: str = '/fore/victim',
+               size: int = 4096) -> subprocess.Popen[str]:
+        """A process that has read ``disk`` available, and runs ``code``."""
+        return self.spawn(READ.format(path=disk, size=size) + code,
+                          self.tree, below)
+
+    def said(self, process: subprocess.Popen[str]) -> None:
+        """Wait until it has printed a line."""
+        assert process.stdout is not None
+        self.assertTrue(process.stdout.readline())
+
+    def test_it_rises_when_another_hammers_the_disk(self) -> None:
+        disk = self.disk()
+        self.tree.make('/back/batch')
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf([], project='scavenger', default_config_files=[])
+        conf.set_override('background_parents', [f'{self.tree.name}/back'],
+                          'cgroups')
+        conf.set_override('foreground_parents', [f'{self.tree.name}/fore'],
+                          'cgroups')
+        conf.set_override('io_devices', [disk], 'cgroups')
+        real = host.Host(conf)
+        self.addCleanup(real.close)
+        self.reader(disk, 'while True: read(1, 0.002)')
+
+        def over_a_second() -> WorkloadRates:
+            before = real.sample()
+            time.sleep(1)
+            found = {one.workload.id: one for one in rates.rates(
+                before, real.sample()).workloads}
+            batch = found[f'{self.tree.name}/back/batch']
+            self.batch_bytes_per_s = batch.io_bytes_per_s
+            return found[f'{self.tree.name}/fore/victim']
+
+        for _ in range(io_accounting.LIST_TICKS):
+            time.sleep(0.1)
+            real.sample()
+        alone = over_a_second()
+        for _ in range(4):
+            self.reader(disk, 'while True: read(1, 0)', '/back/batch',
+                        size=MIB)
+        for _ in range(io_accounting.LIST_TICKS):
+            time.sleep(0.1)
+            real.sample()
+        beside = over_a_second()
+        grade = real.grade['io_wait']
+        assert isinstance(grade, dict)
+        self.assertTrue(grade['on'])
+        self.assertGreater(known(alone.io_ops_per_s), 50)
+        self.assertAlmostEqual(4096, known(alone.io_bytes_per_s)
+                               / known(alone.io_ops_per_s), delta=409)
+        self.assertGreater(known(self.batch_bytes_per_s), 10 * MIB)
+        self.assertGreater(known(beside.io_wait_s_per_op),
+                           2 * known(alone.io_wait_s_per_op))
+
+    def test_off_is_unknown_and_costs_no_answer(self) -> None:
+        self.switch.set('0')
+        disk = self.disk()
+        self.reader(disk, 'while True: read(1, 0.001)')
+        time.sleep(0.3)
+        for _ in range(3):
+            sample = self.victim()
+            self.assertIsNone(sample.io_wait_s)
+        self.assertIn('kernel.task_delayacct=1', self.io.facts()['why'])
+        self.assertEqual(1, self.logs.output.count('is not measured'))
+        self.switch.set('1')
+        self.reader(disk, 'while True: read(1, 0.001)')
+        self.victim()
+        self.assertTrue(self.io.facts()['on'])
+        self.switch.set('0')
+        self.assertIsNone(self.victim().io_wait_s)
+        self.assertEqual(2, self.logs.output.count('is not measured'))
+
+    def test_who_began_before_it_was_on_is_unknown(self) -> None:
+        self.switch.set('0')
+        disk = self.disk()
+        old = self.reader(disk, 'while True: read(1, 0.001)')
+        time.sleep(0.3)
+        self.switch.set('1')
+        self.victim()
+        time.sleep(0.2)
+        sample = self.victim()
+        self.assertIsNone(sample.io_wait_s)
+        self.assertIsNone(sample.io_ops)
+        self.assertIn('restart it', self.logs.output)
+        self.assertEqual(1, self.logs.output.count('restart it'))
+        old.kill()
+        old.wait()
+        self.reader(disk, 'while True: read(1, 0.001)')
+
+        self.wait_for('the new one waits', lambda: (
+            self.victim().io_wait_s or 0) > 0)
+
+    def test_bytes_and_waits_are_exact_for_who_stays(self) -> None:
+        disk = self.disk()
+        self.victim()
+        self.said(self.reader(
+            disk, 'read(64, 0)\nprint("read")\ntime.sleep(60)'))
+        sample = self.victim()
+        self.assertAlmostEqual(64 * 4096, known(sample.io_bytes),
+                               delta=16 * 4096)
+        self.assertAlmostEqual(64, known(sample.io_ops), delta=16)
+        self.assertGreater(known(sample.io_wait_s), 0)
+        self.assertLess(known(sample.io_wait_s), 5)
+
+    def test_one_that_ends_leaves_what_it_had(self) -> None:
+        disk = self.disk()
+        self.victim()
+        one = self.reader(disk, 'read(50, 0)\nprint("read")\ntime.sleep(60)')
+        self.said(one)
+        before = self.victim()
+        one.kill()
+        one.wait()
+        after = self.victim()
+        self.assertEqual(before.io_ops, after.io_ops)
+        self.assertEqual(before.io_wait_s, after.io_wait_s)
+        self.assertGreater(known(after.io_ops), 40)
+
+    def test_one_that_is_moved_in_begins_at_what_it_has(self) -> None:
+        disk = self.disk()
+        self.tree.make('/elsewhere')
+        one = self.reader(
+            disk, 'read(500, 0)\nprint("read")\ntime.sleep(60)',
+            '/elsewhere')
+        self.said(one)
+        for _ in range(io_accounting.LIST_TICKS + 1):
+            self.victim()
+        for controller in self.tree.mounts:
+            self.tree.write(controller, '/fore/victim', 'cgroup.procs',
+                            str(one.pid))
+        for _ in range(io_accounting.LIST_TICKS):
+            self.assertEqual((0, 0, 0), self.victim()[11:14])
+        self.assertIn(one.pid, self.io._known[
+            f'{self.tree.name}/fore/victim'].processes)
+
+    def test_those_in_cgroups_below_count(self) -> None:
+        disk = self.disk()
+        self.victim()
+        self.tree.make('/fore/victim/one/two')
+        self.reader(disk, 'while True: read(1, 0.001)',
+                    '/fore/victim/one/two')
+        self.wait_for('it counts', lambda: (
+            self.victim().io_ops or 0) > 20)
+        self.tree.delete('/fore/victim/one')
+        before = self.victim().io_ops
+        self.assertIsNotNone(before)
+        self.assertEqual(before, self.victim().io_ops)
+
+    def test_a_cgroup_that_counts_is_believed(self) -> None:
+        """Once some limit was set on a device, v1 counts what goes there."""
+        disk = self.disk()
+        number = os.stat(disk).st_rdev
+        device = f'{os.major(number)}:{os.minor(number)}'
+        self.tree.make('/back/limited')
+        self.tree.write('blkio', '/back/limited',
+                        'blkio.throttle.read_bps_device',
+                        f'{device} 1000000000')
+        self.addCleanup(self.tree.write, 'blkio', '/back/limited',
+                        'blkio.throttle.read_bps_device', f'{device} 0')
+        self.cgroup = cgroups.Cgroups(
+            [f'{self.tree.name}/back'], [f'{self.tree.name}/fore'],
+            io_devices=[disk])
+        self.addCleanup(self.cgroup.close)
+        self.victim()
+        self.reader(disk, 'while True: read(1, 0.001)')
+        self.wait_for('the kernel counts', lambda: (
+            self.cgroup.sample()[-1].io_bytes
+            or self.cgroup.sample()[0].io_bytes))
+        plain = {sample.workload.id: sample
+                 for sample in self.cgroup.sample()}
+        sample = self.victim()
+        counted = plain[f'{self.tree.name}/fore/victim']
+        more = known(sample.io_bytes) - known(counted.io_bytes)
+        self.assertGreaterEqual(more, 0)
+        self.assertLess(more, MIB)
+
+    def test_without_the_capability(self) -> None:
+        disk = self.disk()
+        self.reader(disk, 'while True: read(1, 0.001)')
+
+        def run(*capabilities: str) -> tuple[str, str]:
+            done = subprocess.run(
+                [*test_privileges.confined(list(capabilities)),
+                 sys.executable, '-c', ALONE,
+                 f'{self.tree.name}/fore/victim'],
+                capture_output=True, text=True, timeout=60)
+            self.assertEqual(0, done.returncode, done.stderr)
+            return done.stdout, done.stderr
+
+        said, warned = run('CAP_DAC_OVERRIDE')
+        self.assertTrue(said.startswith('None None '), said)
+        self.assertEqual(1, warned.count('give the agent CAP_NET_ADMIN'))
+        said, warned = run('CAP_NET_ADMIN')
+        wait_s, read_bytes, _ = said.split(' ', 2)
+        self.assertGreater(float(wait_s), 0)
+        self.assertGreater(int(read_bytes), 0)
+        self.assertEqual('', warned)
+
+    def test_many_processes_take_turns(self) -> None:
+        sleepers = 'import os\nfor _ in range(9):\n if not os.fork(): break\n'
+        for name in ('/back/one', '/back/two', '/back/three'):
+            self.tree.make(name)
+            self.said(self.spawn(
+                sleepers + 'import time\nprint(1)\ntime.sleep(60)',
+                self.tree, name))
+        self.wait_for('all are there', lambda: all(
+            len(self.tree.read('blkio', f'/back/{name}', 'tasks').split())
+            == 10 for name in ('one', 'two', 'three')))
+        self.new(Settings(tasks=45))
+        measured = []
+        for _ in range(4 * io_accounting.TURN_TICKS):
+            found = self.look()
+            measured.append({name for name, sample in found.items()
+                             if sample.io_wait_s is not None})
+        half = io_accounting.TURN_TICKS
+        self.assertEqual(1, len(set(map(frozenset, measured[1:half]))))
+        self.assertLess(len(measured[1]), 4)
+        self.assertEqual({'back/one', 'back/two', 'back/three'}, {
+            name for names in measured for name in names
+            if name.startswith('back')})
+        self.assertEqual(1, self.logs.output.count('in turns of'))
+        self.new(Settings(tasks=20))
+        self.assertIsNone(self.look()['back/one'].io_wait_s)
+        self.assertIn('more than [cgroups] io_wait_tasks',
+                      self.logs.output)
+        self.new(Settings(tasks=0))
+        self.assertIsNone(self.victim().io_wait_s)
+        self.assertIn('is 0', self.io.facts()['why'])
+
+    def test_nothing_stays_open(self) -> None:
+        before = len(os.listdir('/proc/self/fd'))
+        self.new(Settings())
+        self.look()
+        self.io.close()
+        self.cgroup.close()
+        self.assertEqual(before, len(os.listdir('/proc/self/fd')))
