@@ -129,17 +129,17 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                      'workload, where a cgroup v2 directory of the same '
                      'path exists.  No rule needs it yet; it doubles the '
                      'cost of sampling.'),
-    cfg.IntOpt('io_wait_tasks', default=500, min=0, max=1000000,
+    cfg.IntOpt('delay_tasks', default=500, min=0, max=1000000,
                help='How many cgroups, processes and (where the cgroup does '
                     'not count its own I/O) threads one tick may look at for '
-                    'the signal io_wait; each takes some 5 us of CPU.  '
-                    'With more on this host some workloads have the signal '
-                    'for 60 ticks and then others.  0 leaves it off.  It is '
-                    'off, and costs nothing, while kernel.task_delayacct is '
-                    '0, too.  Not in the papers.'),
-    cfg.FloatOpt('io_wait_cpu_s', default=0.005, min=0.0001, max=1,
+                    'the signals io_wait and run_delay; each takes some 5 us '
+                    'of CPU.  With more on this host some workloads have '
+                    'them for 60 ticks and then others.  0 leaves them off.  '
+                    'They are off, and cost nothing, while '
+                    'kernel.task_delayacct is 0, too.  Not in the papers.'),
+    cfg.FloatOpt('delay_cpu_s', default=0.005, min=0.0001, max=1,
                  help='CPU time, in seconds, after which one tick lists no '
-                      'more processes for the signal io_wait; the other '
+                      'more processes for io_wait and run_delay; the other '
                       'workloads wait for their turn.  Not in the papers.'),
     *(cfg.FloatOpt(f'floor_{knob}', default=arbitrate.DEFAULT_FLOORS[knob],
                    min=0, help=f'{text}  No cap goes below.')

@@ -20,6 +20,7 @@ common to them, their noise is not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -155,10 +156,14 @@ def suffers(signal: str, found: Pool, limits: Limits) -> bool:
     return effect(signal, best, now) >= limits.min_effect[signal]
 
 
-def examine(now: float, group: Group, signal: str, found: Pool,
-            samples: Sequence[Sample], topology: Mapping[int, Cpu],
-            limits: Limits) -> Case | None:
-    """Look for who makes a group suffer; ``None`` when nobody does."""
+def examine(now: float, group: Group, present: Sequence[str], signal: str,
+            found: Pool, samples: Sequence[Sample],
+            topology: Mapping[int, Cpu], limits: Limits) -> Case | None:
+    """Look for who makes a group suffer; ``None`` when nobody does.
+
+    :param present: who of the group is there now; some may be too young to
+        have a part in ``found``
+    """
     last = samples[-1]
     if signal == THROTTLED:
         return Case(group, signal, now, found.means, 0.0,
@@ -188,7 +193,9 @@ def examine(now: float, group: Group, signal: str, found: Pool,
     least = limits.min_effect[signal]
     if not known.named or effect(signal, known.base, known.raised) < least:
         return None
-    return _case(now, group, signal, found, taken, known, load, own, least)
+    return _case(now, group, signal, found, taken, known, load, own,
+                 [name for name in present if name not in found.means],
+                 least)
 
 
 def _use(signal: str, sample: Sample, limits: Limits
@@ -244,18 +251,11 @@ def _load(signal: str, found: Pool, members: Sequence[str],
 
 def _case(now: float, group: Group, signal: str, found: Pool,
           samples: Sequence[Sample], known: Explanation, load: str,
-          own: Sequence[Sequence[float]], least: float) -> Case:
+          own: Sequence[Sequence[float]], newcomers: Sequence[str],
+          least: float) -> Case:
     together = known.together
     middle = sum(evidence.low_and_high(together)) / 2
     works = [use > middle for use in together]
-    members = {}
-    for name in found.means:
-        rest, busy = _rest_and_busy(
-            [None if name not in sample else value(signal, sample[name])
-             for sample in samples], works)
-        if (rest is not None and busy is not None
-                and effect(signal, rest, busy) >= least):
-            members[name] = above(signal, rest, least)
     quiet = evidence.low_and_high(together)[0]
     *factors, slope = evidence.fit(
         found.values, [[1.0] * len(together), *own, together])
@@ -265,10 +265,33 @@ def _case(now: float, group: Group, signal: str, found: Pool,
         group, signal, now, found.means, known.base, least,
         _stddev(rest_values),
         cause=_cause(signal, list(found.means), samples, works, least),
-        members=members, load=load,
+        members=_victims(signal, [*found.means, *newcomers], samples, works,
+                         least), load=load,
         own=[factors[0] + slope * quiet, *factors[1:]],
         named=dict(known.named), scores=known.scores,
         raised=known.raised)
+
+
+def _victims(signal: str, names: Iterable[str], samples: Sequence[Sample],
+             works: Sequence[bool], least: float) -> dict[str, float]:
+    """Those who suffer, each with the threshold of his own signal.
+
+    Who came later, and was never seen undisturbed, is compared with those
+    who stand before him.
+    """
+    found, rests = {}, []
+    for name in names:
+        rest, busy = _rest_and_busy(
+            [None if name not in sample else value(signal, sample[name])
+             for sample in samples], works)
+        if rest is not None:
+            rests.append(rest)
+        elif rests:
+            rest = sum(rests) / len(rests)
+        if (rest is not None and busy is not None
+                and effect(signal, rest, busy) >= least):
+            found[name] = above(signal, rest, least)
+    return found
 
 
 def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],
@@ -358,21 +381,19 @@ class Case:
 
     def see(self, now: float, sample: Sample) -> None:
         """Take the newest sample."""
-        self.values = {}
-        found = []
-        for name, mean in self.means.items():
-            point = sample.get(name)
-            own = None if point is None else value(self.signal, point)
-            if own is not None:
-                found.append(own / _scale(self.signal, mean))
-                self.values[name] = own
-        if not found:
+        self.values = {
+            name: own for name in {**self.means, **self.members}
+            if name in sample
+            and (own := value(self.signal, sample[name])) is not None}
+        known = [name for name in self.means if name in self.values]
+        if not known:
             return
+        found = [self.values[name] / _scale(self.signal, self.means[name])
+                 for name in known]
         self.newest = sum(found) / len(found)
         base = self.base
         if self.own:
-            loads = own_load(self.signal, self.load, list(self.values),
-                             [sample])
+            loads = own_load(self.signal, self.load, known, [sample])
             base = sum([factor * load[0] for factor, load in zip(
                 self.own, [[1.0], *loads], strict=True)])
         excess = effect(self.signal, max(base, self.base), self.newest)

@@ -188,7 +188,7 @@ class Controller:
         if found is None or not case_.suffers(signal, found, self._limits):
             return
         self.analyses += 1
-        new = case_.examine(now, group, signal, found, samples,
+        new = case_.examine(now, group, members, signal, found, samples,
                             rates.topology, self._limits)
         if new is None:
             return

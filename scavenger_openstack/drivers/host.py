@@ -25,7 +25,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers import io_accounting
+from scavenger_openstack.drivers import delay_accounting
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import proc
@@ -64,10 +64,10 @@ class Host:
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir)
-        self._io = io_accounting.IoAccounting(
-            io_accounting.Settings(
-                tasks=group.io_wait_tasks,
-                cpu_s=group.io_wait_cpu_s),
+        self._delays = delay_accounting.DelayAccounting(
+            delay_accounting.Settings(
+                tasks=group.delay_tasks,
+                cpu_s=group.delay_cpu_s),
             cgroup_files.find_mounts(conf.root_dir), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
@@ -75,13 +75,13 @@ class Host:
     @property
     def grade(self) -> dict[str, object]:
         """What this host can tell, and what not and why."""
-        return {**self._perf.facts(), 'io_wait': self._io.facts()}
+        return {**self._perf.facts(), 'delays': self._delays.facts()}
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         workloads = self._perf.add(workloads, time_s)
-        workloads = self._io.add(workloads, time_s)
+        workloads = self._delays.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:
@@ -114,7 +114,7 @@ class Host:
 
     def close(self) -> None:
         self._perf.close()
-        self._io.close()
+        self._delays.close()
         self._cgroups.close()
         self._proc.close()
         if self._network is not None:

@@ -58,7 +58,7 @@ _HEADER = struct.Struct('=IHHII')
 _GENERIC = struct.Struct('=BBxx')
 _ATTRIBUTE = struct.Struct('=HH')
 _QUESTION = struct.Struct('=IHHIIBBxxHHI')
-_WAITS = struct.Struct('=H14xQ8xQQ')
+_WAITS = struct.Struct('=H14xQQQQ')
 _BYTES = struct.Struct('=248xQQ')
 _COPIES, _COPIES_SINCE = struct.Struct('=400xQ'), 13
 _FIRST = _HEADER.size + _GENERIC.size
@@ -73,6 +73,7 @@ class Waits(NamedTuple):
     or wrote past the cache, are 0 for a process.  ``copies``: how often it
     waited for a page to be copied on write, which every program does when it
     starts; ``None`` in kernels before 6.0, which do not tell.
+    ``cpu_wait_ns``: how long it was ready to run and had no CPU.
 
     The kernel accounts only tasks that began while accounting was on, and
     does not say so: of another one ``waits`` and ``copies`` are 0 for ever.
@@ -84,6 +85,7 @@ class Waits(NamedTuple):
     read_bytes: int = 0
     write_bytes: int = 0
     copies: int | None = None
+    cpu_wait_ns: int = 0
 
 
 class Taskstats:
@@ -183,14 +185,16 @@ def parse(buffer: bytes | bytearray, size: int, kind: int) -> Waits | None:
             if at + length - _ATTRIBUTE.size > size or length < (
                     _ATTRIBUTE.size + _BYTES.size):
                 break
-            version, runs, waits, wait_ns = _WAITS.unpack_from(buffer, at)
+            version, runs, cpu_wait_ns, waits, wait_ns = _WAITS.unpack_from(
+                buffer, at)
             if not version or version == MIXED_UP_VERSION:
                 raise ValueError(f'version {version} of its form')
             read, written = _BYTES.unpack_from(buffer, at)
             copies = (_COPIES.unpack_from(buffer, at)[0]
                       if version >= _COPIES_SINCE and length >= (
                           _ATTRIBUTE.size + _COPIES.size) else None)
-            return Waits(runs, waits, wait_ns, read, written, copies)
+            return Waits(runs, waits, wait_ns, read, written, copies,
+                         cpu_wait_ns)
         at += length + 3 & ~3
     raise ValueError(f'an answer of {size} bytes without numbers')
 

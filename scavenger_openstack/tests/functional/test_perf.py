@@ -27,7 +27,6 @@ import pathlib
 import resource
 import subprocess
 import sys
-import time
 import uuid
 
 import fixtures
@@ -50,7 +49,7 @@ PLAYED = (Event('cycles', perf_event.SOFTWARE, CLOCK),
           Event('ref_cycles', perf_event.SOFTWARE, CLOCK),
           Event('instructions', perf_event.SOFTWARE, CLOCK),
           Event('llc_misses', perf_event.SOFTWARE, FAULTS))
-LOOK_S = 0.1
+RUN_NS = 20_000_000
 NOBODY = 65534
 CPUS = len(parse_cpus(pathlib.Path(
     '/sys/devices/system/cpu/online').read_text()))
@@ -128,7 +127,18 @@ class TestPerf(base.FunctionalTestCase):
         self.addCleanup(self.end, process)
         assert process.stdout
         process.stdout.readline()
+        self.spinner = process.pid
         return process
+
+    def let_it_run(self) -> None:
+        """Until the last spinner has had some CPU time: others want the
+        machine, too."""
+        def ran_ns() -> int:
+            return int(pathlib.Path(
+                f'/proc/{self.spinner}/schedstat').read_text().split()[0])
+
+        until_ns = ran_ns() + RUN_NS
+        self.wait_for('it runs', lambda: ran_ns() >= until_ns)
 
     @staticmethod
     def end(process: subprocess.Popen[bytes]) -> None:
@@ -160,7 +170,7 @@ class TestPerf(base.FunctionalTestCase):
 
     def looks(self, counters: perf.Perf) -> tuple[HostSample, HostSample]:
         first = self.look(counters)
-        time.sleep(LOOK_S)
+        self.let_it_run()
         return first, self.look(counters)
 
     def said(self, text: str) -> int:
@@ -186,7 +196,7 @@ class TestPerf(base.FunctionalTestCase):
         counters = self.counting(sample_s=2.0, period_s=5.0)
         looks = [self.look(counters)]
         for _ in range(11):
-            time.sleep(LOOK_S / 4)
+            self.let_it_run()
             looks.append(self.look(counters))
         cpis = [self.cpi(*pair)['a'] is not None
                 for pair in zip(looks, looks[1:], strict=False)]

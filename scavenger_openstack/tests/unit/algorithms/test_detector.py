@@ -178,6 +178,18 @@ class NamingTest(DetectorTestCase):
         self.assertLess(self.until(lambda decision: decision.caps), 60)
         self.assertEqual(('hog',), self.incident().antagonists)
 
+    def test_a_task_that_came_while_all_were_disturbed(self) -> None:
+        self.until(lambda decision: decision.incidents)
+        self.wants = lambda now: 4.0
+        self.obeyed = False
+        self.shop.append(Workload('new', Priority.FOREGROUND,
+                                  application='shop'))
+        self.until(lambda decision: 'new' in [
+            one.victim for one in decision.incidents], 60)
+        self.assertEqual(('hog',), [
+            one.antagonists for one in self.decision.incidents
+            if one.victim == 'new'][0])
+
     def test_its_own_limit(self) -> None:
         self.harm = 0.0
         self.turn(100)

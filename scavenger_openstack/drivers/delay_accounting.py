@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""How long workloads wait for disks: the signal ``io_wait`` of cgroups.
+"""How long cgroups wait, for disks and for CPUs: ``io_wait``, ``run_delay``.
 
 From the kernel's delay accounting, process by process, while the operator
 has it on (``kernel.task_delayacct``); no cgroup counts it.  Off, nothing is
@@ -84,14 +84,14 @@ class _Workload:
 
     __slots__ = ('bytes', 'counts', 'created_s', 'first', 'listed_s',
                  'nodes', 'period', 'processes', 'rest', 'threads',
-                 'wait_ns', 'waits')
+                 'cpu_wait_ns', 'wait_ns', 'waits')
 
     def __init__(self, created_s: float) -> None:
         self.created_s = created_s
         self.nodes: list[tuple[str, int]] = []
         self.processes: dict[int, _Process] = {}
         self.threads: dict[int, int] = {}
-        self.wait_ns = self.waits = self.bytes = 0
+        self.wait_ns = self.waits = self.bytes = self.cpu_wait_ns = 0
         self.counts: bool | None = None     # the cgroup itself
         self.first = True
         self.listed_s = 0.0
@@ -110,8 +110,8 @@ class _Asked(NamedTuple):
     listed: bool
 
 
-class IoAccounting:
-    """Adds waits, operations and bytes of I/O to the samples of workloads.
+class DelayAccounting:
+    """Adds waits, and operations and bytes of I/O, to samples of workloads.
 
     :param mounts: where cgroup controllers are mounted
     :param root_dir: where /proc is looked for
@@ -184,7 +184,7 @@ class IoAccounting:
     def _why_not(self) -> str:
         """Empty when the signal can be had."""
         if not self._settings.tasks:
-            return '[cgroups] io_wait_tasks is 0'
+            return '[cgroups] delay_tasks is 0'
         if self._refused:
             return self._refused
         if self._mount is None:
@@ -209,11 +209,11 @@ class IoAccounting:
 
     def _say_state(self, why: str) -> None:
         if not why:
-            LOG.info('io_wait is measured, by delay accounting')
+            LOG.info('delays are measured, by delay accounting')
         elif self._refused or not self._why:
-            LOG.warning('io_wait is not measured: %s', why)
+            LOG.warning('delays are not measured: %s', why)
         else:
-            LOG.info('io_wait is not measured: %s', why)
+            LOG.info('delays are not measured: %s', why)
 
     def _say(self, key: str, text: str, *args: object) -> None:
         """Warn about one thing once."""
@@ -257,7 +257,7 @@ class IoAccounting:
                 if left < self._settings.tasks:
                     return asked, order[at:]
                 self._say(sample[0].id, '%s: io_wait is unknown: it has more '
-                          'than [cgroups] io_wait_tasks = %s processes or '
+                          'than [cgroups] delay_tasks = %s processes or '
                           'threads', sample[0].id, left)
                 continue
             except OSError as exc:
@@ -329,8 +329,8 @@ class IoAccounting:
         if not unread:
             return
         self._say('turns', 'io_wait of only %s of %s workloads is known at a '
-                  'time, in turns of %s ticks: raise [cgroups] io_wait_tasks '
-                  'or io_wait_cpu_s, at the cost of CPU',
+                  'time, in turns of %s ticks: raise [cgroups] delay_tasks '
+                  'or delay_cpu_s, at the cost of CPU',
                   len(samples) - len(unread), len(samples), TURN_TICKS)
         self._turn += 1
         if self._turn >= TURN_TICKS:
@@ -377,6 +377,8 @@ class IoAccounting:
                     cur, answers.get((taskstats.TASK, pid)))
             one.waits += max(0, cur.waits - process.last.waits)
             one.wait_ns += max(0, cur.wait_ns - process.last.wait_ns)
+            one.cpu_wait_ns += max(
+                0, cur.cpu_wait_ns - process.last.cpu_wait_ns)
             process.last = cur
             one.processes[pid] = process
             unknown += not process.accounted
@@ -387,6 +389,8 @@ class IoAccounting:
         counts = self._trusts(one, sample)
         if counts is None and (one.waits, one.bytes) != before:
             counts = one.counts = False
+        if sample.run_delay_s is None:
+            sample = sample._replace(run_delay_s=one.cpu_wait_ns / NS_PER_S)
         if counts:
             sample = sample._replace(io_wait_s=one.wait_ns / NS_PER_S)
         else:

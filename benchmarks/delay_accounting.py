@@ -15,7 +15,7 @@
 
 Makes cgroups of its own with processes that sleep (root), switches delay
 accounting on for the while, and measures the CPU time of the driver's
-``IoAccounting.add``: listing who is there, asking the kernel, adding up and
+``DelayAccounting.add``: listing who is there, asking the kernel, adding up and
 making the samples, all in.  'counts': the cgroup counts its own I/O (version
 2); 'threads': it does not, and each thread is asked for its bytes.  'ask' is
 the bare question about the same processes, 'off' the whole of add() with
@@ -36,13 +36,13 @@ import time
 import uuid
 
 from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import io_accounting
+from scavenger_openstack.drivers import delay_accounting
 from scavenger_openstack.drivers import taskstats
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
-SWITCH = pathlib.Path(io_accounting.SWITCH)
+SWITCH = pathlib.Path(delay_accounting.SWITCH)
 BUDGET = 0.005
 """Of one CPU, for all that the agent does at 100 workloads and 1 Hz."""
 
@@ -108,12 +108,13 @@ def measure(mount: cgroup_files.Mount, count: int, each: int, rounds: int
         found = []
         for one in (tuple(s._replace(io_bytes=1, io_ops=1) for s in samples),
                     samples):
-            driver = io_accounting.IoAccounting(
-                io_accounting.Settings(tasks=10**6, cpu_s=10),
+            driver = delay_accounting.DelayAccounting(
+                delay_accounting.Settings(tasks=10**6, cpu_s=10),
                 {'blkio': mount})
 
             def tick(one: tuple[WorkloadSample, ...] = one,
-                     driver: io_accounting.IoAccounting = driver) -> object:
+                     driver: delay_accounting.DelayAccounting = driver
+                     ) -> object:
                 return driver.add(one, time.clock_gettime(
                     time.CLOCK_BOOTTIME))
 

@@ -23,6 +23,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import textwrap
 import time
 
 import fixtures
@@ -32,9 +33,9 @@ from scavenger_openstack.algorithms import rates
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import delay_accounting
+from scavenger_openstack.drivers.delay_accounting import Settings
 from scavenger_openstack.drivers import host
-from scavenger_openstack.drivers import io_accounting
-from scavenger_openstack.drivers.io_accounting import Settings
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import test_privileges
 from scavenger_openstack.types import WorkloadRates
@@ -58,10 +59,10 @@ def read(times, pause):
 
 ALONE = '''
 import logging, sys, time
-from scavenger_openstack.drivers import io_accounting, cgroup_files
+from scavenger_openstack.drivers import delay_accounting, cgroup_files
 from scavenger_openstack.types import Priority, Workload, WorkloadSample
 logging.basicConfig(format='%(message)s')
-one = io_accounting.IoAccounting(io_accounting.Settings(),
+one = delay_accounting.DelayAccounting(delay_accounting.Settings(),
                                  cgroup_files.find_mounts())
 for _ in range(3):
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -95,7 +96,8 @@ class Disk(fixtures.Fixture):
     """A loop device, on a file of 32 MiB; ``path`` such as /dev/loop0."""
 
     def _setUp(self) -> None:
-        directory = self.useFixture(fixtures.TempDir()).path
+        # Not where /tmp may be, in memory: that answers at once.
+        directory = self.useFixture(fixtures.TempDir('/var/tmp')).path
         file = pathlib.Path(directory) / 'disk'
         file.write_bytes(bytes(32 * MIB))
         self.path = subprocess.run(
@@ -105,7 +107,7 @@ class Disk(fixtures.Fixture):
                         check=True)
 
 
-class TestIoWait(base.FunctionalTestCase):
+class DelaysTest(base.FunctionalTestCase):
     """Workloads below ``/fore`` and ``/back`` of a tree of our own."""
 
     def setUp(self) -> None:
@@ -133,7 +135,7 @@ class TestIoWait(base.FunctionalTestCase):
         self.cgroup = cgroups.Cgroups([f'{self.tree.name}/back'],
                                       [f'{self.tree.name}/fore'])
         self.addCleanup(self.cgroup.close)
-        self.io = io_accounting.IoAccounting(
+        self.io = delay_accounting.DelayAccounting(
             settings, cgroup_files.find_mounts())
         self.addCleanup(self.io.close)
 
@@ -182,18 +184,18 @@ class TestIoWait(base.FunctionalTestCase):
             self.batch_bytes_per_s = batch.io_bytes_per_s
             return found[f'{self.tree.name}/fore/victim']
 
-        for _ in range(io_accounting.LIST_TICKS):
+        for _ in range(delay_accounting.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         alone = over_a_second()
         for _ in range(4):
             self.reader(disk, 'while True: read(1, 0)', '/back/batch',
                         size=MIB)
-        for _ in range(io_accounting.LIST_TICKS):
+        for _ in range(delay_accounting.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         beside = over_a_second()
-        grade = real.grade['io_wait']
+        grade = real.grade['delays']
         assert isinstance(grade, dict)
         self.assertTrue(grade['on'])
         self.assertGreater(known(alone.io_ops_per_s), 50)
@@ -202,6 +204,37 @@ class TestIoWait(base.FunctionalTestCase):
         self.assertGreater(known(self.batch_bytes_per_s), 10 * MIB)
         self.assertGreater(known(beside.io_wait_s_per_op),
                            2 * known(alone.io_wait_s_per_op))
+
+    def test_who_has_no_cpu_waits_for_one(self) -> None:
+        """Two that always run, on one CPU: each waits half of the time."""
+        busy = textwrap.dedent('''
+            import os
+            os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
+            print('up', flush=True)
+            while True:
+                pass
+            ''')
+        self.said(self.spawn(busy, self.tree, '/fore/victim'))
+
+        def over_two_seconds() -> WorkloadSample:
+            before = self.victim()
+            time.sleep(2)
+            after = self.victim()
+            waited = known(after.run_delay_s) - known(before.run_delay_s)
+            ran = known(after.cpu_s) - known(before.cpu_s)
+            self.assertLess(abs(waited + ran - 2.0), 0.3)
+            return after._replace(run_delay_s=waited, cpu_s=ran)
+
+        self.victim()
+        alone = over_two_seconds()
+        self.tree.make('/back/batch')
+        for _ in range(2):
+            self.said(self.spawn(busy, self.tree, '/back/batch'))
+        beside = over_two_seconds()
+        self.assertGreater(known(beside.run_delay_s),
+                           known(alone.run_delay_s) + 0.5)
+        self.assertGreater(
+            known(beside.run_delay_s) / known(beside.cpu_s), 0.7)
 
     def test_off_is_unknown_and_costs_no_answer(self) -> None:
         self.switch.set('0')
@@ -212,14 +245,14 @@ class TestIoWait(base.FunctionalTestCase):
             sample = self.victim()
             self.assertIsNone(sample.io_wait_s)
         self.assertIn('kernel.task_delayacct=1', self.io.facts()['why'])
-        self.assertEqual(1, self.logs.output.count('is not measured'))
+        self.assertEqual(1, self.logs.output.count('are not measured'))
         self.switch.set('1')
         self.reader(disk, 'while True: read(1, 0.001)')
         self.victim()
         self.assertTrue(self.io.facts()['on'])
         self.switch.set('0')
         self.assertIsNone(self.victim().io_wait_s)
-        self.assertEqual(2, self.logs.output.count('is not measured'))
+        self.assertEqual(2, self.logs.output.count('are not measured'))
 
     def test_who_began_before_it_was_on_is_unknown(self) -> None:
         self.switch.set('0')
@@ -273,12 +306,12 @@ class TestIoWait(base.FunctionalTestCase):
             disk, 'read(500, 0)\nprint("read")\ntime.sleep(60)',
             '/elsewhere')
         self.said(one)
-        for _ in range(io_accounting.LIST_TICKS + 1):
+        for _ in range(delay_accounting.LIST_TICKS + 1):
             self.victim()
         for controller in self.tree.mounts:
             self.tree.write(controller, '/fore/victim', 'cgroup.procs',
                             str(one.pid))
-        for _ in range(io_accounting.LIST_TICKS):
+        for _ in range(delay_accounting.LIST_TICKS):
             self.assertEqual((0, 0, 0), self.victim()[11:14])
         self.assertIn(one.pid, self.io._known[
             f'{self.tree.name}/fore/victim'].processes)
@@ -358,11 +391,11 @@ class TestIoWait(base.FunctionalTestCase):
             == 10 for name in ('one', 'two', 'three')))
         self.new(Settings(tasks=45))
         measured = []
-        for _ in range(4 * io_accounting.TURN_TICKS):
+        for _ in range(4 * delay_accounting.TURN_TICKS):
             found = self.look()
             measured.append({name for name, sample in found.items()
                              if sample.io_wait_s is not None})
-        half = io_accounting.TURN_TICKS
+        half = delay_accounting.TURN_TICKS
         self.assertEqual(1, len(set(map(frozenset, measured[1:half]))))
         self.assertLess(len(measured[1]), 4)
         self.assertEqual({'back/one', 'back/two', 'back/three'}, {
@@ -371,7 +404,7 @@ class TestIoWait(base.FunctionalTestCase):
         self.assertEqual(1, self.logs.output.count('in turns of'))
         self.new(Settings(tasks=20))
         self.assertIsNone(self.look()['back/one'].io_wait_s)
-        self.assertIn('more than [cgroups] io_wait_tasks',
+        self.assertIn('more than [cgroups] delay_tasks',
                       self.logs.output)
         self.new(Settings(tasks=0))
         self.assertIsNone(self.victim().io_wait_s)
