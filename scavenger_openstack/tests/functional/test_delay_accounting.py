@@ -93,7 +93,14 @@ class DelayAccounting(fixtures.Fixture):
 
 
 class Disk(fixtures.Fixture):
-    """A loop device, on a file of 32 MiB; ``path`` such as /dev/loop0."""
+    """A loop device, on a file of 32 MiB; ``path`` such as /dev/loop0.
+
+    :param direct: past the page cache of the file, as slow as its disk
+    """
+
+    def __init__(self, *, direct: bool) -> None:
+        super().__init__()
+        self._direct = 'on' if direct else 'off'
 
     def _setUp(self) -> None:
         # Not where /tmp may be, in memory: that answers at once.
@@ -101,7 +108,8 @@ class Disk(fixtures.Fixture):
         file = pathlib.Path(directory) / 'disk'
         file.write_bytes(bytes(32 * MIB))
         self.path = subprocess.run(
-            ['losetup', '--find', '--show', file], check=True,
+            ['losetup', f'--direct-io={self._direct}', '--find', '--show',
+             file], check=True,
             capture_output=True, text=True).stdout.strip()
         self.addCleanup(subprocess.run, ['losetup', '--detach', self.path],
                         check=True)
@@ -123,9 +131,9 @@ class DelaysTest(base.FunctionalTestCase):
         self.switch.set('1')
         self.new(Settings())
 
-    def disk(self) -> str:
+    def disk(self, *, direct: bool = False) -> str:
         try:
-            return self.useFixture(Disk()).path
+            return self.useFixture(Disk(direct=direct)).path
         except (OSError, subprocess.CalledProcessError) as exc:
             self.skipTest(f'needs a loop device (losetup of util-linux): '
                           f'{exc}')
@@ -161,7 +169,7 @@ class DelaysTest(base.FunctionalTestCase):
         self.assertTrue(process.stdout.readline())
 
     def test_it_rises_when_another_hammers_the_disk(self) -> None:
-        disk = self.disk()
+        disk = self.disk(direct=True)
         self.tree.make('/back/batch')
         conf = cfg.ConfigOpts()
         conf_.register(conf)

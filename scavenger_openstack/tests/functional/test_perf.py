@@ -122,7 +122,10 @@ class TestPerf(base.FunctionalTestCase):
     def spin(self, name: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, '-c', f'open("{self.path(name)}/cgroup.procs", '
-             '"w").write("0")\nprint(flush=True)\nwhile True: pass'],
+             # Where nobody else wants the CPU the kernel may not notice
+             # new counters before the next change of tasks.
+             '"w").write("0")\nprint(flush=True)\nimport time\n'
+             'while True:\n sum(range(50000))\n time.sleep(0.0002)'],
             stdout=subprocess.PIPE)
         self.addCleanup(self.end, process)
         assert process.stdout
