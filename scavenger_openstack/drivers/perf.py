@@ -150,12 +150,14 @@ class Perf:
         self._retry_s = 0.0
         self._of = 0
         self._mount = None
+        self._clock: perf_event.CgroupCounters | None = None
         if settings.enabled == OFF:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
         self._mount = perf_event.find_mount(self._root_dir)
         self._look_at_cpus()
         self._grade = self._find_grade()
+        self._start_clock()
         if settings.enabled == ON and not self._grade.events:
             raise errors.ConfigError(
                 f'[perf] enabled = on, but: {self._grade.why}; set it to '
@@ -196,6 +198,24 @@ class Perf:
         return perf_grade.grade(
             self._root_dir, cpu=min(self._cpus), events=self._events,
             max_counters=self._settings.max_counters)
+
+    def _start_clock(self) -> None:
+        """Have the kernel keep the times of cgroups from now on.
+
+        It does so while there are counters of any cgroup.  Those of a
+        workload alone on its CPU would be known only once something else
+        ran there: these come first, and are never disabled.
+        """
+        if self._mount is None or not self._grade.events:
+            return
+        try:
+            self._clock = self._clock or perf_event.CgroupCounters(
+                self._mount, (perf_event.DUMMY,))
+            self._clock.cover(self._cpus, enabled=True)
+        except OSError as exc:
+            self._say('clock', 'cannot keep the clock of hardware counters '
+                      'running: %s; a workload alone on a CPU is measured '
+                      'late', perf_grade.advice(exc.errno))
 
     def _look_at_cpus(self) -> bool:
         """Whether the set of CPUs that are online has changed."""
@@ -239,6 +259,7 @@ class Perf:
             self._log_grade()
             if not self._grade.events:
                 return samples
+            self._start_clock()
         self._follow(samples)
         was = self._measuring
         self._measuring = self._duty.next_is_measured(now)
@@ -275,6 +296,7 @@ class Perf:
 
     def _cover_all(self) -> None:
         """Groups on the CPUs that are online now, and on no other."""
+        self._start_clock()
         for name, one in self._known.items():
             if one.counters is not None:
                 one.base = None
@@ -426,3 +448,6 @@ class Perf:
         for one in self._known.values():
             one.forget()
         self._known = {}
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None

@@ -63,6 +63,10 @@ class Event(NamedTuple):
     config: int
 
 
+DUMMY = Event('', SOFTWARE, 9)
+"""Counts nothing."""
+
+
 def supported() -> bool:
     """Whether the number of the system call is known for this machine."""
     return platform.machine() in SYSCALLS
@@ -142,6 +146,11 @@ class CgroupCounters:
 
     It holds the cgroup's directory, so that all groups count the same one
     also when another was made under its path.
+
+    Where these are the first counters of cgroups on a CPU, the times of a
+    group stand still until that CPU next changes from one cgroup to another
+    (seen with Linux 6.18, where a task alone on its CPU ran on for seconds;
+    the counts are right, and the times catch up).
 
     :raises OSError: there is no such directory.
     """

@@ -72,6 +72,14 @@ def descriptors_by_stat() -> int:
     return found
 
 
+def visit_all_cpus() -> None:
+    """So that each has changed tasks once, as all do before long."""
+    allowed = os.sched_getaffinity(0)
+    for cpu in allowed:
+        os.sched_setaffinity(0, {cpu})
+    os.sched_setaffinity(0, allowed)
+
+
 def in_child(what: Callable[[], str]) -> str:
     """What a fork of this process comes to, as text."""
     reader, writer = os.pipe()
@@ -122,11 +130,7 @@ class TestPerf(base.FunctionalTestCase):
     def spin(self, name: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             [sys.executable, '-c', f'open("{self.path(name)}/cgroup.procs", '
-             # Without the sleep it was sometimes not counted until its
-             # groups were enabled again, although it ran.  Why is not
-             # known yet; it may be a fault of drivers/perf.
-             '"w").write("0")\nprint(flush=True)\nimport time\n'
-             'while True:\n sum(range(50000))\n time.sleep(0.0002)'],
+             '"w").write("0")\nprint(flush=True)\nwhile True: pass'],
             stdout=subprocess.PIPE)
         self.addCleanup(self.end, process)
         assert process.stdout
@@ -156,6 +160,7 @@ class TestPerf(base.FunctionalTestCase):
         found = perf.Perf(perf.Settings(**settings),  # type: ignore[arg-type]
                           events=PLAYED)
         self.addCleanup(found.close)
+        visit_all_cpus()
         return found
 
     def look(self, counters: perf.Perf, after_s: float = 1.0) -> HostSample:
