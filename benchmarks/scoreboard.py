@@ -139,7 +139,8 @@ def host_hour() -> Drawn:
                        vcpus=2, threads=2, queue_depth=1,
                        tx_bytes_per_s=1e6) for i in range(8)]
     return Drawn('host-hour', 1, Machine(cpus=16), tuple(tenants),
-                 duration_s=3600, warmup_s=60, interval_s=1, step_s=1)
+                 duration_s=3600, warmup_s=60, interval_s=1, step_s=1,
+                 warmup_step_s=1)
 
 
 def speed_s() -> float:

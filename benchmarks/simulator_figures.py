@@ -111,7 +111,7 @@ def scavenger_7() -> None:
     for name in ('data caching', 'web search', 'web serving',
                  'data serving'):
         fg = pin(CLOUD[name], 0)
-        drawn = Drawn(name, 1, LAB, (fg, dcopy()), 600, 60, 1, 1)
+        drawn = Drawn(name, 1, LAB, (fg, dcopy()), 600, 60, 1, 1, 1)
         alone = bench.run(drawn, bench.Policy(background=False))
         cells, lost, cores = [], [], []
         for c in (0.5, 1.0, 2.0):

@@ -109,8 +109,10 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
     tenants = [tenant for tenant in drawn.tenants
                if policy.background
                or tenant.priority is Priority.FOREGROUND]
-    simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
-                          step_s=drawn.step_s, floors=FLOORS)
+    warm = drawn.warmup_s <= 0
+    simulator = Simulator(
+        drawn.machine, tenants, seed=drawn.seed, floors=FLOORS,
+        step_s=drawn.step_s if warm else drawn.warmup_step_s)
     fast = policy.isolation and drawn.step_s < drawn.interval_s
     isolation = Isolation(simulator) if fast else None
     loop = None
@@ -128,7 +130,6 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
                     pathlib.Path('/nonexistent/stop'),
                     require_watcher=False, isolation=isolation)  # type: ignore[arg-type]
     each = isolation.each() if isolation is not None else None
-    warm = drawn.warmup_s <= 0
     if loop is not None:
         loop.tick(simulator.now)
     while simulator.now < drawn.duration_s - 1e-9:
@@ -139,6 +140,7 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
             loop.tick(simulator.now)
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
+            simulator.plant.change_step(drawn.step_s)
             warm = True
     plant = simulator.plant
     return Outcome(

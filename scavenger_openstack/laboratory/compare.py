@@ -55,7 +55,8 @@ class Task:
         if self.hours is None:
             return drawn
         return drawn._replace(duration_s=self.hours * HOUR_S,
-                              step_s=drawn.interval_s)
+                              step_s=drawn.interval_s,
+                              warmup_step_s=drawn.interval_s)
 
 
 def record(task: Task) -> dict[str, Any]:

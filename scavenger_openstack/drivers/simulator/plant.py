@@ -80,6 +80,7 @@ class Plant:
         self.cpu_busy_s = 0.0
         self.link_tx_bytes = 0.0
         self._short = False
+        self._began_s = 0.0
         self._steps = 0
         self._thrash = 1.0
         self._link_wait_s = 0.0
@@ -114,7 +115,12 @@ class Plant:
             self._io_and_net(guest, dt_s)
             self._judge(guest, backlog_s, dt_s)
         self._steps += 1
-        self.now = self._steps * dt_s
+        self.now = self._began_s + self._steps * dt_s
+
+    def change_step(self, step_s: float) -> None:
+        """Go on in steps of ``step_s``, as fine as before or as coarse."""
+        if step_s != self.step_s:
+            self.step_s, self._began_s, self._steps = step_s, self.now, 0
 
     def idle_cpus(self) -> int:
         """CPUs on which no thread runs at this moment."""

@@ -38,12 +38,16 @@ from scavenger_openstack.drivers.simulator.load import Phase
 from scavenger_openstack.drivers.simulator.load import SHAPES
 from scavenger_openstack.drivers.simulator.machine import Machine
 from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.drivers.simulator.plant import FINE_S
 from scavenger_openstack import errors
 from scavenger_openstack.types import Priority
 
 SCHEMA = 1
 
 SHORTEST_STEP_S = 0.0001
+LONGEST_FINE_S = 0.02
+"""For a warm-up in longer steps, still of those that follow requests."""
+
 SHORTEST_PHASE_S = 0.001
 LONGEST_S = 1e7
 LARGEST = 1e15
@@ -54,7 +58,7 @@ MOST_TENANTS = 500
 MOST_CPUS = 1024
 
 TOP = ('schema', 'about', 'duration_s', 'warmup_s', 'interval_s', 'step_s',
-       'draws', 'machine', 'tenants')
+       'warmup_step_s', 'draws', 'machine', 'tenants')
 
 DISTRIBUTIONS: Mapping[str, Callable[..., float]] = {
     'uniform': lambda r, low, high: r.uniform(low, high),
@@ -99,7 +103,8 @@ class Drawn(NamedTuple):
     """One scenario with one seed: what to simulate, and for how long.
 
     The controllers turn every ``interval_s``, the plant every ``step_s``;
-    nothing is judged before ``warmup_s``.
+    nothing is judged before ``warmup_s``, until when the plant turns every
+    ``warmup_step_s``.
     """
 
     name: str
@@ -110,6 +115,7 @@ class Drawn(NamedTuple):
     warmup_s: float
     interval_s: float
     step_s: float
+    warmup_step_s: float
 
 
 class Scenario:
@@ -175,12 +181,16 @@ class Scenario:
 
         interval_s = top('interval_s', 1.0, 0.01, LONGEST_S)
         duration_s = top('duration_s', 600.0, interval_s, LONGEST_S)
+        step_s = top('step_s', interval_s, SHORTEST_STEP_S, interval_s)
+        longest_s = interval_s if step_s >= FINE_S else max(
+            step_s, min(LONGEST_FINE_S, interval_s))
         return Drawn(
             self.name, seed, machine, tuple(tenants), duration_s,
             warmup_s=top('warmup_s', min(60.0, duration_s / 2), 0.0,
                          duration_s - interval_s),
             interval_s=interval_s,
-            step_s=top('step_s', interval_s, SHORTEST_STEP_S, interval_s))
+            step_s=step_s,
+            warmup_step_s=top('warmup_step_s', step_s, step_s, longest_s))
 
     def _draws(self, values: Any, random_: random.Random) -> dict[str, Any]:
         if not isinstance(values, dict):

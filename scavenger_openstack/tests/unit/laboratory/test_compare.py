@@ -40,7 +40,8 @@ tenants:
 """
 
 FINE = COARSE.replace('duration_s: 60', 'duration_s: 3\nstep_s: 0.001'
-                      ).replace('warmup_s: 10', 'warmup_s: 1')
+                      ).replace('warmup_s: 10',
+                                'warmup_s: 1\nwarmup_step_s: 0.01')
 
 
 def task(text: str, seed: int = 0,

@@ -42,7 +42,7 @@ def hog(name: str = 'hog', **fields: float) -> Tenant:
 def drawn(*tenants: Tenant, **machine: float) -> Drawn:
     return Drawn('x', 1, Machine(**machine),    # type: ignore[arg-type]
                  tenants, duration_s=120.0, warmup_s=20.0, interval_s=1.0,
-                 step_s=1.0)
+                 step_s=1.0, warmup_step_s=1.0)
 
 
 class OracleTest(testtools.TestCase):

@@ -37,7 +37,7 @@ def outcome(**tenants: Result) -> Outcome:
 
 
 def drawn(*tenants: Tenant) -> Drawn:
-    return Drawn('x', 1, Machine(), tenants, 100.0, 0.0, 1.0, 1.0)
+    return Drawn('x', 1, Machine(), tenants, 100.0, 0.0, 1.0, 1.0, 1.0)
 
 
 WEB = Tenant(id='web', requests_per_s=10, cpu_s=0.01)

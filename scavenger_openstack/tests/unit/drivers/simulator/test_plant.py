@@ -106,6 +106,20 @@ class Seeds(testtools.TestCase):
             self.assertEqual([g.truth.result() for g in one.guests],
                              [g.truth.result() for g in two.guests])
 
+    def test_a_warm_up_in_longer_steps(self) -> None:
+        """Time goes on, and so do all loads."""
+        plant = Plant(SMT, [WEB, DB, HOG], seed=1, step_s=0.01)
+        asked = []
+        for step_s, seconds in ((0.01, 40), (0.001, 2)):
+            plant.change_step(step_s)
+            came = 0.0
+            for _ in range(round(seconds / step_s)):
+                plant.step()
+                came += sum(one.arrived for one in plant.guests)
+            asked.append(came / seconds)
+        self.assertAlmostEqual(42.0, plant.now, places=6)
+        self.assertTrue(0.5 < asked[1] / asked[0] < 2, str(asked))
+
     def test_other_seed_other_result(self) -> None:
         one, two = (play([WEB], seconds=20, seed=seed) for seed in (1, 2))
         self.assertNotEqual(counters(one), counters(two))
@@ -229,7 +243,7 @@ class Interference(testtools.TestCase):
         came = 0.0
         for _ in range(60):
             plant.step()
-            came += plant.guests[0].arrived
+            came += sum(one.arrived for one in plant.guests)
         self.assertAlmostEqual(came, plant.guests[0].truth.requests)
 
     def test_what_waits_for_the_link_gives_up(self) -> None:

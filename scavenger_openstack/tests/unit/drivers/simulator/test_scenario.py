@@ -95,6 +95,11 @@ BAD = [
      'step_s: 2 is not a number'),
     ('duration_s: 300', 'duration_s: 300\nstep_s: 0',
      'step_s: 0 is not a number'),
+    ('duration_s: 300', 'duration_s: 300\nwarmup_step_s: 0.5',
+     'warmup_step_s: 0.5 is not a number'),
+    ('duration_s: 300', 'duration_s: 300\nstep_s: 0.001\n'
+                        'warmup_step_s: 0.1',
+     'warmup_step_s: 0.1 is not a number from 0.001 up to 0.02'),
     ('  - id: web\n', '  - name: web\n', 'tenants[0]: needs an id'),
     ('  - id: web\n', '  - 5\n  - id: web\n', 'tenants[0]: needs an id'),
     ('  - id: web\n', '  - id: [web]\n', "tenants[0].id: ['web'] is not a "
@@ -161,7 +166,7 @@ class Good(testtools.TestCase):
         self.assertIs(Priority.BACKGROUND, batch.priority)
         self.assertEqual(1e8, batch.footprint_bytes)
         self.assertEqual(frozenset((6, 7)), batch.pinned)
-        self.assertEqual((300.0, 60.0, 1.0, 1.0), drawn[4:])
+        self.assertEqual((300.0, 60.0, 1.0, 1.0, 1.0), drawn[4:])
 
     def test_same_seed_same_draw(self) -> None:
         self.assertEqual(self.found.draw(7), self.found.draw(7))
@@ -274,4 +279,4 @@ class Shipped(testtools.TestCase):
                 self.assertIs(Priority.BACKGROUND, roles['antagonist'],
                               str(path))
             self.assertGreaterEqual(
-                drawn.warmup_s, 60 if drawn.step_s >= 1 else 4, path)
+                drawn.warmup_s, 60, path)
