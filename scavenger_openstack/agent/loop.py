@@ -34,6 +34,7 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
 from scavenger_openstack.algorithms.decider import Decider
+from scavenger_openstack.algorithms.decider import FAULT_REST_S
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -163,6 +164,10 @@ class Loop:
             sample.time_s, rates, held_back=tick.stopped or tick.unwatched,
             originals=self._actuator.originals,
             follow=self._follow if self._isolation else None)
+        for name, fault in decided.faults.items():
+            LOG.error('%s failed; its caps are lifted and it is asked again '
+                      'in %.0f s; please report this', name, FAULT_REST_S,
+                      exc_info=fault)
         if decided.left is not decided.wishes:
             tick.fast = [group for group in scavenger.groups(
                              one for one in rates.workloads

@@ -114,8 +114,7 @@ def table(document: Mapping[str, Any], now: float) -> str:
         lines += [f'  {action["kind"]} {action["workload"]}: '
                   f'{action["reason"]}' for action in document['actions']]
     for incident in document['incidents']:
-        lines.append(f'incident: {incident["cause"]} '
-                     f'{incident.get("victim", "")}')
+        lines.append(_incident(incident))
     for problem in document['problems']:
         lines.append(f'problem: {problem}')
     return shown('\n'.join(lines))
@@ -127,7 +126,19 @@ def shown(text: str) -> str:
                    c.encode('unicode_escape').decode() for c in text)
 
 
+def _incident(incident: Mapping[str, Any]) -> str:
+    value, threshold = ['unknown' if number is None else f'{number:.3g}'
+                        for number in (incident['value'],
+                                       incident['threshold'])]
+    by = ', '.join(incident['antagonists']) or 'nobody else'
+    return (f'incident: {incident["victim"]} suffers, {incident["cause"]}: '
+            f'{incident["signal"]} {value}, threshold {threshold}; by {by}; '
+            f'{incident["action"] or "nothing done"} ({incident["outcome"]})')
+
+
 def _facts(facts: Mapping[str, Any]) -> str:
+    if 'fault' in facts:
+        return f'; FAILED: {facts["fault"]}'
     memory = facts.get('memory') or {}
     if memory.get('upper') is None:
         return ''

@@ -26,6 +26,7 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import Any
 from typing import NamedTuple
 from typing import Protocol
@@ -51,6 +52,9 @@ UNUSABLE = (ValueError, LookupError, TypeError, AttributeError,
 
 DETECTOR = 'detector'
 """What ``kind`` of a controller's class is if it names antagonists."""
+
+FAULT_REST_S = 60.0
+"""A detector that failed is not asked for so long."""
 
 
 class Controller(Protocol):
@@ -81,6 +85,7 @@ class Decided(NamedTuple):
     caps of controllers that observe; of all, while nothing may be limited.
     ``left`` is what the fast loop left over of ``wishes``, or ``wishes``
     itself.  ``originals`` is what each knob would hold without us.
+    ``faults`` are those of detectors that failed in this tick, by name.
     """
 
     rates: Rates
@@ -90,6 +95,7 @@ class Decided(NamedTuple):
     would: list[Cap]
     originals: Mapping[Key, Value | None]
     wanted: Mapping[Key, Cap]
+    faults: Mapping[str, Exception] = {}
 
 
 def left_over(wishes: Iterable[Cap], owns: Callable[[Key], bool],
@@ -118,6 +124,7 @@ class Decider:
                             if mode is not Mode.OFF]
         self.previous: HostSample | None = None
         self.pauses: dict[str, Cap] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
 
     def state(self) -> dict[str, Any]:
         """What the controllers keep over a restart, by name."""
@@ -154,10 +161,11 @@ class Decider:
             rates and ``held_back``; returns the wishes that it leaves over
         """
         decisions: dict[str, Decision] = {}
+        faults: dict[str, Exception] = {}
         wishes: list[Cap] = []
         would: list[Cap] = []
         for controller, mode in self.controllers:
-            decision = controller.step(now, rates)
+            decision = self._ask(controller, now, rates, faults)
             decisions[controller.name] = decision
             (wishes if mode is Mode.ENFORCE else would).extend(decision.caps)
         if held_back:
@@ -170,7 +178,29 @@ class Decider:
         found = originals(claims)
         return Decided(rates, decisions, wishes, left, would, found,
                        arbitrate.arbitrate(claims, found, floors,
-                                           stopped=held_back))
+                                           stopped=held_back), faults)
+
+    def _ask(self, controller: Controller, now: float, rates: Rates,
+             faults: dict[str, Exception]) -> Decision:
+        """One controller's decision.
+
+        A detector must not take the regulators down with it: one that fails
+        wants nothing, so that its caps are lifted, and rests.  A regulator
+        that fails ends the agent, and the watcher restores.
+        """
+        if getattr(controller, 'kind', '') != DETECTOR:
+            return controller.step(now, rates)
+        name = controller.name
+        failed_s, what = self._failed.get(name, (-math.inf, ''))
+        if not 0 <= now - failed_s < FAULT_REST_S:
+            self._failed.pop(name, None)
+            try:
+                return controller.step(now, rates)
+            except Exception as exc:
+                faults[name] = exc
+                what = f'{type(exc).__name__}: {exc}'
+                self._failed[name] = now, what
+        return Decision(facts={'fault': what})
 
     def answer(self, decided: Decided, unmet: Mapping[str, int],
                pending: Collection[Key]) -> list[Action]:

@@ -29,6 +29,7 @@ from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
@@ -68,6 +69,19 @@ class Wish:
 
     def load(self, state: object, now: float) -> None:
         pass
+
+
+class Faulty(Wish):
+    """A detector that fails when it is told to."""
+
+    name = 'faulty'
+    kind = decider.DETECTOR
+    fails = False
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        if self.fails:
+            raise ZeroDivisionError
+        return super().step(now, rates)
 
 
 class LoopTestCase(base.FunctionalTestCase):
@@ -153,6 +167,23 @@ class LoopTest(LoopTestCase):
         self.assertEqual('-1', self.quota('/batch/a'))
         self.assertEqual([0.5], [cap.value for cap in tick.would])
         self.assertEqual({}, dict(self.leases.held()))
+
+    def test_a_detector_that_fails_loses_its_caps_alone(self) -> None:
+        detector, wish = Faulty(), Wish()
+        loop = self.loop((detector, Mode.ENFORCE), (wish, Mode.ENFORCE))
+        detector.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        wish.want((self.id('/batch/b'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        self.assertEqual('50000', self.quota('/batch/a'))
+        logs = self.useFixture(fixtures.FakeLogger())
+        detector.fails = True
+        for _ in range(3):
+            self.now += 1
+            loop.tick(self.now)
+        self.assertEqual(('-1', '50000'), (self.quota('/batch/a'),
+                                           self.quota('/batch/b')))
+        self.assertEqual(1, logs.output.count('faulty failed; its caps'))
+        self.assertIn('ZeroDivisionError', logs.output)
 
     def test_the_stop_file_takes_all_back(self) -> None:
         wish = Wish()

@@ -58,6 +58,18 @@ class Fixed:
         self.loaded = state['of'], now
 
 
+class Faulty(Fixed):
+    """A detector that fails whenever it is told to."""
+
+    kind = decider.DETECTOR
+    fails = False
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        if self.fails:
+            raise ZeroDivisionError('a fault')
+        return self.decision
+
+
 def rates(*background: str, killable: bool = False,
           floor: Mapping[Knob, float] | None = None) -> Rates:
     return Rates(1.0, 1.0, tuple(
@@ -70,7 +82,7 @@ class DeciderTestCase(testtools.TestCase):
     """Decides once, and keeps what the originals were asked for."""
 
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
-               held_back: bool = False,
+               held_back: bool = False, now: float = 1.0,
                originals: Mapping[Key, Value | None] | None = None,
                **words: Any) -> decider.Decided:
         self.asked: list[Cap] = []
@@ -79,7 +91,7 @@ class DeciderTestCase(testtools.TestCase):
                   ) -> Mapping[Key, Value | None]:
             self.asked = list(claims)
             return originals or {}
-        return one.decide(1.0, seen or rates('/a'), held_back=held_back,
+        return one.decide(now, seen or rates('/a'), held_back=held_back,
                           originals=found, **words)
 
 
@@ -95,6 +107,29 @@ class DecideTest(DeciderTestCase):
         self.assertEqual([other], found.would)
         self.assertEqual(['one', 'two'], list(found.decisions))
         self.assertEqual([wish], self.asked)
+
+    def test_a_detector_that_fails_rests_and_the_others_go_on(self) -> None:
+        faulty = Faulty('two', HALF._replace(knob=Knob.PAUSED, value=1))
+        one = decider.Decider([(faulty, Mode.ENFORCE),
+                               (Fixed('one', HALF), Mode.ENFORCE)])
+        self.assertEqual(2, len(self.decide(one).wanted))
+        faulty.fails = True
+        found = self.decide(one, now=2.0)
+        self.assertEqual([HALF], list(found.wanted.values()))
+        self.assertEqual(['two'], list(found.faults))
+        faulty.fails = False
+        found = self.decide(one, now=2.0 + decider.FAULT_REST_S / 2)
+        self.assertEqual(([HALF], {}, {'fault': 'ZeroDivisionError: a fault'}),
+                         ([*found.wanted.values()], found.faults,
+                          found.decisions['two'].facts))
+        self.assertEqual(2, len(self.decide(
+            one, now=2.0 + decider.FAULT_REST_S).wanted))
+
+    def test_a_regulator_that_fails_ends_all(self) -> None:
+        faulty = Faulty('two')
+        faulty.fails, faulty.kind = True, ''
+        self.assertRaises(ZeroDivisionError, self.decide, decider.Decider(
+            [(faulty, Mode.ENFORCE)]))
 
     def test_held_back_wants_nothing_and_says_what_it_would(self) -> None:
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
