@@ -159,12 +159,18 @@ class Controller:
         return Decision(
             self._restraints.caps(),
             tuple([incident for case in self._cases.values()
+                   if self._open(now, case)
                    for incident in case.incidents(
                        self._host, self._boot_id,
                        self._restraints.action(case))]),
             {'samples': len(self._history.samples),
              'analyses': self.analyses, 'cases': len(self._cases),
              'tried': dataclasses.asdict(self._restraints.tally)})
+
+    def _open(self, now: float, case: Case) -> bool:
+        """Whether it goes on; one that is over may still be remembered."""
+        return (self._restraints.holds(case)
+                or not case.over(now, self.params.quiet_s))
 
     def _judge(self, now: float, rates: Rates) -> None:
         """What a new sample says."""
@@ -173,11 +179,10 @@ class Controller:
         self._cases = {
             key: case for key, case in self._cases.items()
             if key[0] in groups and (
-                self._restraints.holds(case)
-                or not case.over(now, self.params.quiet_s))}
+                self._restraints.remembers(case) or self._open(now, case))}
         for case in self._cases.values():
             case.see(now, samples[-1])
-        self._restraints.step(now, samples[-1])
+        self._restraints.step(now, samples[-1], set(self._cases.values()))
         for group, members in groups.items():
             for signal in case_.SIGNALS:
                 self._look(now, group, members, signal, samples, rates)

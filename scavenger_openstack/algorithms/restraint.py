@@ -16,11 +16,13 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
+from typing import NamedTuple
 
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import effect
@@ -65,6 +67,19 @@ class Restraint:
     fresh: bool = True
 
 
+class Remembered(NamedTuple):
+    """An antagonist whose cap was lifted because he did not need it.
+
+    ``good`` is his last cap under which nobody suffered.  Without the
+    restraint, as after a restart or when its trial was not over, he has to
+    be named anew.
+    """
+
+    good: float
+    until_s: float
+    restraint: Restraint | None = None
+
+
 class Restraints:
     """All caps of one detector on one host.
 
@@ -84,7 +99,7 @@ class Restraints:
         self._remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
         self._held: dict[Key, Restraint] = {}
-        self._good: dict[Key, tuple[float, float]] = {}
+        self._good: dict[Key, Remembered] = {}
         self._backs_off: dict[Key, tuple[float, float]] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally = Tally()
@@ -104,6 +119,12 @@ class Restraints:
     def holds(self, case: Case) -> bool:
         """Whether somebody is limited for it."""
         return any(case in one.cases for one in self._held.values())
+
+    def remembers(self, case: Case) -> bool:
+        """Whether somebody would be limited for it if he came back."""
+        return any(known.restraint is not None
+                   and case in known.restraint.cases
+                   for known in self._good.values())
 
     def keep(self, present: Iterable[str]) -> None:
         """Forget the caps of those who are gone."""
@@ -127,14 +148,20 @@ class Restraints:
             if (point is None or use <= 0 or not case.suffers_now
                     or now < self._backs_off.get(key, (-math.inf, 0.0))[0]):
                 continue
-            while self._set_s and now - self._set_s[0] >= 60:
-                self._set_s.popleft()
-            if len(self._set_s) >= self._max_caps_per_min:
+            if not self._one_more(now):
                 return
-            self._set_s.append(now)
             self._held[key] = self._set(
                 now, key, case, use, chance,
                 point.workload.floor.get(knob, 0.0))
+
+    def _one_more(self, now: float) -> bool:
+        """Whether a new cap may be set; if so it is counted."""
+        while self._set_s and now - self._set_s[0] >= 60:
+            self._set_s.popleft()
+        if len(self._set_s) >= self._max_caps_per_min:
+            return False
+        self._set_s.append(now)
+        return True
 
     def _set(self, now: float, key: Key, case: Case, use: float,
              chance: float, floor: float) -> Restraint:
@@ -143,9 +170,9 @@ class Restraints:
         safe = (use * min(1.0, TOLERATED * case.least / harm)
                 if harm > 0 else use)
         cut = self._first_cut
-        good, until_s = self._good.get(key, (0.0, -math.inf))
-        if now < until_s and good < use:
-            safe, cut = good / (1 - self._cut), self._cut
+        known = self._good.get(key)
+        if known is not None and now < known.until_s and known.good < use:
+            safe, cut = known.good / (1 - self._cut), self._cut
         return Restraint(
             Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau),
             [case],
@@ -154,9 +181,17 @@ class Restraints:
             f'from {case.base:.3g} to {case.raised:.3g} with its use; an '
             f'innocent seems so guilty with a chance of {chance:.1g}')
 
-    def step(self, now: float, sample: Sample) -> None:
-        """Judge and adapt what is held, by the newest sample."""
+    def step(self, now: float, sample: Sample,
+             cases: Collection[Case]) -> None:
+        """Judge and adapt what is held, by the newest sample.
+
+        :param cases: those there are; no cap outlives all of its cases
+        """
         for key, one in list(self._held.items()):
+            one.cases = [case for case in one.cases if case in cases]
+            if not one.cases:
+                del self._held[key]
+                continue
             point = sample.get(key[0])
             if point is None:
                 continue
@@ -169,6 +204,31 @@ class Restraints:
             self._try(now, key, one)
             if key in self._held:
                 self._adapt(now, key, one, use)
+        self._meet(now, sample, cases)
+
+    def _meet(self, now: float, sample: Sample,
+              cases: Collection[Case]) -> None:
+        """Limit those who come back at their last good cap.
+
+        That they disturb was confirmed before; their victims need not wait
+        for it to be seen again.
+        """
+        for key, known in list(self._good.items()):
+            if now >= known.until_s:
+                del self._good[key]
+                continue
+            before, point = known.restraint, sample.get(key[0])
+            if before is None or point is None or key in self._held:
+                continue
+            alive = [case for case in before.cases if case in cases]
+            use = _use(key[1], point)
+            if not alive or use <= known.good or not self._one_more(now):
+                continue
+            self._held[key] = Restraint(
+                Cubic(use, known.good / (1 - self._cut), cut=self._cut,
+                      floor=point.workload.floor.get(key[1], 0.0),
+                      plateau=self._plateau),
+                alive, None, before.score, before.reason)
 
     def _try(self, now: float, key: Key, one: Restraint) -> None:
         level = one.cases[0].newest
@@ -200,11 +260,14 @@ class Restraints:
         one.loose = one.loose + 1 if one.cap.value >= LOOSE * use else 0
         if one.loose >= LOOSE_SAMPLES:
             del self._held[key]
-            self._good[key] = one.cap.good, now + self._remember_s
+            self._good[key] = Remembered(
+                one.cap.good, now + self._remember_s,
+                one if one.trial is None else None)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return {'good': [[*key, *one] for key, one in self._good.items()],
+        return {'good': [[*key, one.good, one.until_s]
+                         for key, one in self._good.items()],
                 'backs_off': [[*key, *one] for key, one
                               in self._backs_off.items()],
                 'tally': dataclasses.asdict(self.tally)}
@@ -215,7 +278,8 @@ class Restraints:
         :raises ValueError: it is damaged.
         """
         self._good = {
-            (str(name), Knob(knob)): (float(value), float(until_s))
+            (str(name), Knob(knob)): Remembered(float(value),
+                                                float(until_s))
             for name, knob, value, until_s in state.get('good', ())}
         self._backs_off = {
             (str(name), Knob(knob)): (float(until_s), float(wait_s))

@@ -233,9 +233,42 @@ class LimitingTest(DetectorTestCase):
         self.until(lambda decision: not decision.caps, 60)
         self.turn(100)
         self.wants = lambda now: 4.0
-        self.assertLess(self.until(lambda decision: decision.caps), 60)
+        # Two samples: he need not be named anew.
+        self.assertLess(self.until(lambda decision: decision.caps), 10)
         again = float(self.decision.caps[0].value)
         self.assertTrue(0.6 * good <= again <= 1.4 * good, (good, again))
+        self.assertEqual(1, self.decision.facts['tried']['confirmed'])
+
+    def test_met_again_after_the_incident_was_over(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(100)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.incidents, 600)
+        self.wants = lambda now: 4.0
+        self.assertLess(self.until(lambda decision: decision.caps), 10)
+        self.assertEqual(3, len(self.decision.incidents))
+
+    def test_forgotten_after_a_while(self) -> None:
+        self.controller = detector.Controller(
+            detector.Params(remember_s=60.0))
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(100)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 100)
+        self.assertEqual(1, len(self.controller.state()['good']))
+        self.turn(70)
+        self.assertEqual([], self.controller.state()['good'])
+
+    def test_no_cap_outlives_its_victims(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(20)
+        self.shop.clear()
+        self.assertLess(self.until(lambda decision: not decision.caps), 10)
+        for decision in self.turn(100):
+            self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
     def test_the_incident_ends_after_five_quiet_minutes(self) -> None:
         self.until(lambda decision: decision.caps)
