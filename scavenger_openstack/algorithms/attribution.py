@@ -120,53 +120,58 @@ def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
     What one explains is taken out of the signal, and out of those who are
     left, before the next is looked for.
     """
-    moves, steps = dict(moves), dict(steps)
+    level = evidence.Residuals(left, moves)
+    timing = evidence.Residuals(left_steps, steps)
+    material = list(moves)
     named: dict[str, float] = {}
-    while moves and len(named) < MOST_NAMED:
-        best = max(moves, key=lambda name: (
-            evidence.correlation(moves[name], left)
-            + evidence.correlation(steps[name], left_steps)))
-        if evidence.correlation(moves[best], left) < MIN_CORRELATION:
+    while material and len(named) < MOST_NAMED:
+        best = max(material, key=lambda name: (
+            level.correlation(name) + timing.correlation(name)))
+        if level.correlation(best) < MIN_CORRELATION:
             break
-        chance = evidence.anybody(
-            _chance(best, left, left_steps, moves, steps, known), suspects)
+        chance = _chance(best, material, level, timing, known, suspects,
+                         max_chance)
         if chance > max_chance:
             break
         named[best] = chance
-        move = evidence.span([moves.pop(best)])
-        step = evidence.span([steps.pop(best)])
-        left = evidence.without(left, move)
-        left_steps = evidence.without(left_steps, step)
-        before = moves
-        moves = {name: evidence.without(one, move)
-                 for name, one in before.items()}
-        moves = {name: one for name, one in moves.items()
-                 if evidence.dot(one, one) > 1e-6 * evidence.dot(
-                     before[name], before[name])}
-        steps = {name: evidence.without(one, step)
-                 for name, one in steps.items()}
+        before = {name: level.square(name) for name in material}
+        level.take_out(best)
+        timing.take_out(best)
+        material = [name for name in material if name != best
+                    and level.square(name) > 1e-6 * before[name]]
         known += 1
     return named
 
 
-def _chance(name: str, left: Series, left_steps: Series,
-            moves: Mapping[str, Series], steps: Mapping[str, Series],
-            known: int) -> float:
-    """Chance that one innocent follows the signal as well as this one.
+def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
+            timing: evidence.Residuals, known: int, suspects: int,
+            max_chance: float) -> float:
+    """Chance that any innocent follows the signal as well as this one.
 
     Two tests that hardly depend on each other: of the levels, and of when
-    they change.
+    they change.  Where the second could not save it, it is spared.
     """
+    own = level.of(name)
     levels = evidence.by_chance(
-        evidence.correlation(moves[name], left),
-        evidence.effective_samples(len(left), evidence.memory(moves[name]),
-                                   evidence.memory(left)), known)
-    shifted = [steps[name], *[steps[one] for one in moves if one != name],
-               *[one for other, one in steps.items() if other not in moves]]
-    timing = evidence.by_shifts(
-        evidence.correlation(steps[name], left_steps), left_steps,
-        shifted[:MOST_SHIFTED])
-    return timing if levels is None else evidence.both(levels, timing)
+        level.correlation(name),
+        evidence.effective_samples(len(own), evidence.memory(own),
+                                   evidence.memory(level.target)), known)
+    others = [one for one in material if one != name]
+    there = set(material)
+    others += [one for one in timing.names if one not in there]
+    shifted = [name, *others[:MOST_SHIFTED - 1]]
+
+    def anybody(timely: float) -> float:
+        return evidence.anybody(
+            timely if levels is None else evidence.both(levels, timely),
+            suspects)
+
+    least = anybody(1 / (1 + len(shifted) * len(timing.target)))
+    if least > max_chance:
+        return least
+    return anybody(evidence.by_shifts(
+        timing.correlation(name), timing.target,
+        [timing.of(one) for one in shifted]))
 
 
 def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],

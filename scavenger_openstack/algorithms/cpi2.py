@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+from operator import mul
 from typing import Any
 
 from scavenger_openstack.algorithms.sampling import Sample
@@ -134,32 +135,37 @@ def correlation(c: Sequence[float], u: Sequence[float],
     ``c`` and ``u`` are time-aligned; the uses are normalised to add up to
     1.  Without any use it is 0.  Source: CPI2, section 4.2.
     """
+    return _weighted([_weight(c_i, c_threshold) for c_i in c], u)
+
+
+def _weight(c_i: float, c_threshold: float) -> float:
+    """What a suspect's use while the victim is at ``c_i`` says of him."""
+    if c_i > c_threshold:
+        return 1 - c_threshold / c_i
+    return c_i / c_threshold - 1 if c_i < c_threshold else 0.0
+
+
+def _weighted(weights: Sequence[float], u: Sequence[float]) -> float:
     total = sum(u)
-    if not total > 0:
-        return 0.0
-    found = 0.0
-    for c_i, u_i in zip(c, u, strict=True):
-        if c_i > c_threshold:
-            found += u_i * (1 - c_threshold / c_i)
-        elif c_i < c_threshold:
-            found += u_i * (c_i / c_threshold - 1)
-    return found / total
+    return sum(map(mul, weights, u)) / total if total > 0 else 0.0
 
 
 def rank(victim: str, samples: Iterable[Sample],
          c_threshold: float) -> list[tuple[str, float]]:
     """Everybody but the victim with the correlation, highest first."""
-    aligned = [(one.values[victim], one.uses) for one in samples
-               if victim in one.values]
-    names = {name for _, uses in aligned for name in uses if name != victim}
-    found = []
-    for name in names:
-        pairs = [(value, uses[name]) for value, uses in aligned
-                 if name in uses]
-        found.append((name, correlation(
-            [value for value, _ in pairs], [use for _, use in pairs],
-            c_threshold)))
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+    weights: dict[str, list[float]] = {}
+    used: dict[str, list[float]] = {}
+    for one in samples:
+        value = one.values.get(victim)
+        if value is None:
+            continue
+        weight = _weight(value, c_threshold)
+        for name, use in one.uses.items():
+            weights.setdefault(name, []).append(weight)
+            used.setdefault(name, []).append(use)
+    return sorted([(name, _weighted(weights[name], u))
+                   for name, u in used.items() if name != victim],
+                  key=lambda one: (-one[1], one[0]))
 
 
 class _Victim:

@@ -21,7 +21,9 @@ alone says little; see :func:`effective_samples` and :func:`by_shifts`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 from operator import mul
@@ -107,6 +109,58 @@ def correlation(a: Series, b: Series) -> float:
     return dot(a, b) / norm if norm > 0 else 0.0
 
 
+class Residuals:
+    """What is left of a target and of other series, as one of them after
+    the other is taken out of all.
+
+    Each has its mean taken out before.  Products are brought up to date
+    without making the series anew: with a unit vector e the product of what
+    is left of x and y is x y - (x e)(y e).
+    """
+
+    def __init__(self, target: Series, others: Mapping[str, Series]) -> None:
+        self.target = target
+        self._others = dict(others)
+        self._spanned: list[Series] = []
+        self._square = dot(target, target)
+        self._squares = {name: dot(one, one)
+                         for name, one in self._others.items()}
+        self._products = {name: dot(one, target)
+                          for name, one in self._others.items()}
+
+    @property
+    def names(self) -> Collection[str]:
+        return self._others.keys()
+
+    def of(self, name: str) -> list[float]:
+        """What is left of one of the others."""
+        return without(self._others[name], self._spanned)
+
+    def square(self, name: str) -> float:
+        return self._squares[name]
+
+    def correlation(self, name: str) -> float:
+        """With the target; 0 when nothing is left of one."""
+        norm = self._squares[name] * self._square
+        return self._products[name] / math.sqrt(norm) if norm > 0 else 0.0
+
+    def take_out(self, name: str) -> None:
+        """Take one of the others out of all."""
+        units = span([self.of(name)])
+        del self._others[name], self._squares[name], self._products[name]
+        if not units:
+            return
+        unit, = units
+        self._spanned.append(unit)
+        part = dot(self.target, unit)
+        self.target = without(self.target, [unit])
+        self._square = dot(self.target, self.target)
+        for other, one in self._others.items():
+            own = dot(one, unit)
+            self._products[other] -= own * part
+            self._squares[other] = max(0.0, self._squares[other] - own * own)
+
+
 def memory(series: Series) -> list[float]:
     """How a series (without its mean) goes with itself, 1, 2, ... samples
     later, up to a third of its length or :data:`MOST_LAGS`."""
@@ -165,12 +219,11 @@ def by_shifts(score: float, target: Series,
         least = score * math.sqrt(norm * dot(other, other))
         if not least > 0:
             continue
-        for shift in range(2, len(other) - 1):
-            # By 1, a change that a sample has split would still fit.
-            found = (dot(other[shift:], target)
-                     + dot(other[:shift], target[-shift:]))
-            high += found >= least
-        count += len(other) - 3
+        around, length = [*other, *other], len(other)
+        # By 1, a change that a sample has split would still fit.
+        high += sum([sum(map(mul, around[shift:shift + length], target))
+                     >= least for shift in range(2, length - 1)])
+        count += length - 3
     return (1 + high) / (1 + count)
 
 

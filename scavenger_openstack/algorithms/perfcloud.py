@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
+from operator import mul
 from typing import Any
 
 from scavenger_openstack.algorithms.sampling import Sample
@@ -130,18 +131,28 @@ def pearson(x: Sequence[float | None], y: Sequence[float | None]) -> float:
     0 when one of the two does not vary, or for fewer than 3 samples.
     Source: PerfCloud, section III-B.
     """
+    return pearsons(x, [y])[0]
+
+
+def pearsons(x: Sequence[float | None],
+             others: Sequence[Sequence[float | None]]) -> list[float]:
+    """:func:`pearson` of one series with each of several."""
     if len(x) < 3:
-        return 0.0
-    a = [value or 0.0 for value in x]
-    b = [value or 0.0 for value in y]
-    mean_a, mean_b = math.fsum(a) / len(a), math.fsum(b) / len(b)
-    a = [value - mean_a for value in a]
-    b = [value - mean_b for value in b]
-    norm = math.sqrt(math.fsum([value * value for value in a])
-                     * math.fsum([value * value for value in b]))
-    if not norm > 0:
-        return 0.0
-    return math.fsum([p * q for p, q in zip(a, b, strict=True)]) / norm
+        return [0.0 for _ in others]
+    a = _centred(x)
+    square = sum(map(mul, a, a))
+    found = []
+    for other in others:
+        b = _centred(other)
+        norm = math.sqrt(square * sum(map(mul, b, b)))
+        found.append(sum(map(mul, a, b)) / norm if norm > 0 else 0.0)
+    return found
+
+
+def _centred(series: Sequence[float | None]) -> list[float]:
+    known = [value or 0.0 for value in series]
+    mean = math.fsum(known) / len(known)
+    return [value - mean for value in known]
 
 
 def next_cap(c: float, C_max: float, T: float, *, contention: bool,
@@ -294,11 +305,13 @@ class _Control:
         self.scores = {}
         if self.level is None or not self.level > self.limit:
             return
-        for name, past in self.uses.items():
-            uses: list[float | None] = [None] * (len(history) - len(past))
-            score = pearson(history, [*uses, *past][-len(history):])
-            if score >= self.params.correlation_threshold:
-                self.scores[name] = score
+        count = len(history)
+        scores = pearsons(history, [
+            [*[None] * (count - len(past)), *past][-count:]
+            for past in self.uses.values()])
+        self.scores = {
+            name: score for name, score in zip(self.uses, scores, strict=True)
+            if score >= self.params.correlation_threshold}
 
     def _name(self, sample: Sample, cores: float) -> None:
         """A cap begins at what its antagonist uses: algorithm 1, t = 1."""
