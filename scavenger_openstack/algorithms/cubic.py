@@ -24,6 +24,13 @@ from __future__ import annotations
 
 import math
 
+PROBE = 0.1
+"""Part by which a cap grows each step until contention is met at all: how
+much is harmless is only guessed when it is set first."""
+
+BINDING = 0.8
+"""Only a cap of which so much is used is proved harmless, and grows."""
+
 
 class Cubic:
     """One cap, in the unit of its knob.
@@ -44,6 +51,7 @@ class Cubic:
         self.value = max(floor, self.peak * (1 - cut))
         self.good = self.value
         self._since = 0
+        self._met = False
 
     def contended(self, use: float, *, cut: float) -> None:
         """Contention while ``use`` was used: less, from there."""
@@ -51,13 +59,18 @@ class Cubic:
         self.peak = max(self._floor, min(self.value, use))
         self.value = max(self._floor, self.peak * (1 - self._cut))
         self._since = 0
+        self._met = True
 
-    def quiet(self) -> None:
+    def quiet(self, use: float) -> None:
         """No contention: what it was is good, and a bit more may be."""
+        if use < BINDING * self.value:
+            return
         self.good = self.value
         self._since += 1
-        self.value = max(self._floor, self.peak * height(
-            self._since, cut=self._cut, plateau=self._plateau))
+        self.value = max(
+            self._floor, 0.0 if self._met else (1 + PROBE) * self.value,
+            self.peak * height(self._since, cut=self._cut,
+                               plateau=self._plateau))
 
 
 def height(since: float, *, cut: float, plateau: float) -> float:

@@ -29,6 +29,7 @@ from typing import Any
 from scavenger_openstack.algorithms import case as case_
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import Group
+from scavenger_openstack.algorithms import examination
 from scavenger_openstack.algorithms.history import History
 from scavenger_openstack.algorithms.history import Sample
 from scavenger_openstack.algorithms.restraint import Restraints
@@ -129,7 +130,7 @@ class Controller:
         sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
-        self._limits = case_.Limits(
+        self._limits = examination.Limits(
             min_effect={'cpi': params.min_effect,
                         'run_delay': params.min_effect,
                         'io_wait': params.min_io_effect},
@@ -189,12 +190,13 @@ class Controller:
 
     def _look(self, now: float, group: Group, members: list[str],
               signal: str, samples: list[Sample], rates: Rates) -> None:
-        found = case_.pool(signal, members, samples)
-        if found is None or not case_.suffers(signal, found, self._limits):
+        found = examination.pool(signal, members, samples)
+        if found is None or not examination.suffers(signal, found,
+                                                    self._limits):
             return
         self.analyses += 1
-        new = case_.examine(now, group, members, signal, found, samples,
-                            rates.topology, self._limits)
+        new = examination.examine(now, group, members, signal, found,
+                                  samples, rates.topology, self._limits)
         if new is None:
             return
         case = self._cases.get((group, signal))

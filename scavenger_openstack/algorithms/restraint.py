@@ -145,8 +145,11 @@ class Restraints:
                     held.cases.append(case)
                 continue
             use = 0.0 if point is None else _use(knob, point)
+            known = self._good.get(key)
             if (point is None or use <= 0 or not case.suffers_now
-                    or now < self._backs_off.get(key, (-math.inf, 0.0))[0]):
+                    or now < self._backs_off.get(key, (-math.inf, 0.0))[0]
+                    or known is not None and now < known.until_s
+                    and use <= known.good):
                 continue
             if not self._one_more(now):
                 return
@@ -254,9 +257,12 @@ class Restraints:
         if any(case.suffers for case in one.cases) and one.trial is None:
             one.cap.contended(use, cut=self._cut)
             one.loose = 0
+            one.fresh = True
+            for case in one.cases:
+                case.start_over()
             return
-        if one.trial is None:
-            one.cap.quiet()
+        if one.trial is None and all(case.at_ease for case in one.cases):
+            one.cap.quiet(use)
         one.loose = one.loose + 1 if one.cap.value >= LOOSE * use else 0
         if one.loose >= LOOSE_SAMPLES:
             del self._held[key]

@@ -33,6 +33,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import duty
 from scavenger_openstack.drivers import perf_event
 from scavenger_openstack.drivers import perf_grade
 from scavenger_openstack.drivers.perf_grade import Grade
@@ -52,9 +53,6 @@ large host a hundred new workloads would take a second."""
 RETRY_S = 30.0
 """After this a workload that could not be measured is tried again, and a
 host whose counters somebody else had."""
-
-SLACK_S = 0.001
-"""Ticks are not quite punctual; as in algorithms/sampling."""
 
 TAKEN_TICKS = 3
 """Counters that did not run for so many ticks are somebody else's."""
@@ -78,31 +76,6 @@ class Settings(NamedTuple):
     period_s: float = 0.0
     max_counters: int = 4
     min_running_share: float = 0.2
-
-
-class Duty:
-    """Which ticks are measured: the last ``sample_s`` of each period.
-
-    The same rule as that of algorithms/sampling, on the same ticks, so that
-    what is measured here is what CPI2 looks at.
-    """
-
-    def __init__(self, sample_s: float, period_s: float) -> None:
-        self._sample_s = sample_s
-        self._period_s = period_s
-        self._began_s: float | None = None
-
-    def next_is_measured(self, now: float) -> bool:
-        """Whether the tick that begins ``now`` is."""
-        if self._period_s <= self._sample_s:
-            return True
-        if self._began_s is None or not (
-                0 <= now - self._began_s <= self._period_s + self._sample_s):
-            self._began_s = now     # the first, or the clock jumped
-        if now - self._began_s >= self._period_s - SLACK_S:
-            self._began_s = now
-        return now - self._began_s > (self._period_s - self._sample_s
-                                      - SLACK_S)
 
 
 class _Measured:
@@ -138,7 +111,7 @@ class Perf:
         self._settings = settings
         self._root_dir = root_dir.rstrip('/')
         self._events = tuple(events)
-        self._duty = Duty(settings.sample_s, settings.period_s)
+        self._duty = duty.Duty(settings.sample_s, settings.period_s)
         self._measuring = False
         self._known: dict[str, _Measured] = {}
         self._cpus: frozenset[int] = frozenset((0,))

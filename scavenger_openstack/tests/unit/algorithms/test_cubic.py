@@ -38,14 +38,32 @@ class CubicTest(testtools.TestCase):
     def test_starts_below_what_is_safe(self) -> None:
         cap = Cubic(4.0, 2.0, floor=0.1, cut=0.5, plateau=10)
         self.assertAlmostEqual(1.0, cap.value)
+
+    def test_grows_by_a_part_until_contention_is_met(self) -> None:
+        cap = Cubic(4.0, 0.2, floor=0.01, cut=0.5, plateau=100)
+        curve = []
+        for _ in range(40):
+            cap.quiet(cap.value)
+            curve.append(cap.value)
+        self.assertAlmostEqual(0.1 * 1.1 ** 20, curve[19])
+        self.assertAlmostEqual(0.1 * 1.1 ** 40, curve[39])
+        cap.contended(cap.value, cut=0.5)
+        peak = curve[39]
+        self.assertAlmostEqual(peak / 2, cap.value)
+        for _ in range(100):
+            cap.quiet(cap.value)
+        self.assertAlmostEqual(peak, cap.value)
+
+    def test_does_not_grow_while_it_holds_nobody(self) -> None:
+        cap = Cubic(4.0, 2.0, floor=0.1, cut=0.5, plateau=10)
         for _ in range(10):
-            cap.quiet()
-        self.assertAlmostEqual(2.0, cap.value)
+            cap.quiet(0.5 * cap.value)
+        self.assertEqual((1.0, 1.0), (cap.value, cap.good))
 
     def test_contention_cuts_what_was_used(self) -> None:
         cap = Cubic(4.0, 4.0, floor=0.1, cut=0.5, plateau=10)
         for _ in range(15):
-            cap.quiet()
+            cap.quiet(cap.value)
         self.assertGreater(cap.value, 4.0)
         cap.contended(3.0, cut=0.2)     # it did not even use its cap
         self.assertAlmostEqual(3.0, cap.peak)
@@ -60,15 +78,15 @@ class CubicTest(testtools.TestCase):
             cap.contended(0.0, cut=0.9)
         self.assertEqual(0.5, cap.value)
         for _ in range(40):
-            cap.quiet()
+            cap.quiet(cap.value)
         self.assertGreater(cap.value, 0.5)
 
     def test_remembers_what_was_good(self) -> None:
         cap = Cubic(4.0, 4.0, floor=0.1, cut=0.5, plateau=10)
         for _ in range(8):
-            cap.quiet()
+            cap.quiet(cap.value)
         before = cap.value
-        cap.quiet()
+        cap.quiet(cap.value)
         self.assertEqual(before, cap.good)
         cap.contended(4.0, cut=0.5)
         self.assertEqual(before, cap.good)

@@ -261,6 +261,37 @@ class LimitingTest(DetectorTestCase):
         self.turn(70)
         self.assertEqual([], self.controller.state()['good'])
 
+    def test_less_than_was_harmless_is_not_limited(self) -> None:
+        """The victim suffers by itself, and he rests under his good cap."""
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(300)
+        good = float(self.decision.caps[0].value)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 60)
+        self.wants = lambda now: 0.7 * good
+        whole = self.rates
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            found := whole(), workloads=tuple([
+                one._replace(cpi=(one.cpi or 0) * 1.5)
+                if one.workload.application else one
+                for one in found.workloads]))
+        for decision in self.turn(120):
+            self.assertEqual((), decision.caps)
+
+    def test_a_base_that_was_too_high_is_lowered(self) -> None:
+        """When it is seen how well they do without the hog."""
+        self.until(lambda decision: decision.caps)
+        case = next(iter(self.controller._cases.values()))
+        case.base *= 1.5
+        case.own = [factor * 1.5 for factor in case.own]
+        self.wants = lambda now: 4.0
+        used = []
+        for _ in range(900):
+            self.turn(1)
+            used.append(self.used)
+        self.assertLess(sum(used[300:]) / 600, 0.6)
+
     def test_no_cap_outlives_its_victims(self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0

@@ -92,7 +92,7 @@ class EquationProperties(testtools.TestCase):
         for turn in turns:
             before = cap.value
             if turn is None:
-                cap.quiet()
+                cap.quiet(cap.value)
                 self.assertGreaterEqual(cap.value, before * (1 - 1e-9))
             else:
                 cap.contended(turn, cut=cut)

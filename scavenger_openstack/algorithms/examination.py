@@ -1,0 +1,264 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Looking for who makes a group of VMs suffer, in the samples of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import Explanation
+from scavenger_openstack.algorithms.case import above
+from scavenger_openstack.algorithms.case import Case
+from scavenger_openstack.algorithms.case import effect
+from scavenger_openstack.algorithms.case import Group
+from scavenger_openstack.algorithms.case import own_load
+from scavenger_openstack.algorithms.case import scale
+from scavenger_openstack.algorithms.case import THROTTLED
+from scavenger_openstack.algorithms.case import value
+from scavenger_openstack.algorithms import evidence
+from scavenger_openstack.algorithms.history import Point
+from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms import sharing
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Priority
+
+RECENT = 3
+"""Samples whose mean is taken for now."""
+
+MEDIAN_STEP = 0.954
+"""Median of the step between two samples of normal noise, in standard
+deviations of the noise: 0.6745 sqrt(2)."""
+
+
+class Limits(NamedTuple):
+    """From where on something counts; see the options of the same names.
+
+    ``min_effect`` is by signal.
+    """
+
+    min_effect: Mapping[str, float]
+    max_chance: float
+    min_share: float
+    min_misses_per_s: float
+    own_limit_share: float
+
+
+class Pool(NamedTuple):
+    """The signal of a group: mean over its members, each over his own mean
+    (``means``) unless it is a share.  ``places`` are those of the samples.
+    """
+
+    places: list[int]
+    values: list[float]
+    means: dict[str, float]
+
+
+def pool(signal: str, members: Sequence[str],
+         samples: Sequence[Sample]) -> Pool | None:
+    """Of those who were there for most of the time; ``None`` if too short.
+    """
+    by_member: dict[str, list[tuple[int, float]]] = {}
+    for place, sample in enumerate(samples):
+        for name in members:
+            point = sample.get(name)
+            found = None if point is None else value(signal, point)
+            if found is not None:
+                by_member.setdefault(name, []).append((place, found))
+    most = max([len(one) for one in by_member.values()], default=0)
+    if most < attribution.MIN_SAMPLES:
+        return None
+    means = {name: sum([found for _, found in one]) / len(one)
+             for name, one in by_member.items() if 2 * len(one) >= most}
+    at: dict[int, list[float]] = {}
+    for name, mean in means.items():
+        unit = scale(signal, mean)
+        for place, found in by_member[name]:
+            at.setdefault(place, []).append(found / unit)
+    places = sorted(at)
+    return Pool(places, [sum(at[place]) / len(at[place])
+                         for place in places], means)
+
+
+def suffers(signal: str, found: Pool, limits: Limits) -> bool:
+    """Whether a group is worse off now than at its best."""
+    recent = found.values[-RECENT:]
+    now = sum(recent) / len(recent)
+    if signal == THROTTLED:
+        return now >= limits.own_limit_share
+    best, _ = evidence.low_and_high(found.values)
+    return effect(signal, best, now) >= limits.min_effect[signal]
+
+
+def examine(now: float, group: Group, present: Sequence[str], signal: str,
+            found: Pool, samples: Sequence[Sample],
+            topology: Mapping[int, Cpu], limits: Limits) -> Case | None:
+    """Look for who makes a group suffer; ``None`` when nobody does.
+
+    :param present: who of the group is there now; some may be too young to
+        have a part in ``found``
+    """
+    last = samples[-1]
+    if signal == THROTTLED:
+        return Case(group, signal, now, found.means, 0.0,
+                    limits.own_limit_share, 0.0, cause='own_limit',
+                    members=dict.fromkeys(found.means,
+                                          limits.own_limit_share))
+    taken = [samples[place] for place in found.places]
+    members = list(found.means)
+    use, min_use = _use(signal, last, limits)
+    victims = [last[name].workload for name in members if name in last]
+    suspects = [name for name, point in last.items()
+                if point.workload.priority is Priority.BACKGROUND
+                and any(sharing.share(signal, victim, point.workload,
+                                      topology) for victim in victims)]
+    if not suspects:
+        return None
+    uses = {name: [0.0 if name not in sample else use(sample[name])
+                   for sample in taken] for name in suspects}
+    load = _load(signal, found, members, taken)
+    own = own_load(signal, load, members, taken)
+    total = [sum([use(point) for point in sample.values()])
+             for sample in taken]
+    known = attribution.explain(
+        found.values, own, uses, total=total,
+        max_chance=limits.max_chance, min_share=limits.min_share,
+        min_use=min_use)
+    least = limits.min_effect[signal]
+    if not known.named or effect(signal, known.base, known.raised) < least:
+        return None
+    return _case(now, group, signal, found, taken, known, load, own,
+                 [name for name in present if name not in found.means],
+                 least)
+
+
+def _use(signal: str, sample: Sample, limits: Limits
+         ) -> tuple[Callable[[Point], float], float]:
+    """Use of the resource whose contention a signal shows, and how much of
+    it nobody would feel."""
+    if signal == 'io_wait':
+        return (lambda point: point.disk), 0.0
+    if signal == 'cpi' and any(point.misses_per_s is not None
+                                for point in sample.values()):
+        return (lambda point: point.misses_per_s or 0.0
+                ), limits.min_misses_per_s
+    return (lambda point: point.cores), 0.0
+
+
+def _load(signal: str, found: Pool, members: Sequence[str],
+          samples: Sequence[Sample]) -> str:
+    """What tells the load of a group, whatever disturbs it.
+
+    With more cycles per instruction a service takes more cycles for the
+    same requests, and a batch does less in the same cycles: the one of both
+    that follows cpi less is what the group is asked for.
+    """
+    if signal == 'io_wait':
+        return 'io_ops_per_s'
+    if signal == 'run_delay':
+        return 'cores'
+    constant = evidence.span([[1.0] * len(samples)])
+    left = evidence.without(found.values, constant)
+    return min(('instructions', 'cores'), key=lambda load: abs(
+        evidence.correlation(left, evidence.without(
+            own_load(signal, load, members, samples)[0], constant))))
+
+
+def _case(now: float, group: Group, signal: str, found: Pool,
+          samples: Sequence[Sample], known: Explanation, load: str,
+          own: Sequence[Sequence[float]], newcomers: Sequence[str],
+          least: float) -> Case:
+    together = known.together
+    middle = sum(evidence.low_and_high(together)) / 2
+    works = [use > middle for use in together]
+    quiet = evidence.low_and_high(together)[0]
+    *factors, slope = evidence.fit(
+        found.values, [[1.0] * len(together), *own, together])
+    rest_values = [one for one, busy in zip(found.values, works,
+                                            strict=True) if not busy]
+    return Case(
+        group, signal, now, found.means, known.base, least,
+        _stddev(rest_values),
+        cause=_cause(signal, list(found.means), samples, works, least),
+        members=_victims(signal, [*found.means, *newcomers], samples, works,
+                         least), load=load,
+        own=[factors[0] + slope * quiet, *factors[1:]],
+        named=dict(known.named), scores=known.scores,
+        raised=known.raised)
+
+
+def _victims(signal: str, names: Iterable[str], samples: Sequence[Sample],
+             works: Sequence[bool], least: float) -> dict[str, float]:
+    """Those who suffer, each with the threshold of his own signal.
+
+    Who came later, and was never seen undisturbed, is compared with those
+    who stand before him.
+    """
+    found, rests = {}, []
+    for name in names:
+        rest, busy = _rest_and_busy(
+            [None if name not in sample else value(signal, sample[name])
+             for sample in samples], works)
+        if rest is not None:
+            rests.append(rest)
+        elif rests:
+            rest = sum(rests) / len(rests)
+        if (rest is not None and busy is not None
+                and effect(signal, rest, busy) >= least):
+            found[name] = above(signal, rest, least)
+    return found
+
+
+def _rest_and_busy(values: Sequence[float | None], works: Sequence[bool],
+                   ) -> tuple[float | None, float | None]:
+    """Means while the antagonists rest and while they work."""
+    found: list[float | None] = []
+    for wanted in (False, True):
+        own = [one for one, busy in zip(values, works, strict=True)
+               if busy is wanted and one is not None]
+        found.append(sum(own) / len(own) if own else None)
+    return found[0], found[1]
+
+
+def _stddev(values: Sequence[float]) -> float:
+    """Of the noise: by the median step from one sample to the next, so that
+    neither slow change nor a few jumps count."""
+    steps = sorted(map(abs, evidence.changes(values)))
+    return steps[len(steps) // 2] / MEDIAN_STEP if steps else 0.0
+
+
+def _cause(signal: str, members: Sequence[str], samples: Sequence[Sample],
+           works: Sequence[bool], least: float) -> str:
+    """Which resource is short.
+
+    Where the cache is fought for, the victim misses more often per
+    instruction; where the memory bus is, each miss takes longer.
+    """
+    if signal == 'run_delay':
+        return 'core'
+    if signal == 'io_wait':
+        return 'disk'
+    misses: list[float | None] = []
+    for sample in samples:
+        own = [sample[name] for name in members if name in sample]
+        work = sum([point.instructions for point in own])
+        misses.append(sum([point.misses_per_s or 0.0 for point in own])
+                      / work if work > 0 else None)
+    rest, busy = _rest_and_busy(misses, works)
+    if not rest or busy is None:
+        return 'unknown'
+    return 'cache' if busy / rest - 1 >= least / 2 else 'memory_bandwidth'

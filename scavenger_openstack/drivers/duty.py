@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which ticks are measured, where measuring all the time is not wanted."""
+
+from __future__ import annotations
+
+SLACK_S = 0.001
+"""Ticks are not quite punctual; as in algorithms/sampling."""
+
+
+class Duty:
+    """Which ticks are measured: the last ``sample_s`` of each period.
+
+    The same rule as that of algorithms/sampling, on the same ticks, so that
+    what is measured here is what CPI2 looks at.
+    """
+
+    def __init__(self, sample_s: float, period_s: float) -> None:
+        self._sample_s = sample_s
+        self._period_s = period_s
+        self._began_s: float | None = None
+
+    def next_is_measured(self, now: float) -> bool:
+        """Whether the tick that begins ``now`` is."""
+        if self._period_s <= self._sample_s:
+            return True
+        if self._began_s is None or not (
+                0 <= now - self._began_s <= self._period_s + self._sample_s):
+            self._began_s = now     # the first, or the clock jumped
+        if now - self._began_s >= self._period_s - SLACK_S:
+            self._began_s = now
+        return now - self._began_s > (self._period_s - self._sample_s
+                                      - SLACK_S)

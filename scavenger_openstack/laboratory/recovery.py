@@ -1,0 +1,259 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""How victims recover, and what their antagonists keep, once they are capped.
+
+The detector enforces on a simulated host.  Beside it, from the moment of its
+first cap on, the antagonists are held at a fifth of what they use (a static
+cap) or at CPI2's hard cap, by one who knows who they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import statistics
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms import detector
+from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.laboratory import bench
+from scavenger_openstack.laboratory import detection
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+
+Key = tuple[str, Knob]
+Wanted = Mapping[Key, float]
+Controller = Callable[[float, Rates], Wanted]
+
+STATIC = 0.2
+"""Of what an antagonist uses, left to him: PerfCloud, section IV-C."""
+
+SETTLE_S = 15.0
+"""After the first cap, not judged: three samples, as a trial takes."""
+
+SHORTEST_S = 60.0
+"""Of what is judged."""
+
+BACK = 0.1
+"""A victim that is slower than undisturbed by no more is back."""
+
+BACK_STEPS = 3
+"""Samples of 5 s in a row that have to be so."""
+
+DISK_DEPTH = 0.2
+"""Operations under way from which a batch works by the disk."""
+
+
+class Played(NamedTuple):
+    """Truths from ``warmup_s`` on, and all along for the series."""
+
+    results: dict[str, Result]
+    series: dict[str, list[tuple[float, float]]]
+    caps: list[tuple[float, Wanted]]
+    rates: list[Rates]
+
+
+def play(drawn: Drawn, tenants: Iterable[Tenant],
+         controller: Controller | None = None) -> Played:
+    """Run a host; what a controller wants is in force from then on."""
+    simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
+                          step_s=drawn.step_s, keep=True,
+                          floors=bench.FLOORS)
+    before = simulator.sample()
+    caps: list[tuple[float, Wanted]] = []
+    seen: list[Rates] = []
+    held: dict[Key, float] = {}
+    warm = False
+    while simulator.now < drawn.duration_s - 1e-9:
+        simulator.advance(drawn.interval_s)
+        sample = simulator.sample()
+        seen.append(rates_.rates(before, sample))
+        before = sample
+        if controller is not None:
+            wanted = controller(simulator.now, seen[-1])
+            if wanted != held:
+                caps.append((simulator.now, wanted))
+            held = _enforce(simulator, held, wanted)
+        if not warm and simulator.now >= drawn.warmup_s - 1e-9:
+            simulator.plant.reset_truth()
+            warm = True
+    everybody = [*simulator.plant.guests, *simulator.plant.gone]
+    return Played(
+        {guest.spec.id: guest.truth.result() for guest in everybody},
+        {guest.spec.id: guest.truth.series for guest in everybody},
+        caps, seen)
+
+
+def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
+             ) -> dict[Key, float]:
+    there = {guest.spec.id for guest in simulator.plant.guests}
+    for key, value in wanted.items():
+        if held.get(key) != value and key[0] in there:
+            simulator.write(*key, value)
+    for key in held:
+        if key not in wanted and key[0] in there:
+            simulator.lift(*key)
+    return dict(wanted)
+
+
+def ours(drawn: Drawn) -> Controller:
+    """The detector, whose caps never go below the floors."""
+    controller = detector.Controller(interval_s=drawn.interval_s)
+
+    def step(now: float, rates: Rates) -> Wanted:
+        return {(cap.workload, cap.knob): max(
+            float(cap.value), bench.FLOORS[cap.knob])
+            for cap in controller.step(now, rates).caps}
+    return step
+
+
+def constant(limits: Wanted, after_s: float) -> Controller:
+    """Fixed caps from a moment on."""
+    def step(now: float, rates: Rates) -> Wanted:
+        there = {one.workload.id for one in rates.workloads}
+        return {key: max(value, bench.FLOORS[key[1]])
+                for key, value in limits.items()
+                if now >= after_s and key[0] in there}
+    return step
+
+
+def record(task: detection.Task) -> dict[str, Any]:
+    """What caps do on one host.
+
+    Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more
+    and somebody is capped early enough, ``first_cap_s``, ``back_s`` (from
+    the first cap until all victims together are back, ``None``: never),
+    and by policy (``none``, ``ours``, ``static``, ``hard``) ``slower`` (mean
+    over the victims, 0.2 is a fifth) and ``work`` (mean over the
+    antagonists, as a share of what they did without caps).
+
+    :raises ConfigError: this seed draws what cannot be.
+    """
+    drawn = task.drawn()
+    found: dict[str, Any] = {'scenario': task.scenario.name,
+                             'seed': task.seed}
+    foreground = [tenant for tenant in drawn.tenants
+                  if tenant.priority is Priority.FOREGROUND]
+    antagonists = [tenant for tenant in drawn.tenants
+                   if tenant.role == detection.ANTAGONIST]
+    first = play(drawn, drawn.tenants, ours(drawn))
+    began_s = next((time_s for time_s, caps in first.caps if caps), None)
+    if (began_s is None
+            or began_s > drawn.duration_s - SETTLE_S - SHORTEST_S):
+        found['late'] = _suffers(drawn, foreground)
+        return found
+    judged = drawn._replace(warmup_s=float(int(began_s + SETTLE_S)))
+    alone = play(judged, foreground)
+    none = play(judged, drawn.tenants)
+    victims = [name for name, by in _slower(alone, none).items()
+               if by >= detection.VICTIM]
+    if not victims:
+        return found
+    full = {_key(tenant): _full(none.rates, _key(tenant))
+            for tenant in antagonists}
+    hard = {key: _hard(key[1]) for key in full}
+    runs = {
+        'none': none, 'ours': play(judged, drawn.tenants, ours(judged)),
+        'static': play(judged, drawn.tenants, constant(
+            {key: STATIC * use for key, use in full.items()}, began_s)),
+        'hard': play(judged, drawn.tenants, constant(hard, began_s))}
+    found |= {
+        'first_cap_s': began_s,
+        'back_s': back_s(alone, runs['ours'], victims, began_s),
+        'slower': {name: _mean([_slower(alone, run).get(victim, 0.0)
+                                for victim in victims])
+                   for name, run in runs.items()},
+        'work': {name: _mean([_work(run, none, tenant)
+                              for tenant in antagonists])
+                 for name, run in runs.items()}}
+    return found
+
+
+def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
+    """Whether there are victims that nobody was capped for."""
+    return any(by >= detection.VICTIM for by in _slower(
+        play(drawn, foreground), play(drawn, drawn.tenants)).values())
+
+
+def _slower(base: Played, run: Played) -> dict[str, float]:
+    found = {}
+    for name, result in run.results.items():
+        before = base.results.get(name)
+        if before is not None and before.mean_s and result.mean_s:
+            found[name] = result.mean_s / before.mean_s - 1
+    return found
+
+
+def _key(tenant: Tenant) -> Key:
+    return tenant.id, (Knob.IO_BYTES_PER_S if tenant.queue_depth > DISK_DEPTH
+                       else Knob.CPU_CORES)
+
+
+def _hard(knob: Knob) -> float:
+    params = cpi2.Params()
+    return (params.cap_cores if knob is Knob.CPU_CORES
+            else params.cap_io_bytes_per_s)
+
+
+def _full(ticks: Iterable[Rates], key: Key) -> float:
+    """What he uses while he works: the 90th percentile of his use."""
+    uses = sorted([
+        (one.cpu_cores if key[1] is Knob.CPU_CORES
+         else one.io_bytes_per_s) or 0.0
+        for rates in ticks for one in rates.workloads
+        if one.workload.id == key[0]])
+    return uses[int(0.9 * len(uses))] if uses else 0.0
+
+
+def _work(run: Played, none: Played, tenant: Tenant) -> float:
+    """Share of what he would have got done."""
+    own, all_ = run.results[tenant.id], none.results[tenant.id]
+    if _key(tenant)[1] is Knob.CPU_CORES:
+        return own.cpu_work / all_.cpu_work if all_.cpu_work else 1.0
+    return (own.io_ops_per_s / all_.io_ops_per_s if all_.io_ops_per_s
+            else 1.0)
+
+
+def back_s(alone: Played, run: Played, victims: Sequence[str],
+           began_s: float) -> float | None:
+    """From the first cap until the victims are back, ``None``: never."""
+    width = detection.TIME_STEP_S
+    sums: dict[int, list[float]] = {}
+    for name in victims:
+        for place, played in enumerate((alone, run)):
+            for time_s, value in played.series.get(name, ()):
+                if time_s > began_s:
+                    sums.setdefault(int((time_s - began_s - 1e-9) // width),
+                                    [0.0, 0.0])[place] += value
+    row = 0
+    for step in sorted(sums):
+        before, now = sums[step]
+        row = row + 1 if now <= (1 + BACK) * before else 0
+        if row == BACK_STEPS:
+            return (step + 1 - BACK_STEPS) * width
+    return None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else 1.0
