@@ -204,6 +204,7 @@ class Rates:
         default_factory=dict)
     link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = True
+    cpu_model: str | None = None
 
 
 class Cap(NamedTuple):

@@ -85,12 +85,11 @@ def load_controllers(conf: cfg.ConfigOpts
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = Mode(conf[name].mode)
-        if (mode is Mode.ENFORCE
-                and getattr(cls, 'kind', '') == decider.DETECTOR):
+        if mode is Mode.ENFORCE and getattr(cls, 'only_observes', False):
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: detectors only observe in this '
-                'release, until their caps are proved on real hosts; set '
-                'mode = observe')
+                f'[{name}] mode: enforce: as published it names innocents '
+                'too often to be let loose; set mode = observe, or use '
+                'attribution')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

@@ -190,17 +190,18 @@ class Controller:
 
     name = NAME
     kind = 'detector'
+    only_observes = True
     params_type = Params
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
-                 boot_id: str = '', cpu_model: str = '',
+                 boot_id: str = '',
                  specs_of: Mapping[tuple[str, str], specs.Spec] | None = None,
                  ) -> None:
         self.params = params = params or Params()
         self._host = host
         self._boot_id = boot_id
-        self._cpu_model = cpu_model
+        self._cpu_model = ''
         self.specs_of = dict(specs_of or {})
         self._signal = SIGNALS[params.signal]
         self._sampler = Sampler(
@@ -221,6 +222,7 @@ class Controller:
         """All caps that should be in force, and the open incidents."""
         if now > self._time_s:
             self._time_s = now
+            self._follow_cpu_model(rates.cpu_model or '')
             sample = self._sampler.add(now, rates)
             if sample is not None:
                 self._samples.append(sample)
@@ -236,6 +238,16 @@ class Controller:
                   if one.incident is not None),
             {'signal': self._signal.name, 'samples': len(self._samples),
              'analyses': self.analyses, 'victims': len(self._waiting)})
+
+    def _follow_cpu_model(self, cpu_model: str) -> None:
+        """What was learnt on another CPU says nothing: CPI2, section 3.1."""
+        if cpu_model in ('', self._cpu_model):
+            return
+        if self._cpu_model:
+            self._samples.clear()
+            self._victims.clear()
+            self._waiting.clear()
+        self._cpu_model = cpu_model
 
     def spec(self, name: str, application: str | None) -> specs.Spec | None:
         """The spec that a workload is compared with, ``None`` so far."""
@@ -341,13 +353,15 @@ class Controller:
 
     def state(self) -> dict[str, Any]:
         """The learnt statistics; plain JSON values."""
-        return {'signal': self._signal.name, 'histories': [
-            [*key, list(one.history)] for key, one in self._victims.items()]}
+        return {'signal': self._signal.name, 'cpu_model': self._cpu_model,
+                'histories': [[*key, list(one.history)] for key, one
+                              in self._victims.items()]}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
         """Go on from learnt statistics; what is unreadable is left out."""
         if state.get('signal') != self._signal.name:
             return
+        self._cpu_model = str(state.get('cpu_model', ''))
         for name, created_s, history in state.get('histories', ()):
             victim = _Victim()
             victim.history = specs.from_json(history)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 
-PROBE = 0.1
+PROBE = 0.2
 """Part by which a cap grows each step until contention is met at all: how
 much is harmless is only guessed when it is set first."""
 

@@ -60,7 +60,8 @@ FAULT_REST_S = 60.0
 class Controller(Protocol):
     """What the loop asks of a regulator or detector.
 
-    A detector says so by a class attribute ``kind = 'detector'``.
+    A detector says so by a class attribute ``kind = 'detector'``, and
+    ``only_observes = True`` if it must not be let loose.
     """
 
     name: str

@@ -39,6 +39,10 @@ from scavenger_openstack.types import Rates
 
 NAME = 'attribution'
 
+AGAIN = 0.1
+"""Part of ``max_chance`` once somebody was named: whoever looks again and
+again finds a coincidence in the end."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
@@ -145,6 +149,7 @@ class Controller:
             back_off_s=params.back_off_s, remember_s=params.remember_s,
             max_caps_per_min=params.max_caps_per_min)
         self._time_s = -math.inf
+        self._cpu_model: str | None = None
         self.analyses = 0
 
     def step(self, now: float, rates: Rates) -> Decision:
@@ -152,6 +157,11 @@ class Controller:
         if self._time_s < now < math.inf:
             if now - self._time_s > self.params.window_s:
                 self._history.clear()
+            if rates.cpu_model not in (None, self._cpu_model):
+                # No base holds on another CPU.
+                self._history.clear()
+                self._cases.clear()
+                self._cpu_model = rates.cpu_model
             self._time_s = now
             if self._history.add(now, rates):
                 self._judge(now, rates)
@@ -190,22 +200,27 @@ class Controller:
 
     def _look(self, now: float, group: Group, members: list[str],
               signal: str, samples: list[Sample], rates: Rates) -> None:
+        case = self._cases.get((group, signal))
+        if case is not None and not (case.suffers or case.suffers_now):
+            return      # it is answered as it should be
         found = examination.pool(signal, members, samples)
         if found is None or not examination.suffers(signal, found,
                                                     self._limits):
             return
         self.analyses += 1
+        limits = self._limits
+        if case is not None:
+            limits = limits._replace(max_chance=AGAIN * limits.max_chance)
         new = examination.examine(now, group, members, signal, found,
-                                  samples, rates.topology, self._limits)
+                                  samples, rates.topology, limits)
         if new is None:
             return
-        case = self._cases.get((group, signal))
         if case is None:
             case = self._cases[group, signal] = new
             case.see(now, samples[-1])
         else:
             case.learn(new)
-        self._restraints.answer(now, case, samples[-1])
+        self._restraints.answer(now, case, samples)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

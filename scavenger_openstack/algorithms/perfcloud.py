@@ -326,6 +326,7 @@ class Controller:
 
     name = NAME
     kind = 'detector'
+    only_observes = True
     params_type = Params
 
     def __init__(self, params: Params | None = None, *,

@@ -154,4 +154,5 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         links=cur.links,
         link_tx_bytes_per_s=link_tx,
         link_of=cur.link_of,
-        complete=interval_s > 0)
+        complete=interval_s > 0,
+        cpu_model=cur.cpu_model)

@@ -19,6 +19,7 @@ import collections
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 from typing import Any
@@ -28,6 +29,7 @@ from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import effect
 from scavenger_openstack.algorithms.case import TOLERATED
 from scavenger_openstack.algorithms.cubic import Cubic
+from scavenger_openstack.algorithms import evidence
 from scavenger_openstack.algorithms.history import Point
 from scavenger_openstack.algorithms.history import Sample
 from scavenger_openstack.algorithms.trial import Tally
@@ -50,6 +52,10 @@ LOOSE_SAMPLES = 3
 OBEYED = 1.3
 """Whoever uses more than so many times his cap is not held by it: the
 detector observes, or the write failed.  Such a cap proves nothing."""
+
+WORKING = 0.5
+"""Part of what he uses when he works, or of his cap, from which an
+antagonist is at work.  What is suffered while he rests is not his doing."""
 
 LONGEST_S = 86400.0
 
@@ -132,21 +138,30 @@ class Restraints:
         self._held = {key: one for key, one in self._held.items()
                       if key[0] in there}
 
-    def answer(self, now: float, case: Case, sample: Sample) -> None:
-        """Limit the antagonists of a case, each who is not limited yet."""
+    def answer(self, now: float, case: Case,
+               samples: Sequence[Sample]) -> None:
+        """Limit the antagonists of a case, each who is not limited yet.
+
+        :param samples: of the window, the newest last
+        """
         knob = KNOBS.get(case.signal)
         if knob is None:
             return
+        sample = samples[-1]
         for name, chance in case.named.items():
             key, point = (name, knob), sample.get(name)
             held = self._held.get(key)
             if held is not None:
                 if case not in held.cases:
                     held.cases.append(case)
+                    case.start_over()
                 continue
             use = 0.0 if point is None else _use(knob, point)
             known = self._good.get(key)
+            _, most = evidence.low_and_high([
+                _use(knob, one[name]) for one in samples if name in one])
             if (point is None or use <= 0 or not case.suffers_now
+                    or use < WORKING * most
                     or now < self._backs_off.get(key, (-math.inf, 0.0))[0]
                     or known is not None and now < known.until_s
                     and use <= known.good):
@@ -156,6 +171,7 @@ class Restraints:
             self._held[key] = self._set(
                 now, key, case, use, chance,
                 point.workload.floor.get(knob, 0.0))
+            case.start_over()
 
     def _one_more(self, now: float) -> bool:
         """Whether a new cap may be set; if so it is counted."""
@@ -254,7 +270,9 @@ class Restraints:
 
     def _adapt(self, now: float, key: Key, one: Restraint,
                use: float) -> None:
-        if any(case.suffers for case in one.cases) and one.trial is None:
+        suffers = any(case.suffers for case in one.cases)
+        if (suffers and one.trial is None
+                and use >= WORKING * one.cap.value):
             one.cap.contended(use, cut=self._cut)
             one.loose = 0
             one.fresh = True

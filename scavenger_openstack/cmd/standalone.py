@@ -19,6 +19,7 @@ own, so that it outlives the agent and gives every limit back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+import pathlib
 import subprocess
 import sys
 import threading
@@ -36,6 +37,11 @@ LOG = log.getLogger(__name__)
 
 WATCHER_START_S = 10.0
 
+RECORD_OPT = cfg.StrOpt(
+    'record', metavar='FILE',
+    help='Write every sample and decision to this new file, for '
+         'scavenger-replay.  It grows with every tick.')
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
@@ -46,10 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
+    conf.register_cli_opt(RECORD_OPT)
     conf_.load(conf, arguments, 'scavenger-standalone')
     service.set_up_log(conf)
     with Watcher(conf):
-        return service.Service(conf).run()
+        return service.Service(conf, conf.record and pathlib.Path(
+            conf.record)).run()
 
 
 class Watcher:

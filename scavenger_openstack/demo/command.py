@@ -35,6 +35,9 @@ from scavenger_openstack.demo import result as result_
 from scavenger_openstack.demo import stage as stage_
 from scavenger_openstack.demo import table
 from scavenger_openstack.demo import watch
+from scavenger_openstack.demo import who
+from scavenger_openstack.demo import who_report
+from scavenger_openstack.demo import who_result
 from scavenger_openstack import errors
 
 MIB = 2**20
@@ -43,6 +46,7 @@ SPARE_MIB = 512
 LEAST_MEMORY_MIB = 1280
 QUICK = (2, 12.0)
 FULL = (5, 30.0)
+WHO_S = 170.0
 EXIT_INTERRUPTED = 130
 
 
@@ -51,16 +55,24 @@ def parser() -> argparse.ArgumentParser:
         prog='scavenger-demo',
         description='Plays a latency-sensitive service beside batch work in '
                     'six ways and shows what the service feels and what '
-                    'the batch work gets done.  Everything happens in '
+                    'the batch work gets done; --who shows who disturbs '
+                    'whom.  Everything happens in '
                     'cgroups and network namespaces of its own, which it '
                     'removes at the end.')
     found.add_argument('--quick', action='store_true',
                        help='2 short rounds, less than 4 minutes in all '
                             '(default: 5 rounds, less than 20 minutes)')
+    found.add_argument('--who', action='store_true',
+                       help='play the second act instead, about 4 minutes: '
+                            'who did it?  Batch jobs disturb two services '
+                            'by CPU and by disk; the product has to find '
+                            'out which, and limit them')
     found.add_argument('--rounds', type=_positive(int), metavar='N',
                        help='rounds to play')
     found.add_argument('--phase-seconds', type=_positive(float),
-                       metavar='S', help='measured seconds per phase')
+                       metavar='S', help='measured seconds per phase; with '
+                                         '--who, those in which somebody '
+                                         f'disturbs (default {WHO_S:g})')
     found.add_argument('--only', metavar='PHASES', type=_names,
                        default=list(phases.PHASES),
                        help='phases to play, with commas between: '
@@ -74,12 +86,12 @@ def parser() -> argparse.ArgumentParser:
                             'requests (default 1)')
     found.add_argument('--output', type=pathlib.Path, metavar='DIR',
                        default=pathlib.Path('demo'),
-                       help='where result.json and report.html go '
-                            '(default: demo)')
+                       help='where result.json and report.html go, with '
+                            '--who who.json and who.html (default: demo)')
     found.add_argument('--json', action='store_true',
-                       help='print result.json instead of the table')
+                       help='print the result as JSON instead of the table')
     found.add_argument('--picture', type=pathlib.Path, metavar='FILE.svg',
-                       help='play nothing; draw the result.json that is in '
+                       help='play nothing; draw the result that is in '
                             '--output')
     found.add_argument('--clean', action='store_true',
                        help='play nothing; remove what a killed demo left')
@@ -121,7 +133,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.geteuid() != 0:
             raise errors.DriverError('needs root, since it makes cgroups '
                                      'and network namespaces; use sudo')
-        return _clean() if options.clean else _play(options, interrupt)
+        if options.clean:
+            return _clean()
+        return (_who if options.who else _play)(options, interrupt)
     except interrupt_.Interrupted:
         print('scavenger-demo: interrupted; everything is removed',
               file=sys.stderr)
@@ -160,10 +174,12 @@ def _clean() -> int:
 
 
 def _picture(options: argparse.Namespace) -> int:
-    source = options.output / 'result.json'
+    source = options.output / ('who.json' if options.who
+                               else 'result.json')
     try:
         found = json.loads(source.read_text())
-        drawn = picture.svg(found)
+        drawn = (who_report.svg(found['record']) if options.who
+                 else picture.svg(found))
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise errors.ScavengerError(
             f'{source}: no result of the demo ({exc}); play it first, or '
@@ -225,6 +241,59 @@ def _play(options: argparse.Namespace,
     return 1
 
 
+def _who(options: argparse.Namespace,
+         interrupt: interrupt_.Interrupt) -> int:
+    """Play the second act; the exit code."""
+    seconds = options.phase_seconds or WHO_S
+    cgroups.mounts()
+    cpus = _cpus()
+    _check_memory(options.memory)
+    options.output.mkdir(parents=True, exist_ok=True)
+    print('scavenger-demo: who did it?  About '
+          f'{(who.QUIET_S + seconds + 15) / 60:.1f} minutes',
+          file=sys.stderr)
+    stage = stage_.Stage(memory_bytes=options.memory * MIB,
+                         link_bytes_per_s=LINK_BYTES_PER_S, cpus=cpus,
+                         groups=who.GROUPS)
+    act = None
+    problems: list[str] = []
+    try:
+        stage.make()
+        load.build(stage.directory)
+        interrupt.check()
+        act = who.Who(stage, load.calibrate(stage.directory), interrupt,
+                      seconds=seconds, seed=options.seed)
+        record = act.play()
+    finally:
+        if sys.stderr.isatty():
+            print('\r\033[K', end='', file=sys.stderr)
+        _strike(act, stage, problems)
+    record['knobs_left'] += problems
+    found = who_result.summary(record)
+    text = json.dumps({'result': found, 'record': record}) + '\n'
+    (options.output / 'who.json').write_text(text)
+    (options.output / 'who.html').write_text(who_report.page(found, record))
+    print(json.dumps(found, indent=1) if options.json
+          else who_result.text(found))
+    print(f'{options.output}/who.json and {options.output}/who.html written',
+          file=sys.stderr)
+    return 0 if found['verdict'] == 'passed' else 1
+
+
+def _strike(playing: play.Play | who.Who | None, stage: stage_.Stage,
+            problems: list[str]) -> None:
+    """Remove everything; what does not go is said and added."""
+    if playing:
+        try:
+            playing.stop()
+        except errors.DriverError as exc:
+            problems.append(str(exc))
+    problems += stage.remove()
+    for problem in problems:
+        print(f'scavenger-demo: {problem}; run scavenger-demo --clean',
+              file=sys.stderr)
+
+
 def _records(options: argparse.Namespace, settings: play.Settings,
              cpus: list[int],
              interrupt: interrupt_.Interrupt) -> list[dict[str, Any]]:
@@ -237,7 +306,6 @@ def _records(options: argparse.Namespace, settings: play.Settings,
     stage = stage_.Stage(memory_bytes=options.memory * MIB,
                          link_bytes_per_s=LINK_BYTES_PER_S, cpus=cpus)
     playing = None
-    problems: list[str] = []
     try:
         stage.make()
         load.build(stage.directory)
@@ -248,12 +316,4 @@ def _records(options: argparse.Namespace, settings: play.Settings,
         return playing.rounds()
     finally:
         progress.end()
-        if playing:
-            try:
-                playing.stop()
-            except errors.DriverError as exc:
-                problems.append(str(exc))
-        problems += stage.remove()
-        for problem in problems:
-            print(f'scavenger-demo: {problem}; run scavenger-demo --clean',
-                  file=sys.stderr)
+        _strike(playing, stage, [])

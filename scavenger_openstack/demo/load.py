@@ -31,7 +31,8 @@ from typing import NamedTuple
 from scavenger_openstack import errors
 
 SOURCES = pathlib.Path(__file__).parent
-PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network')
+PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network',
+            'lookup', 'scan')
 
 REQUESTS_PER_S_AND_CPU = 105.0
 WORK_MS = (1.0, 3.0)

@@ -196,14 +196,8 @@ class Play:
             *product.command(directory, product.config_of(self._stage)),
             log='agent')
         (directory / 'agent.pid').write_text(str(self._agent.pid))
-        deadline_s = time.monotonic() + product.START_S
-        while not status.look():
-            if (self._agent.poll() is not None
-                    or time.monotonic() > deadline_s):
-                raise errors.DriverError(
-                    'scavenger-standalone does not start: '
-                    + (self._stage.said('agent') or 'it says nothing'))
-            self._interrupt.wait_until(time.monotonic() + 0.05)
+        product.wait(self._agent, status, self._interrupt,
+                     lambda: self._stage.said('agent'))
 
     def _end_agent(self) -> None:
         if self._agent is None:

@@ -153,6 +153,15 @@ class Panel:
                 f"stroke-width='{curve.width:g}' "
                 f"stroke-linejoin='round'{dash}/>")
 
+    def shade(self, begin_s: float, end_s: float, colour: str) -> None:
+        """A band from bottom to top."""
+        x = self.x(begin_s)
+        self._parts.append(
+            f"<rect x='{x:.1f}' y='{self.top}' "
+            f"width='{max(0.5, self.x(end_s) - x):.1f}' "
+            f"height='{self.height - self.top - self.bottom}' "
+            f"fill='{colour}' fill-opacity='0.14'/>")
+
     def level(self, value: float, colour: str) -> None:
         """A dashed line from side to side."""
         self._parts.append(line(self.left, self.y(value),
@@ -165,6 +174,10 @@ class Panel:
             f"<circle cx='{self.x(at_s):.1f}' cy='{self.y(value):.1f}' "
             f"r='4' fill='{ALARM}'><title>{html.escape(words)}</title>"
             '</circle>')
+
+    def inside(self) -> str:
+        """Its parts, for a larger picture."""
+        return ''.join(self._parts)
 
     def svg(self) -> str:
         return svg(self.width, self.height, self._parts, self._title)

@@ -14,13 +14,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import json
 import pathlib
 import subprocess
 import sys
+import time
 from typing import Any
 
+from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import stage as stage_
 from scavenger_openstack import errors
 
@@ -116,6 +119,22 @@ class Status:
 
     def counter(self, name: str) -> int:
         return int((self.last.get('counters') or {}).get(name) or 0)
+
+
+def wait(process: subprocess.Popen[bytes], status: Status,
+         interrupt: interrupt_.Interrupt, said: Callable[[], str]) -> None:
+    """Wait until the product says that it turns.
+
+    :param said: its last words, for the error
+    :raises DriverError: it does not start.
+    :raises Interrupted: somebody wants to stop.
+    """
+    deadline_s = time.monotonic() + START_S
+    while not status.look():
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            raise errors.DriverError('scavenger-standalone does not start: '
+                                     + (said() or 'it says nothing'))
+        interrupt.wait_until(time.monotonic() + 0.05)
 
 
 def end(process: subprocess.Popen[bytes], what: str) -> None:

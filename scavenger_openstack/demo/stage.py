@@ -31,7 +31,9 @@ import subprocess
 import time
 import uuid
 
+from scavenger_openstack.demo import accounting
 from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo import disk as disk_
 from scavenger_openstack.demo import uplink
 from scavenger_openstack import errors
 
@@ -74,8 +76,9 @@ def clean() -> tuple[list[str], list[str]]:
     """
     mounts = dict.fromkeys(cgroups.mounts().values())
     spaces = uplink.left_over()
-    names = {path.name.removeprefix(PREFIX)
-             for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
+    names = disk_.left_over() | {
+        path.name.removeprefix(PREFIX)
+        for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
     removed, playing = [], []
     for name in sorted(names | set(spaces)):
         directory = RUN / (PREFIX + name)
@@ -91,6 +94,8 @@ def clean() -> tuple[list[str], list[str]]:
                 cgroups.remove(mount / (PREFIX + name))
             for netns in spaces.get(name, ()):
                 uplink.delete(netns)
+            disk_.Disk(name).remove()
+            accounting.restore(directory)
             shutil.rmtree(directory)
         finally:
             os.close(lock)
@@ -120,13 +125,16 @@ class Stage:
     """One demo's surroundings; :meth:`remove` works at any moment."""
 
     def __init__(self, *, memory_bytes: int, link_bytes_per_s: float,
-                 cpus: Sequence[int]) -> None:
+                 cpus: Sequence[int], groups: Sequence[str] = GROUPS
+                 ) -> None:
+        self._groups = groups
         self.name = uuid.uuid4().hex[:6]
         self.memory_bytes = memory_bytes
         self.cpus = list(cpus)
         self.directory = RUN / (PREFIX + self.name)
         self.tree = cgroups.Tree('/' + PREFIX + self.name)
         self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
+        self.disk = disk_.Disk(self.name)
         self._lock: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -137,7 +145,7 @@ class Stage:
         """
         self.directory.mkdir(mode=0o700)
         self._lock = take_lock(self.directory)
-        for group in GROUPS:
+        for group in self._groups:
             self.tree.make(group)
         self.tree.write('memory', '', 'memory.limit_in_bytes',
                         str(self.memory_bytes))
@@ -181,7 +189,7 @@ class Stage:
 
         :raises DriverError: a process does not end.
         """
-        self.tree.end(groups or GROUPS)
+        self.tree.end(groups or self._groups)
         self._processes = [process for process in self._processes
                            if process.poll() is None]
 
@@ -200,7 +208,8 @@ class Stage:
     def remove(self) -> list[str]:
         """Remove everything; return what went wrong, in plain words."""
         problems = []
-        for remove in (self.tree.remove, self.uplink.remove):
+        for remove in (self.tree.remove, self.uplink.remove,
+                       self.disk.remove):
             try:
                 remove()
             except errors.DriverError as exc:
@@ -211,6 +220,7 @@ class Stage:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        accounting.restore(self.directory)
         if not problems:
             shutil.rmtree(self.directory, ignore_errors=True)
         if self._lock is not None:

@@ -138,7 +138,8 @@ class Host:
                 None if capacity.memory_bytes is None
                 else int(capacity.memory_bytes), available, links,
                 {LINK: _total(one.net_tx_bytes_per_s for one in found)}
-                if shared else {}, {LINK: LINK} if shared else {})
+                if shared else {}, {LINK: LINK} if shared else {},
+                cpu_model=self.cpu_model)
 
 
 def _total(values: Iterator[float | None]) -> float | None:

@@ -357,8 +357,8 @@ class AgentTest(base.FunctionalTestCase):
             self.assertEqual(2, done.returncode, done.stderr)
             self.assert_one_line(done.stderr, *words)
 
-    def test_detectors_only_observe(self) -> None:
-        for name in ('cpi2', 'perfcloud', 'attribution'):
+    def test_detectors_as_published_only_observe(self) -> None:
+        for name in ('cpi2', 'perfcloud'):
             self.configure('[agent]', f'controllers = scavenger,{name}',
                            f'[{name}]', 'mode = enforce')
             done = self.run_agent('run')

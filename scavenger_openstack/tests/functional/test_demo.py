@@ -24,8 +24,12 @@ import sys
 import tempfile
 import time
 
+from scavenger_openstack.demo import accounting
+from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import stage
 from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo import who
+from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 
 DEADLINE_S = 120.0
@@ -35,7 +39,7 @@ SHORT = ('--rounds', '1', '--phase-seconds', '2')
 def traces(name: str) -> list[str]:
     """What is there of the demo ``name``."""
     found = [str(mount / (stage.PREFIX + name))
-             for mount in {*base.mounts().values(), stage.RUN}
+             for mount in {*base.mounts().values(), stage.RUN, disk.ROOM}
              if (mount / (stage.PREFIX + name)).exists()]
     return found + uplink.left_over().get(name, [])
 
@@ -195,6 +199,57 @@ class DemoTest(base.FunctionalTestCase):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=DEADLINE_S)
         self.assert_gone(name, [])
+
+    def who(self, *argv: str) -> subprocess.Popen[str]:
+        """The second act, if this machine can play it."""
+        if not accounting.SWITCH.exists():
+            self.skipTest(f'needs {accounting.SWITCH}')
+        try:
+            disk._losetup('--find')
+        except errors.DriverError as exc:
+            self.skipTest(f'needs a loop device: {exc}')
+        switch = accounting.SWITCH.read_text()
+        self.addCleanup(lambda: self.assertEqual(
+            switch, accounting.SWITCH.read_text()))
+        return self.start('--who', *argv)
+
+    def test_who_did_it(self) -> None:
+        """Too short to find out, but all of it is there and goes away."""
+        process = self.who('--phase-seconds', '6', '--json')
+        name = self.name_of(process)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        self.assertIn(process.returncode, (0, 1), err)
+        found = json.loads(out)
+        self.assertEqual([], found['knobs_left'])
+        self.assertEqual({who.SERVICE, who.LOOKUP}, set(found['victims']))
+        for one in found['victims'].values():
+            self.assertGreater(one['mean_ms']['alone'], 0)
+        self.assertLessEqual(set(found['limited']), {who.CRUNCH, who.SCAN})
+        page = (self.output / 'who.html').read_text()
+        self.assertIn('<svg', page)
+        drawn = self.output / 'who.svg'
+        picture = self.start('--who', '--picture', str(drawn))
+        _, err = picture.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, picture.returncode, err)
+        self.assertIn(drawn.read_text().strip(), page)
+        self.assert_gone(name, [])
+        self.assertNotIn(name, disk._losetup('--list'))
+
+    def test_clean_after_sigkill_of_who(self) -> None:
+        process = self.who()
+        name = self.name_of(process)
+        top = base.mounts()['memory'] / (stage.PREFIX + name)
+        procs = pathlib.Path(f'{top}{who.LOOKUP}/cgroup.procs')
+        self.wait_for('the lookups run', lambda: procs.exists()
+                      and procs.read_text().strip(), DEADLINE_S)
+        process.kill()
+        process.communicate(timeout=DEADLINE_S)
+        self.assertIn(name, disk._losetup('--list'))
+        clean = self.start('--clean')
+        _, err = clean.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, clean.returncode, err)
+        self.assert_gone(name, [])
+        self.assertNotIn(name, disk._losetup('--list'))
 
     def test_watching_touches_nothing(self) -> None:
         tree = self.cgroups()

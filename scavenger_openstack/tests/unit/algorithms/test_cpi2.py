@@ -120,6 +120,8 @@ class ControllerTest(testtools.TestCase):
                                           boot_id='b')
         self.now = 0.0
 
+    cpu_model: str | None = 'one'
+
     def see(self, cpi: float | None, hog: float, calm: float = 0.5,
             **others: WorkloadRates) -> list[tuple[str, Knob, object]]:
         self.now += 1
@@ -128,7 +130,8 @@ class ControllerTest(testtools.TestCase):
                 WorkloadRates(WEB, 1.0, cpu_cores=1.0, cpi=cpi),
                 WorkloadRates(VIP, 1.0, cpu_cores=hog),
                 WorkloadRates(HOG, 1.0, cpu_cores=hog),
-                WorkloadRates(CALM, 1.0, cpu_cores=calm))))
+                WorkloadRates(CALM, 1.0, cpu_cores=calm)),
+            cpu_model=self.cpu_model))
         return [(cap.workload, cap.knob, cap.value)
                 for cap in self.decision.caps]
 
@@ -203,6 +206,20 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual([], self.see(3.0, 2.0))
         self.now += 1e6
         self.assertEqual([], self.see(3.0, 2.0))
+
+    def test_another_cpu_model(self) -> None:
+        """Specs are by CPU model: what was learnt does not hold there."""
+        self.learn()
+        self.cpu_model = None       # unknown is no other
+        self.see(1.0, 0.01)
+        state = self.controller.state()
+        for model, capped in (('one', True), ('other', False)):
+            self.controller = cpi2.Controller(self.params)
+            self.controller.load(state, self.now)
+            self.cpu_model = model
+            found = [self.see(3.0, 2.0) for _ in range(3)]
+            self.assertEqual(capped, bool(found[-1]), model)
+        self.assertEqual('other', self.controller.state()['cpu_model'])
 
     def test_state(self) -> None:
         self.learn()

@@ -45,8 +45,8 @@ class CubicTest(testtools.TestCase):
         for _ in range(40):
             cap.quiet(cap.value)
             curve.append(cap.value)
-        self.assertAlmostEqual(0.1 * 1.1 ** 20, curve[19])
-        self.assertAlmostEqual(0.1 * 1.1 ** 40, curve[39])
+        self.assertAlmostEqual(0.1 * 1.2 ** 20, curve[19])
+        self.assertAlmostEqual(0.1 * 1.2 ** 40, curve[39])
         cap.contended(cap.value, cut=0.5)
         peak = curve[39]
         self.assertAlmostEqual(peak / 2, cap.value)

@@ -380,6 +380,22 @@ class OddInputTest(DetectorTestCase):
         self.assertEqual(0, self.decision.facts['samples'])
         self.until(lambda decision: decision.caps)
 
+    def test_another_cpu_model(self) -> None:
+        """No base holds on it: all is learnt anew."""
+        whole = self.rates
+        model = 'one'
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            whole(), cpu_model=model)
+        self.until(lambda decision: decision.caps)
+        self.turn(60)
+        model = 'other'
+        self.turn(1)
+        self.assertEqual(0, self.decision.facts['samples'])
+        self.turn(10)
+        self.assertEqual(((), ()), (self.decision.caps,
+                                    self.decision.incidents))
+        self.until(lambda decision: decision.caps)
+
     def test_numbers_that_are_none(self) -> None:
         for odd in (None, math.nan, math.inf, -1.0):
             found = self.rates()

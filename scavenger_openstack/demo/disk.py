@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""A disk of the demo's own: a loop device on a file, past the page cache.
+
+What it cannot answer faster than the machine's disk, since no page of the
+file is kept in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+from scavenger_openstack import errors
+
+ROOM = pathlib.Path('/var/tmp')
+"""/run is memory; this has to be a disk."""
+
+PREFIX = 'scavenger-demo-'
+MIB = 2**20
+SIZE_MIB = 512
+SPARE = 2
+
+
+class Disk:
+    """``path`` is such as /dev/loop0 once it is made."""
+
+    def __init__(self, name: str) -> None:
+        self._directory = ROOM / (PREFIX + name)
+        self._file = self._directory / 'disk'
+        self.path = ''
+
+    @property
+    def device(self) -> str:
+        """Its name, such as loop0."""
+        return pathlib.Path(self.path).name
+
+    def make(self) -> None:
+        """Fill a file and put a disk on it.
+
+        :raises DriverError: there is no room, or there are no loop devices.
+        """
+        self._directory.mkdir(mode=0o700)
+        if (shutil.disk_usage(self._directory).free
+                < SPARE * SIZE_MIB * MIB):
+            raise errors.DriverError(
+                f'{ROOM}: {SPARE * SIZE_MIB} MiB of room are needed for the '
+                "demo's disk")
+        with self._file.open('wb') as file:
+            for _ in range(SIZE_MIB):   # holes would cost no reading
+                file.write(os.urandom(MIB))
+            file.flush()
+            os.fsync(file.fileno())
+        self.path = _losetup('--direct-io=on', '--find', '--show',
+                             str(self._file)).strip()
+
+    def remove(self) -> None:
+        """Take the disk and its file away, also of a demo that was killed.
+
+        :raises DriverError: the disk is still in use.
+        """
+        if self._file.exists():
+            for line in _losetup('--associated', str(self._file),
+                                 '--noheadings', '--output',
+                                 'NAME').splitlines():
+                _losetup('--detach', line.strip())
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def left_over() -> set[str]:
+    """Names of demos that have a disk."""
+    return {path.name.removeprefix(PREFIX)
+            for path in ROOM.glob(PREFIX + '*')}
+
+
+def _losetup(*arguments: str) -> str:
+    try:
+        return subprocess.run(
+            ['losetup', *arguments], check=True, capture_output=True,
+            text=True, start_new_session=True).stdout
+    except FileNotFoundError:
+        raise errors.DriverError('no losetup: install util-linux (mount on '
+                                 'Debian)') from None
+    except subprocess.CalledProcessError as exc:
+        raise errors.DriverError(
+            f'losetup {" ".join(arguments)}: {exc.stderr.strip()}; the '
+            'second act needs loop devices') from exc

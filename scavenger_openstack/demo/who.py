@@ -1,0 +1,317 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""The second act: who did it?
+
+Two services, one on the CPU and one on a disk, beside three batch jobs that
+work and rest: one takes the CPUs, one the disk, and one disturbs nobody.
+The product's detector sees only what it always sees.  It has to name the
+right two, limit them while they disturb, and leave the third alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.demo import accounting
+from scavenger_openstack.demo import interrupt as interrupt_
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.drivers import replay
+from scavenger_openstack import errors
+
+SERVICE, LOOKUP = '/foreground/service', '/foreground/lookup'
+CRUNCH, SCAN = '/background/crunch', '/background/scan'
+STEADY = '/background/steady'
+GROUPS = ('', '/foreground', SERVICE, LOOKUP,
+          '/background', CRUNCH, SCAN, STEADY)
+
+QUIET_S = 40.0
+"""Before anybody disturbs."""
+
+LAUNCH_S = 2.0
+EVERY_S = 0.2
+DRAIN_S = 12.0
+"""After the last disturbance, for the limits to be lifted."""
+
+SETTLE_S = 4.0
+"""After a cap is set, until it is judged: two samples."""
+
+LOOKUPS_PER_S = 150.0
+LOOKUP_THREADS = 8
+SCAN_THREADS = 8
+SAMPLE_S = 2.0
+
+CONFIG = """\
+[agent]
+interval_s = 1
+controllers = attribution
+[cgroups]
+background_parents = {name}/background
+foreground_parents = {name}/foreground
+memory_root = {name}
+io_devices = {device}
+[attribution]
+mode = enforce
+sample_s = {sample_s:g}
+"""
+
+
+class Job(NamedTuple):
+    """Batch work that works for ``on_s`` and rests for ``off_s``.
+
+    ``victim`` is who suffers from it by which cause, for those that
+    disturb.
+    """
+
+    group: str
+    on_s: float
+    off_s: float
+    offset_s: float
+    victim: str = ''
+    signal: str = ''
+    cause: str = ''
+
+    def works(self, at_s: float, end_s: float) -> bool:
+        """Whether it does, ``at_s`` after the start."""
+        begin_s = QUIET_S + self.offset_s if self.victim else 0.0
+        return (begin_s <= at_s < end_s
+                and (at_s - begin_s) % (self.on_s + self.off_s) < self.on_s)
+
+
+JOBS = (Job(CRUNCH, 14.0, 11.0, 0.0, SERVICE, 'run_delay', 'core'),
+        Job(SCAN, 17.0, 15.0, 5.0, LOOKUP, 'io_wait', 'disk'),
+        Job(STEADY, 9.0, 8.0, 0.0))
+
+
+class Who:
+    """Plays the act on a stage made with :data:`GROUPS`.
+
+    :param seconds: from the first disturbance to the last
+    """
+
+    def __init__(self, stage: stage_.Stage, iterations_per_ms: float,
+                 interrupt: interrupt_.Interrupt, *, seconds: float,
+                 seed: str) -> None:
+        self._stage = stage
+        self._iterations_per_ms = iterations_per_ms
+        self._interrupt = interrupt
+        self._end_s = QUIET_S + seconds
+        self._seed = seed
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._jobs: dict[str, subprocess.Popen[bytes]] = {}
+
+    def play(self) -> dict[str, Any]:
+        """Play it; what :mod:`scavenger_openstack.demo.who_result` takes.
+
+        :raises Interrupted: somebody wants to stop.
+        :raises DriverError: a program failed, or a knob was left changed.
+        """
+        stage = self._stage
+        stage.disk.make()
+        accounting.switch_on(stage.directory)
+        self._divide()
+        before = stage.tree.knobs()
+        status = product.Status(stage.directory)
+        self._start_agent(status)
+        # Everybody after the accounting, so that all their waits count.
+        start_s = time.monotonic() + LAUNCH_S
+        self._launch(start_s)
+        looks = self._run(start_s, status)
+        stage.end()
+        self.stop()
+        now = stage.tree.knobs()
+        return {
+            'seconds': self._end_s, 'sample_s': SAMPLE_S,
+            'cpus': len(stage.cpus), 'looks': looks,
+            'latencies': {
+                SERVICE: self._latencies('arrivals', 'service.out'),
+                LOOKUP: self._latencies('lookups', 'lookup.out')},
+            'signals': self._signals(start_s),
+            'knobs_left': [f'{path}: was {text!r}, is {now.get(path)!r}'
+                           for path, text in before.items()
+                           if now.get(path) != text]}
+
+    def stop(self) -> None:
+        """End the agent.
+
+        :raises DriverError: it did not end as it should.
+        """
+        if self._agent is not None:
+            agent, self._agent = self._agent, None
+            said = self._stage.said('agent')
+            product.end(agent, f': {said}' if said else '')
+
+    def _divide(self) -> None:
+        """Who shares what: the CPUs are divided between the two pairs, as
+        between VMs that are pinned, so that each has one antagonist."""
+        stage = self._stage
+        half = len(stage.cpus) // 2
+        for groups, cpus in (((SERVICE, CRUNCH, STEADY), stage.cpus[:half]),
+                             ((LOOKUP, SCAN), stage.cpus[half:])):
+            for group in groups:
+                stage.tree.write('cpuset', group, 'cpuset.cpus',
+                                 ','.join(map(str, cpus)))
+        # A twentieth of a CPU, whatever it wants: it disturbs nobody.
+        stage.tree.write('cpu', STEADY, 'cpu.cfs_quota_us', '5000')
+
+    def _start_agent(self, status: product.Status) -> None:
+        directory = self._stage.directory
+        command = product.command(directory, CONFIG.format(
+            name=self._stage.tree.name, device=self._stage.disk.device,
+            sample_s=SAMPLE_S))
+        self._agent = self._stage.launch_outside(
+            *command, '--record', str(directory / 'recording'), log='agent')
+        (directory / 'agent.pid').write_text(str(self._agent.pid))
+        product.wait(self._agent, status, self._interrupt,
+                     lambda: self._stage.said('agent'))
+
+    def _launch(self, start_s: float) -> None:
+        stage, file = self._stage, self._stage.file
+        total_s = self._end_s
+        cpus = len(stage.cpus)
+        load.write_doubles(stage.directory / 'arrivals', [
+            value for pair in load.arrivals(
+                seed=self._seed, seconds=total_s, warm_up_s=0.0,
+                cpus=cpus // 2)
+            for value in pair])
+        load.write_doubles(stage.directory / 'lookups',
+                           lookups(self._seed, total_s))
+        start = f'{start_s:.9f}'
+        stage.launch('service', file('arrivals'), file('service.out'),
+                     str(load.THREADS_PER_CPU * (cpus // 2)), start,
+                     f'{self._iterations_per_ms:.0f}', below=SERVICE)
+        stage.launch('lookup', stage.disk.path, file('lookups'),
+                     file('lookup.out'), str(LOOKUP_THREADS), start,
+                     below=LOOKUP)
+        threads = load.HOG_THREADS_PER_CPU * (cpus // 2)
+        self._jobs = {
+            CRUNCH: stage.launch('hog', file('crunch.out'), str(threads),
+                                 below=CRUNCH),
+            SCAN: stage.launch('scan', stage.disk.path, file('scan.out'),
+                               str(SCAN_THREADS), below=SCAN),
+            STEADY: stage.launch('hog', file('steady.out'), '1',
+                                 below=STEADY)}
+
+    def _run(self, start_s: float, status: product.Status
+             ) -> list[dict[str, Any]]:
+        looks: list[dict[str, Any]] = []
+        working: dict[str, bool] = {}
+        next_s = time.monotonic()
+        while True:
+            at_s = time.monotonic() - start_s
+            for job in JOBS:
+                works = job.works(at_s, self._end_s)
+                if working.get(job.group) != works:
+                    working[job.group] = works
+                    self._send(job.group, works)
+            status.look()
+            looks.append(self._look(at_s, status, working))
+            if at_s >= self._end_s + DRAIN_S:
+                return looks
+            _show(at_s, self._end_s + DRAIN_S, looks[-1])
+            next_s += EVERY_S
+            self._interrupt.wait_until(next_s)
+
+    def _send(self, group: str, works: bool) -> None:
+        process = self._jobs[group]
+        if process.poll() is not None:
+            raise errors.DriverError(
+                f'batch work {process.args!r} ended with '
+                f'{process.returncode}')
+        os.kill(process.pid, signal.SIGCONT if works else signal.SIGSTOP)
+
+    def _look(self, at_s: float, status: product.Status,
+              working: Mapping[str, bool]) -> dict[str, Any]:
+        name, directory = self._stage.tree.name, self._stage.directory
+        return {
+            'at_s': at_s, 'working': dict(working),
+            'caps': {str(cap['workload']).removeprefix(name): cap['value']
+                     for cap in status.caps()},
+            'incidents': [
+                {'victim': one['victim'].removeprefix(name),
+                 'signal': one['signal'], 'cause': one['cause'],
+                 'threshold': one['threshold'],
+                 'outcome': one['outcome'],
+                 'antagonists': [who.removeprefix(name)
+                                 for who in one['antagonists']]}
+                for one in status.last.get('incidents') or ()],
+            'work': {group: sum(load.read_integers(directory / file))
+                     for group, file in ((CRUNCH, 'crunch.out'),
+                                         (SCAN, 'scan.out'),
+                                         (STEADY, 'steady.out'))}}
+
+    def _latencies(self, due: str, out: str) -> list[tuple[float, float]]:
+        """(due, latency) in s of all that were served."""
+        directory = self._stage.directory
+        return [(at_s, latency_s) for at_s, latency_s in zip(
+            load.read_doubles(directory / due)[::2],
+            load.read_doubles(directory / out), strict=False) if latency_s]
+
+    def _signals(self, start_s: float) -> dict[str, list[dict[str, Any]]]:
+        """What the agent saw of each workload, from its own recording."""
+        offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+        name = self._stage.tree.name
+        found: dict[str, list[dict[str, Any]]] = {}
+        previous = None
+        for turn in replay.read(pathlib.Path(
+                self._stage.file('recording'))):
+            if turn.sample is None:
+                continue
+            rates = rates_.rates(previous, turn.sample)
+            previous = turn.sample
+            for one in rates.workloads:
+                found.setdefault(
+                    one.workload.id.removeprefix(name), []).append({
+                        'at_s': rates.time_s - offset_s - start_s,
+                        'run_delay': one.run_delay,
+                        'io_wait': one.io_wait_s_per_op,
+                        'cores': one.cpu_cores,
+                        'io_bytes_per_s': one.io_bytes_per_s})
+        return found
+
+
+def lookups(seed: str, seconds: float) -> list[float]:
+    """Pairs of (due in s, place 0..1), a Poisson process."""
+    rng = random.Random(f'{seed} lookups')
+    found, at_s = [], 0.0
+    while (at_s := at_s + rng.expovariate(LOOKUPS_PER_S)) < seconds:
+        found += [at_s, rng.random()]
+    return found
+
+
+def _show(at_s: float, total_s: float, look: Mapping[str, Any]) -> None:
+    """One line that is written over, where people look."""
+    if not sys.stderr.isatty():
+        return
+    named = sorted({who.rsplit('/', 1)[-1] for one in look['incidents']
+                    for who in one['antagonists']})
+    works = [group.rsplit('/', 1)[-1] for group, on
+             in look['working'].items() if on]
+    print(f'\r\033[K{max(0.0, total_s - at_s):4.0f} s left   works: '
+          f'{", ".join(works) or "nobody"}   named: '
+          f'{", ".join(named) or "nobody"}   limited: '
+          + (', '.join(who.rsplit('/', 1)[-1] for who in look['caps'])
+             or 'nobody'), end='', file=sys.stderr, flush=True)

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""The second act as a picture and a page: the evidence, and the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import html
+from typing import Any
+
+from scavenger_openstack.demo import plot
+from scavenger_openstack.demo import who
+from scavenger_openstack.demo import who_result
+
+WIDTH, ROW, HEAD = 860, 190, 64
+STEADY = '#9ca3af'
+MB = 1e6
+
+SIGNALS = {'run_delay': ('waits for a CPU: run_delay', 's per s', 1.0),
+           'io_wait': ('waits for the disk: io_wait', 'ms per operation',
+                       1000.0)}
+USES = {'run_delay': ('CPUs used', 'cores', 'cores', 1.0),
+        'io_wait': ('disk used', 'io_bytes_per_s', 'MB/s', 1 / MB)}
+
+
+class Wide(plot.Panel):
+    """Half of the picture."""
+
+    width = WIDTH // 2
+
+
+def svg(record: Mapping[str, Any]) -> str:
+    """Victims on the left, suspects on the right, limits shaded."""
+    jobs = [job for job in who.JOBS if job.victim]
+    height = HEAD + ROW * len(jobs)
+    parts = [f"<rect width='{WIDTH}' height='{height}' rx='8' "
+             "fill='#ffffff'/>",
+             plot.text(16, 26, 'Who did it? What the victims feel, and what '
+                       'the suspects use', size=14, colour=plot.INK,
+                       bold=True),
+             plot.bar(16, 37, 10, 9, plot.BACKGROUND),
+             plot.text(30, 46, 'the antagonist'),
+             plot.bar(120, 37, 10, 9, STEADY),
+             plot.text(134, 46, 'the other suspects'),
+             plot.bar(250, 37, 10, 9, '#d6e4fd'),
+             plot.text(264, 46, 'the antagonist is limited'),
+             plot.line(412, 42, 432, 42, plot.ALARM, dashed=True),
+             plot.text(438, 46, 'threshold of the incident')]
+    for row, job in enumerate(jobs):
+        for column, panel in enumerate((_signal(record, job),
+                                        _use(record, job))):
+            parts.append(
+                f"<g transform='translate({column * WIDTH // 2} "
+                f"{HEAD + row * ROW})'>{panel.inside()}</g>")
+    return plot.svg(WIDTH, height, parts, 'Who did it?')
+
+
+def _panel(record: Mapping[str, Any], job: who.Job, title: str, unit: str,
+           values: Sequence[float]) -> Wide:
+    top = max([*values, 1e-3]) * 1.1
+    panel = Wide(title, unit, record['seconds'] + who.DRAIN_S, plot.Axis(
+        0, top, [(top * i / 4, f'{top * i / 4:.2g}') for i in range(5)]))
+    for begin_s, end_s in limits(record['looks'], job.group):
+        panel.shade(begin_s, end_s, plot.FOREGROUND)
+    return panel
+
+
+def limits(looks: Sequence[Mapping[str, Any]],
+           group: str) -> list[tuple[float, float]]:
+    """When somebody was limited."""
+    found: list[tuple[float, float]] = []
+    begun_s: float | None = None
+    for look in looks:
+        if group in look['caps']:
+            begun_s = look['at_s'] if begun_s is None else begun_s
+        elif begun_s is not None:
+            found.append((begun_s, look['at_s']))
+            begun_s = None
+    if begun_s is not None:
+        found.append((begun_s, looks[-1]['at_s']))
+    return found
+
+
+def _points(record: Mapping[str, Any], group: str, key: str,
+            scale: float) -> list[plot.Point]:
+    return [(one['at_s'], None if one[key] is None else scale * one[key])
+            for one in record['signals'].get(group, ())
+            if one['at_s'] >= 0]
+
+
+def _signal(record: Mapping[str, Any], job: who.Job) -> Wide:
+    title, unit, scale = SIGNALS[job.signal]
+    points = _points(record, job.victim, job.signal, scale)
+    panel = _panel(record, job, f'{_short(job.victim)} {title}', unit,
+                   [value for _, value in points if value is not None])
+    panel.add(plot.Curve(points, plot.FOREGROUND))
+    threshold = next((one['threshold'] for look in record['looks']
+                      for one in look['incidents']
+                      if one['victim'] == job.victim
+                      and one['signal'] == job.signal), None)
+    if threshold is not None:
+        if job.signal == 'run_delay':   # the detector's is a share
+            threshold = threshold / (1 - threshold)
+        panel.level(scale * threshold, plot.ALARM)
+    return panel
+
+
+def _use(record: Mapping[str, Any], job: who.Job) -> Wide:
+    title, key, unit, scale = USES[job.signal]
+    curves = {other.group: _points(record, other.group, key, scale)
+              for other in who.JOBS}
+    panel = _panel(record, job, f'{title} by {_short(job.group)} and others',
+                   unit, [value for points in curves.values()
+                          for _, value in points if value is not None])
+    for group, points in curves.items():
+        if group != job.group:
+            panel.add(plot.Curve(points, STEADY, width=1.2))
+    panel.add(plot.Curve(curves[job.group], plot.BACKGROUND, fill=True))
+    return panel
+
+
+def _short(group: str) -> str:
+    return group.rsplit('/', 1)[-1]
+
+
+def page(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """A page that needs nothing but itself."""
+    return ('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+            '<title>Who did it?</title><style>body{font-family:system-ui,'
+            'sans-serif;max-width:900px;margin:2em auto;color:#1f2937}'
+            'pre{background:#f3f4f6;padding:1em;overflow-x:auto}</style>'
+            '</head><body><h1>Who did it?</h1><p>Two services and three '
+            'batch jobs that work and rest; the detector is told nothing '
+            'about them. Left: what each victim feels. Right: what the '
+            'suspects use at the same time. Shaded: the antagonist is '
+            f'limited.</p>{svg(record)}<pre>'
+            f'{html.escape(who_result.text(result))}</pre></body></html>\n')

@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""What the second act showed: who was named, and what limiting them did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import statistics
+from typing import Any
+
+from scavenger_openstack.demo.table import lines
+from scavenger_openstack.demo.table import number
+from scavenger_openstack.demo.table import percent
+from scavenger_openstack.demo import who
+
+ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
+
+RESTORED = 0.75
+"""Part of the harm that a limit has to take away."""
+
+TITLES = ('service', 'suffers from', 'by', 'named after', 'mean ms alone',
+          'disturbed', 'limited', 'P99 ms alone', 'disturbed', 'limited',
+          'batch work left')
+
+
+def summary(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of one act, plain JSON values.
+
+    ``named_s`` is the time since the antagonist first worked, and
+    ``worked_s`` how much of it he did.
+    """
+    victims = {}
+    for job in who.JOBS:
+        if job.victim:
+            victims[job.victim] = _victim(record, job)
+    guilty = {job.group for job in who.JOBS if job.victim}
+    named = {name for look in record['looks'] for one in look['incidents']
+             for name in one['antagonists']}
+    limited = {name for look in record['looks'] for name in look['caps']}
+    left = record['looks'][-1]['caps']
+    criteria = [
+        (f'{job.group} is named for {job.victim}, cause {job.cause}',
+         victims[job.victim]['named_s'] is not None) for job in who.JOBS
+        if job.victim] + [
+        (f'limiting it takes {RESTORED:.0%} of the harm away from '
+         f'{name}', (one['restored'] or 0.0) >= RESTORED)
+        for name, one in victims.items()] + [
+        ('nobody else is named or limited', not (named | limited) - guilty),
+        ('all is as before at the end', not record['knobs_left'])]
+    return {
+        'seconds': record['seconds'], 'sample_s': record['sample_s'],
+        'cpus': record['cpus'], 'victims': victims,
+        'named': sorted(named), 'limited': sorted(limited),
+        'in_force_at_the_end': left, 'knobs_left': record['knobs_left'],
+        'criteria': [{'name': name, 'passed': passed}
+                     for name, passed in criteria],
+        'verdict': 'passed' if all(passed for _, passed in criteria)
+        else 'failed'}
+
+
+def _victim(record: Mapping[str, Any], job: who.Job) -> dict[str, Any]:
+    looks = record['looks']
+    first = next((look for look in looks if _names(look, job)), None)
+    begun_s = who.QUIET_S + job.offset_s
+    states = spans(looks, job)
+    latencies: dict[str, list[float]] = {
+        ALONE: [], DISTURBED: [], LIMITED: []}
+    for at_s, latency_s in record['latencies'][job.victim]:
+        state = _at(states, at_s)
+        if state in latencies:
+            latencies[state].append(1000 * latency_s)
+    mean = {state: statistics.fmean(found) if found else None
+            for state, found in latencies.items()}
+    full, left = (_work(looks, states, job.group, state)
+                  for state in (DISTURBED, LIMITED))
+    return {
+        'signal': job.signal, 'cause': job.cause, 'antagonist': job.group,
+        'named_s': first and first['at_s'] - begun_s,
+        'worked_s': first and sum(
+            after['at_s'] - before['at_s'] for before, after
+            in zip(looks, looks[1:], strict=False)
+            if before['working'].get(job.group)
+            and after['at_s'] <= first['at_s']),
+        'outcome': next((one['outcome'] for look in reversed(looks)
+                         for one in look['incidents']
+                         if one['outcome'] != 'open'
+                         and job.group in one['antagonists']), 'open'),
+        'mean_ms': mean,
+        'p99_ms': {state: _p99(found) for state, found
+                   in latencies.items()},
+        'restored': restored(mean),
+        'work_left': left / full if full and left is not None else None}
+
+
+def _names(look: Mapping[str, Any], job: who.Job) -> bool:
+    return any(one['victim'] == job.victim and one['cause'] == job.cause
+               and job.group in one['antagonists']
+               for one in look['incidents'])
+
+
+def spans(looks: Sequence[Mapping[str, Any]], job: who.Job
+          ) -> list[tuple[float, float, str]]:
+    """(from, to, state) of a victim, while one is judged.
+
+    Alone is while neither antagonist works, before the first does.
+    """
+    found = []
+    capped_s: float | None = None
+    for before, after in zip(looks, looks[1:], strict=False):
+        if job.group in before['caps']:
+            capped_s = before['at_s'] if capped_s is None else capped_s
+        else:
+            capped_s = None
+        state = ''
+        if 0 <= before['at_s'] and after['at_s'] <= who.QUIET_S:
+            state = ALONE
+        elif before['working'].get(job.group):
+            if capped_s is None:
+                state = DISTURBED
+            elif before['at_s'] - capped_s >= who.SETTLE_S:
+                state = LIMITED
+        if state:
+            found.append((before['at_s'], after['at_s'], state))
+    return found
+
+
+def _at(states: Iterable[tuple[float, float, str]], at_s: float) -> str:
+    return next((state for begin_s, end_s, state in states
+                 if begin_s <= at_s < end_s), '')
+
+
+def _work(looks: Sequence[Mapping[str, Any]],
+          states: Iterable[tuple[float, float, str]], group: str,
+          wanted: str) -> float | None:
+    """Units per second in one state."""
+    wanted_at = {begin_s for begin_s, _, state in states if state == wanted}
+    units = seconds = 0.0
+    for before, after in zip(looks, looks[1:], strict=False):
+        if before['at_s'] in wanted_at:
+            units += after['work'][group] - before['work'][group]
+            seconds += after['at_s'] - before['at_s']
+    return units / seconds if seconds else None
+
+
+def restored(mean: Mapping[str, float | None]) -> float | None:
+    """Part of the harm that is gone; ``None`` if there was none."""
+    alone, disturbed, limited = (mean[state] for state
+                                 in (ALONE, DISTURBED, LIMITED))
+    if (alone is None or disturbed is None or limited is None
+            or disturbed <= alone):
+        return None
+    return (disturbed - limited) / (disturbed - alone)
+
+
+def _p99(values: Sequence[float]) -> float | None:
+    return sorted(values)[int(0.99 * len(values))] if values else None
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The table and the verdict."""
+    rows = []
+    for name, one in result['victims'].items():
+        rows.append((
+            name, f'{one["signal"]} ({one["cause"]})',
+            one['antagonist'] if one['named_s'] is not None else '-',
+            f'{number(one["named_s"], 0)} s, {number(one["worked_s"], 0)} '
+            'of them at work',
+            *(number(one['mean_ms'][state], 2)
+              for state in (ALONE, DISTURBED, LIMITED)),
+            *(number(one['p99_ms'][state], 1)
+              for state in (ALONE, DISTURBED, LIMITED)),
+            percent(one['work_left'])))
+    said = [f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, '
+            f'in samples of {result["sample_s"]:g} s.', '',
+            *lines(TITLES, rows), '']
+    said += [('ok      ' if test['passed'] else 'FAILED  ') + test['name']
+             for test in result['criteria']]
+    return '\n'.join([*said, f'verdict: {result["verdict"]}'])
