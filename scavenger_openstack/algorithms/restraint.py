@@ -248,6 +248,8 @@ class Restraints:
                       floor=point.workload.floor.get(key[1], 0.0),
                       plateau=self._plateau),
                 alive, None, before.score, before.reason)
+            for case in alive:
+                case.start_over()
 
     def _try(self, now: float, key: Key, one: Restraint) -> None:
         level = one.cases[0].newest
