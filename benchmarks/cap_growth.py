@@ -18,7 +18,7 @@
 
 The three regions of equation 1 (PerfCloud, section III-C) have a colour
 each: growth, plateau within a tenth of where contention was met, probing
-beyond.  Intervals are 5 s.  The same gamma makes the plateau come five times
+beyond.  Intervals are 5 s.  The same gamma makes the plateau come six times
 later for a disk in MB/s than for a share of the CPUs; ours is a multiple of
 that height and always takes as long.
 """
