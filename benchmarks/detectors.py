@@ -23,27 +23,19 @@ it ended.  The seeds were not used while the detectors were written.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
-import pathlib
 import statistics
 import sys
-import time
 from typing import Any
 from typing import NamedTuple
 
-from kept import Kept
+import hosts
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory import crew
 from scavenger_openstack.laboratory import detection
-from scavenger_openstack.laboratory import progress as progress_
-
-HERE = pathlib.Path(__file__).resolve().parent
 
 SINGLE = ('cpu-antagonist', 'cache-antagonist', 'disk-antagonist',
           'memory-bandwidth-antagonist', 'diurnal-antagonist', 'comes-back',
@@ -197,53 +189,10 @@ def _table(records: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def timed(task: detection.Task) -> tuple[detection.Task, dict[str, Any],
-                                         float]:
-    began_s = time.process_time()
-    found = detection.record(task)
-    return task, found, time.process_time() - began_s
-
-
-def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('scenarios', nargs='*',
-                        default=[*SINGLE, *GROUPS, *INNOCENT, *SILENT])
-    parser.add_argument('--seeds', type=int, default=200)
-    parser.add_argument('--first-seed', type=int, default=0, metavar='N')
-    parser.add_argument('--jobs', type=int, default=crew.cpus())
-    parser.add_argument('--directory', type=pathlib.Path,
-                        default=HERE.parent / 'build' / 'detectors')
-    parser.add_argument('--output', type=pathlib.Path,
-                        default=HERE / 'detectors.md')
-    found = parser.parse_args()
-    if found.seeds < 1 or found.jobs < 1:
-        parser.error('--seeds and --jobs: 1 at the least')
-    return found
-
-
 def main() -> int:
-    chosen = options()
-    kept = Kept(chosen.directory)
-    tasks = [detection.Task(scenario, chosen.first_seed + seed)
-             for seed in range(chosen.seeds)
-             for scenario in catalogue.find(chosen.scenarios)]
-    left = [task for task in tasks if kept.get(task.drawn()) is None]
-    progress = progress_.Progress(len(left))
-    try:
-        for task, found, cost_s in crew.work(timed, left, jobs=chosen.jobs):
-            kept.add(task.drawn(), found, cost_s)
-            progress.step(f'{task.scenario.name} seed {task.seed}')
-    finally:
-        progress.end()
-    records: dict[str, list[dict[str, Any]]] = {}
-    for task in tasks:
-        one = kept.get(task.drawn())
-        if one is not None:
-            records.setdefault(task.scenario.name, []).append(one['record'])
-    chosen.output.write_text(page(records, chosen.seeds))
-    print(f'{chosen.output} written')
-    return 0
+    return hosts.main('detectors', __doc__,
+                      [*SINGLE, *GROUPS, *INNOCENT, *SILENT],
+                      detection.record, page)
 
 
 if __name__ == '__main__':

@@ -24,28 +24,20 @@ it ended.  The seeds were not used while the detector was written.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from collections.abc import Sequence
-import pathlib
 import statistics
 import sys
-import time
 from typing import Any
 
 from detectors import GROUPS
 from detectors import Share
 from detectors import SINGLE
-from kept import Kept
+import hosts
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory import crew
 from scavenger_openstack.laboratory import detection
-from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import recovery
-
-HERE = pathlib.Path(__file__).resolve().parent
 
 POLICIES = {'none': 'no cap', 'ours': 'ours', 'static': 'static 20 %',
             'hard': 'hard cap'}
@@ -130,47 +122,9 @@ def _times(records: Sequence[Mapping[str, Any]]) -> list[str]:
             'never for so long.']
 
 
-def timed(task: detection.Task) -> tuple[detection.Task, dict[str, Any],
-                                         float]:
-    began_s = time.process_time()
-    found = recovery.record(task)
-    return task, found, time.process_time() - began_s
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('scenarios', nargs='*', default=[*SINGLE, *GROUPS])
-    parser.add_argument('--seeds', type=int, default=200)
-    parser.add_argument('--first-seed', type=int, default=0, metavar='N')
-    parser.add_argument('--jobs', type=int, default=crew.cpus())
-    parser.add_argument('--directory', type=pathlib.Path,
-                        default=HERE.parent / 'build' / 'recovery')
-    parser.add_argument('--output', type=pathlib.Path,
-                        default=HERE / 'recovery.md')
-    chosen = parser.parse_args()
-    if chosen.seeds < 1 or chosen.jobs < 1:
-        parser.error('--seeds and --jobs: 1 at the least')
-    kept = Kept(chosen.directory)
-    tasks = [detection.Task(scenario, chosen.first_seed + seed)
-             for seed in range(chosen.seeds)
-             for scenario in catalogue.find(chosen.scenarios)]
-    left = [task for task in tasks if kept.get(task.drawn()) is None]
-    progress = progress_.Progress(len(left))
-    try:
-        for task, found, cost_s in crew.work(timed, left, jobs=chosen.jobs):
-            kept.add(task.drawn(), found, cost_s)
-            progress.step(f'{task.scenario.name} seed {task.seed}')
-    finally:
-        progress.end()
-    records: dict[str, list[dict[str, Any]]] = {}
-    for task in tasks:
-        one = kept.get(task.drawn())
-        if one is not None:
-            records.setdefault(task.scenario.name, []).append(one['record'])
-    chosen.output.write_text(page(records, chosen.seeds))
-    print(f'{chosen.output} written')
-    return 0
+    return hosts.main('recovery', __doc__, [*SINGLE, *GROUPS],
+                      recovery.record, page)
 
 
 if __name__ == '__main__':

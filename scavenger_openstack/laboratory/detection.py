@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -117,7 +118,7 @@ def record(task: Task) -> dict[str, Any]:
                   if tenant.priority is Priority.FOREGROUND]
     alone = play(drawn, foreground)
     run = play(drawn, drawn.tenants)
-    felt = slower(alone, run)
+    felt = slower(alone.results, run.results)
     antagonists = [tenant.id for tenant in drawn.tenants
                    if tenant.role == ANTAGONIST]
     rightly: dict[str, dict[str, float]] = {}
@@ -128,8 +129,8 @@ def record(task: Task) -> dict[str, Any]:
             return felt.get(victim, 0.0) >= FELT
         if name not in rightly:
             rightly[name] = slower(play(drawn, [
-                tenant for tenant in drawn.tenants if tenant.id != name]),
-                run)
+                tenant for tenant in drawn.tenants if tenant.id != name]
+            ).results, run.results)
         return rightly[name].get(victim, 0.0) >= FELT
 
     named: dict[str, list[list[Any]]] = {}
@@ -145,11 +146,12 @@ def record(task: Task) -> dict[str, Any]:
             'antagonists': antagonists, 'named': named, 'caps': caps}
 
 
-def slower(base: Run, run: Run) -> dict[str, float]:
+def slower(base: Mapping[str, Result],
+           run: Mapping[str, Result]) -> dict[str, float]:
     """By how much slower each service of both runs is in the second."""
     found = {}
-    for name, result in run.results.items():
-        before = base.results.get(name)
+    for name, result in run.items():
+        before = base.get(name)
         if before is not None and before.mean_s and result.mean_s:
             found[name] = result.mean_s / before.mean_s - 1
     return found

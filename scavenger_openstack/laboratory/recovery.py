@@ -197,12 +197,7 @@ def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
 
 
 def _slower(base: Played, run: Played) -> dict[str, float]:
-    found = {}
-    for name, result in run.results.items():
-        before = base.results.get(name)
-        if before is not None and before.mean_s and result.mean_s:
-            found[name] = result.mean_s / before.mean_s - 1
-    return found
+    return detection.slower(base.results, run.results)
 
 
 def _key(tenant: Tenant) -> Key:
