@@ -51,6 +51,9 @@ GROUPS = ('', '/foreground', SERVICE, LOOKUP,
 QUIET_S = 40.0
 """Before anybody disturbs."""
 
+IRREGULAR = (0.4, 1.6)
+"""Bounds of the times of a job, as parts of their mean."""
+
 LAUNCH_S = 2.0
 EVERY_S = 0.2
 DRAIN_S = 12.0
@@ -80,7 +83,7 @@ sample_s = {sample_s:g}
 
 
 class Job(NamedTuple):
-    """Batch work that works for ``on_s`` and rests for ``off_s``.
+    """Batch work that works for about ``on_s`` and rests for ``off_s``.
 
     ``victim`` is who suffers from it by which cause, for those that
     disturb.
@@ -96,9 +99,16 @@ class Job(NamedTuple):
 
     def works(self, at_s: float, end_s: float) -> bool:
         """Whether it does, ``at_s`` after the start."""
-        begin_s = QUIET_S + self.offset_s if self.victim else 0.0
-        return (begin_s <= at_s < end_s
-                and (at_s - begin_s) % (self.on_s + self.off_s) < self.on_s)
+        # Irregular: a shifted periodic job would fit as well as the real
+        # one, and be no evidence.
+        rng = random.Random(self.group)
+        time_s = QUIET_S + self.offset_s if self.victim else 0.0
+        while time_s <= at_s < end_s:
+            rest_s = time_s + self.on_s * rng.uniform(*IRREGULAR)
+            if at_s < rest_s:
+                return True
+            time_s = rest_s + self.off_s * rng.uniform(*IRREGULAR)
+        return False
 
 
 JOBS = (Job(CRUNCH, 14.0, 11.0, 0.0, SERVICE, 'run_delay', 'core'),
