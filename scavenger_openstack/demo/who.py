@@ -132,6 +132,7 @@ class Who:
         self._seed = seed
         self._agent: subprocess.Popen[bytes] | None = None
         self._jobs: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs: dict[str, tuple[str, ...]] = {}
 
     def play(self) -> dict[str, Any]:
         """Play it; what :mod:`scavenger_openstack.demo.who_result` takes.
@@ -217,13 +218,11 @@ class Who:
                      file('lookup.out'), str(LOOKUP_THREADS), start,
                      below=LOOKUP)
         threads = load.HOG_THREADS_PER_CPU * (cpus // 2)
-        self._jobs = {
-            CRUNCH: stage.launch('hog', file('crunch.out'), str(threads),
-                                 below=CRUNCH),
-            SCAN: stage.launch('scan', stage.disk.path, file('scan.out'),
-                               str(SCAN_THREADS), below=SCAN),
-            STEADY: stage.launch('hog', file('steady.out'), '1',
-                                 below=STEADY)}
+        self._programs = {
+            CRUNCH: ('hog', file('crunch.out'), str(threads)),
+            SCAN: ('scan', stage.disk.path, file('scan.out'),
+                   str(SCAN_THREADS)),
+            STEADY: ('hog', file('steady.out'), '1')}
 
     def _run(self, start_s: float, status: product.Status
              ) -> list[dict[str, Any]]:
@@ -246,7 +245,14 @@ class Who:
             self._interrupt.wait_until(next_s)
 
     def _send(self, group: str, works: bool) -> None:
-        process = self._jobs[group]
+        process = self._jobs.get(group)
+        if process is None:
+            # Only once it works: one that is stopped before it is in its
+            # cgroup would be found by nobody.
+            if works:
+                self._jobs[group] = self._stage.launch(
+                    *self._programs[group], below=group)
+            return
         if process.poll() is not None:
             raise errors.DriverError(
                 f'batch work {process.args!r} ended with '
