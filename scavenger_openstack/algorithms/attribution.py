@@ -18,7 +18,8 @@ groups as its gap) and PerfCloud takes whoever correlates; both take a
 coincidence for a cause, and a victim's own doing for somebody else's.  Here
 the victim's own load is taken out first, suspects are taken in one after
 the other as long as chance does not explain them (DESIGN 7.13), and who
-hardly uses the resource cannot be named however well he correlates.
+hardly uses the resource cannot be named however well he correlates.  None of
+the constants is in a paper.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ ALIKE = 0.8
 ALIKE_SHARE = 0.4
 """Whoever cannot be told apart from an antagonist and moves the resource at
 least so much as he does is in it with him."""
+
+
+EXPLAINED = 1e-6
+"""Part of a suspect's use that is left when the others explain it all."""
 
 
 class Explanation(NamedTuple):
@@ -138,7 +143,7 @@ def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
         level.take_out(best)
         timing.take_out(best)
         material = [name for name in material if name != best
-                    and level.square(name) > 1e-6 * before[name]]
+                    and level.square(name) > EXPLAINED * before[name]]
         known += 1
     return named
 
@@ -188,13 +193,18 @@ def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
 
 def _effect(signal: Series, left: Series, together: Series,
             known: Sequence[Series]) -> tuple[float, float]:
-    """The signal while the antagonists rest and while they work."""
+    """The signal while the antagonists rest and while they work.
+
+    Queues are convex, so a straight line ends too low, even below 0: the
+    base is never below what was measured.
+    """
     move = evidence.without(together, known)
     slope = evidence.dot(move, left) / evidence.dot(move, move)
     low, high = evidence.low_and_high(together)
     base = (sum(signal) / len(signal)
             - slope * (sum(together) / len(together) - low))
-    return base, base + slope * (high - low)
+    raised = base + slope * (high - low)
+    return max(base, evidence.low_and_high(signal)[0]), raised
 
 
 def _spread(use: Series) -> float:

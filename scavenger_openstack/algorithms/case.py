@@ -14,7 +14,7 @@
 """One disturbance: who suffers from what, since when, and by whom.
 
 The VMs of one application are looked at together: what disturbs them is
-common to them, their noise is not.
+common to them, their noise is not.  None of the constants is in a paper.
 """
 
 from __future__ import annotations
@@ -45,15 +45,20 @@ SHARES = ('run_delay', THROTTLED)
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a case."""
 
-TOLERATED = 0.75
-"""Part of the least effect that caps leave to the victim: an effect on a
-signal is larger on the latency of a busy service."""
+TOLERATED = {'cpi': 0.65, 'run_delay': 0.35, 'io_wait': 1.0,
+             THROTTLED: 0.75}
+"""Part of the least effect that caps leave to the victim, by signal: a tenth
+of its time that a busy service waits for a CPU is more than a tenth of its
+latency, a tenth more per disk operation is less."""
 
-EASE = 0.5
+EASE = 0.75
 """Part of that up to which caps may grow."""
 
-SETTLED = 12
+SETTLED = 8
 """Samples after which a base that is too high is noticed."""
+
+BETTER = 0.75
+"""Part of the least effect below its base from which that is too high."""
 
 SHOWN = 5
 """Suspects that an incident tells of."""
@@ -96,16 +101,16 @@ def own_load(signal: str, load: str, members: Sequence[str],
     """What the group and the rest of the foreground do of themselves.
 
     :param load: the field of a point that tells the group's own load, see
-        :func:`_load`
+        :mod:`~scavenger_openstack.algorithms.examination`
     """
     found = []
     for sample in samples:
-        own = [getattr(sample[name], load) for name in members
+        own = [getattr(sample[name], load) or 0.0 for name in members
                if name in sample]
         found.append(sum(own) / len(own))
     if signal != 'run_delay':
         return [found]
-    return [found, [sum([point.cores for point in sample.values()
+    return [found, [sum([point.cores or 0.0 for point in sample.values()
                          if point.workload.priority is Priority.FOREGROUND])
                     for sample in samples]]
 
@@ -143,8 +148,14 @@ class Case:
     recent: collections.deque[float] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=SETTLED))
     suffered_s: float = -math.inf
+    seen_s: float = -math.inf
     outcome: str = 'open'
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def tolerated(self) -> float:
+        """The effect that caps leave to the victim."""
+        return TOLERATED[self.signal] * self.least
 
     @property
     def suffers_now(self) -> bool:
@@ -155,13 +166,13 @@ class Case:
     def suffers(self) -> bool:
         """Beyond what caps should leave to it."""
         return (self.excess is not None
-                and self.excess > TOLERATED * self.least)
+                and self.excess > self.tolerated)
 
     @property
     def at_ease(self) -> bool:
         """So far from suffering that caps may grow."""
         return (self.excess is not None
-                and self.excess < EASE * TOLERATED * self.least)
+                and self.excess < EASE * self.tolerated)
 
     def see(self, now: float, sample: Sample) -> None:
         """Take the newest sample."""
@@ -170,8 +181,10 @@ class Case:
             if name in sample
             and (own := value(self.signal, sample[name])) is not None}
         known = [name for name in self.means if name in self.values]
-        if not known:
+        if not known:       # what it was before tells nothing about now
+            self.newest = self.latest = self.excess = None
             return
+        self.seen_s = now
         found = [self.values[name] / scale(self.signal, self.means[name])
                  for name in known]
         self.newest = sum(found) / len(found)
@@ -197,7 +210,7 @@ class Case:
         if len(self.recent) < SETTLED:
             return
         middle = sorted(self.recent)[len(self.recent) // 2]
-        if middle < -TOLERATED * self.least:
+        if middle < -BETTER * self.least:
             self.shift = (self.shift + middle if self.signal in SHARES
                           else (1 + self.shift) * (1 + middle) - 1)
             self.recent.clear()
@@ -216,6 +229,15 @@ class Case:
 
     def over(self, now: float, quiet_s: float) -> bool:
         return now - max(self.suffered_s, self.start_s) >= quiet_s
+
+    def lost(self, now: float, quiet_s: float) -> bool:
+        """Whether nothing was heard of the victims for so long."""
+        return now - max(self.seen_s, self.start_s) >= quiet_s
+
+    def forget(self, name: str) -> None:
+        """Another workload has this name from now on, or nobody."""
+        self.named.pop(name, None)
+        self.members.pop(name, None)
 
     def incidents(self, host: str, boot_id: str,
                   action: str) -> list[Incident]:

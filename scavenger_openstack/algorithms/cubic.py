@@ -17,7 +17,7 @@ As in PerfCloud's equation 1, a cap is cut when there is contention and
 grows along a cubic otherwise: fast at first, hardly near the height where
 contention was met last, then faster and faster.  Unlike there it is a
 multiple of that height, so no unit has to be told, and an antagonist that
-comes back is met at his last good cap.
+comes back is met at his last good cap.  The constants are not in the paper.
 """
 
 from __future__ import annotations
@@ -50,8 +50,13 @@ class Cubic:
         self.peak = max(floor, min(use, safe))
         self.value = max(floor, self.peak * (1 - cut))
         self.good = self.value
+        self.proved = False
         self._since = 0
         self._met = False
+
+    @property
+    def at_floor(self) -> bool:
+        return self.value <= self._floor
 
     def contended(self, use: float, *, cut: float) -> None:
         """Contention while ``use`` was used: less, from there."""
@@ -66,6 +71,7 @@ class Cubic:
         if use < BINDING * self.value:
             return
         self.good = self.value
+        self.proved = True
         self._since += 1
         self.value = max(
             self._floor, 0.0 if self._met else (1 + PROBE) * self.value,

@@ -26,6 +26,7 @@ import dataclasses
 import math
 from typing import Any
 
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms import case as case_
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import Group
@@ -43,6 +44,9 @@ AGAIN = 0.1
 """Part of ``max_chance`` once somebody was named: whoever looks again and
 again finds a coincidence in the end."""
 
+MOST_SAMPLES = 600
+"""Of a window: about 100 ms of CPU for one analysis of 20 suspects."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
@@ -54,9 +58,15 @@ class Params:
         'min': 0.1, 'max': 3600.0, 'source': 'PerfCloud, section III-D'})
     window_s: float = dataclasses.field(default=600.0, metadata={
         'help': 'Seconds of samples that victim and suspects are compared '
-                'over. More finds weaker and rarer antagonists and costs '
-                'more.',
+                'over; 12 to 600 samples. More finds weaker and rarer '
+                'antagonists; the cost grows with the square.',
         'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 4.2'})
+    max_analyses_per_min: int = dataclasses.field(default=60, metadata={
+        'help': 'How often in a minute a victim is compared with its '
+                'suspects (about 10 ms of CPU each for 120 samples). When '
+                'more suffer, they take turns, and antagonists are named '
+                'later.',
+        'min': 1, 'max': 6000, 'source': 'CPI2, section 4.2: one a second'})
     max_chance: float = dataclasses.field(default=0.05, metadata={
         'help': 'Chance that any innocent among all suspects scores as '
                 'high, up to which an antagonist is named. Less names fewer '
@@ -91,7 +101,7 @@ class Params:
     first_cut: float = dataclasses.field(default=0.6, metadata={
         'help': 'Part of what an antagonist could use without harm that is '
                 'taken away at first, to see whether it helps.',
-        'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C: beta'})
+        'min': 0.01, 'max': 0.99, 'source': 'not in a paper'})
     cut: float = dataclasses.field(default=0.3, metadata={
         'help': 'Part of its use that is taken away when the victim suffers '
                 'again.',
@@ -115,7 +125,16 @@ class Params:
     max_caps_per_min: int = dataclasses.field(default=6, metadata={
         'help': 'New caps of a host in a minute; beyond, there are only '
                 'incidents.',
-        'min': 0, 'max': 1000, 'source': 'DESIGN 6'})
+        'min': 0, 'max': 1000, 'source': 'DESIGN 6; the number is not in '
+                                         'a paper'})
+
+    def __post_init__(self) -> None:
+        samples = self.window_s / self.sample_s
+        if not attribution.MIN_SAMPLES <= samples <= MOST_SAMPLES:
+            raise ValueError(
+                f'window_s = {self.window_s:g} holds {samples:g} samples of '
+                f'sample_s = {self.sample_s:g}; a window holds '
+                f'{attribution.MIN_SAMPLES} to {MOST_SAMPLES}')
 
 
 class Controller:
@@ -148,8 +167,12 @@ class Controller:
             trial_samples=params.trial_samples,
             back_off_s=params.back_off_s, remember_s=params.remember_s,
             max_caps_per_min=params.max_caps_per_min)
+        self._looked_s: dict[tuple[Group, str], float] = {}
+        self._most_looks = max(1, round(
+            params.max_analyses_per_min * sample_s / 60))
         self._time_s = -math.inf
         self._cpu_model: str | None = None
+        self._there: dict[str, tuple[float, Priority]] = {}
         self.analyses = 0
 
     def step(self, now: float, rates: Rates) -> Decision:
@@ -163,10 +186,9 @@ class Controller:
                 self._cases.clear()
                 self._cpu_model = rates.cpu_model
             self._time_s = now
+            self._forget_the_gone(rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
-        present = {one.workload.id for one in rates.workloads}
-        self._restraints.keep(present)
         return Decision(
             self._restraints.caps(),
             tuple([incident for case in self._cases.values()
@@ -177,6 +199,30 @@ class Controller:
             {'samples': len(self._history.samples),
              'analyses': self.analyses, 'cases': len(self._cases),
              'tried': dataclasses.asdict(self._restraints.tally)})
+
+    def _forget_the_gone(self, rates: Rates) -> None:
+        """Also those whose id somebody else has now.
+
+        Neither caps nor guilt pass on to who is made anew, nor to whom an
+        operator made foreground.
+        """
+        there = {one.workload.id: (one.workload.created_s,
+                                   one.workload.priority)
+                 for one in rates.workloads}
+        if there == self._there:
+            return
+        for name, (created_s, _) in there.items():
+            if name not in self._there or there[name] != self._there[name]:
+                self._history.forget_before(name, created_s)
+        for name, known in self._there.items():
+            if there.get(name) != known:
+                for case in self._cases.values():
+                    case.forget(name)
+        self._restraints.keep({
+            name for name, (_, priority) in there.items()
+            if priority is Priority.BACKGROUND
+            and self._there.get(name) in (None, there[name])})
+        self._there = there
 
     def _open(self, now: float, case: Case) -> bool:
         """Whether it goes on; one that is over may still be remembered."""
@@ -189,38 +235,54 @@ class Controller:
         groups = _groups(samples[-1])
         self._cases = {
             key: case for key, case in self._cases.items()
-            if key[0] in groups and (
+            if key[0] in groups
+            and (case.named or case.signal == case_.THROTTLED)
+            and not case.lost(now, self.params.quiet_s) and (
                 self._restraints.remembers(case) or self._open(now, case))}
         for case in self._cases.values():
             case.see(now, samples[-1])
         self._restraints.step(now, samples[-1], set(self._cases.values()))
-        for group, members in groups.items():
-            for signal in case_.SIGNALS:
-                self._look(now, group, members, signal, samples, rates)
+        self._looked_s = {key: looked_s for key, looked_s
+                          in self._looked_s.items() if key[0] in groups}
+        # Who was not looked at for longest comes first: nobody can keep
+        # the others from it by suffering, or feigning to, all the time.
+        looks = 0
+        for group, signal in sorted(
+                [(group, signal) for group in groups
+                 for signal in case_.SIGNALS],
+                key=lambda key: self._looked_s.get(key, -math.inf)):
+            if looks == self._most_looks:
+                break
+            looks += self._look(now, group, groups[group], signal, samples,
+                                rates)
 
     def _look(self, now: float, group: Group, members: list[str],
-              signal: str, samples: list[Sample], rates: Rates) -> None:
+              signal: str, samples: list[Sample], rates: Rates) -> bool:
+        """Whether that took an analysis."""
         case = self._cases.get((group, signal))
         if case is not None and not (case.suffers or case.suffers_now):
-            return      # it is answered as it should be
+            return False    # it is answered as it should be
         found = examination.pool(signal, members, samples)
-        if found is None or not examination.suffers(signal, found,
-                                                    self._limits):
-            return
-        self.analyses += 1
-        limits = self._limits
-        if case is not None:
-            limits = limits._replace(max_chance=AGAIN * limits.max_chance)
-        new = examination.examine(now, group, members, signal, found,
-                                  samples, rates.topology, limits)
-        if new is None:
-            return
+        looks = found is not None and examination.worse(signal, found,
+                                                        self._limits)
+        new = None
+        if found is not None and looks:
+            self.analyses += 1
+            self._looked_s[group, signal] = now
+            new = examination.examine(
+                now, group, members, signal, found, samples, rates.topology,
+                self._limits if case is None else self._limits._replace(
+                    max_chance=AGAIN * self._limits.max_chance))
         if case is None:
+            if new is None:
+                return looks
             case = self._cases[group, signal] = new
             case.see(now, samples[-1])
-        else:
+        elif new is not None:
             case.learn(new)
-        self._restraints.answer(now, case, samples)
+        self._restraints.answer(now, case, samples,
+                                new.named if new is not None else ())
+        return looks
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

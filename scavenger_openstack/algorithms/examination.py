@@ -40,6 +40,9 @@ from scavenger_openstack.types import Priority
 RECENT = 3
 """Samples whose mean is taken for now."""
 
+MOST_UNKNOWN = 0.1
+"""Part of the samples in which a suspect's use may be unknown."""
+
 MEDIAN_STEP = 0.954
 """Median of the step between two samples of normal noise, in standard
 deviations of the noise: 0.6745 sqrt(2)."""
@@ -94,7 +97,7 @@ def pool(signal: str, members: Sequence[str],
                          for place in places], means)
 
 
-def suffers(signal: str, found: Pool, limits: Limits) -> bool:
+def worse(signal: str, found: Pool, limits: Limits) -> bool:
     """Whether a group is worse off now than at its best."""
     recent = found.values[-RECENT:]
     now = sum(recent) / len(recent)
@@ -128,11 +131,13 @@ def examine(now: float, group: Group, present: Sequence[str], signal: str,
                                       topology) for victim in victims)]
     if not suspects:
         return None
-    uses = {name: [0.0 if name not in sample else use(sample[name])
-                   for sample in taken] for name in suspects}
+    uses = {name: series for name in suspects
+            if (series := _series(name, use, taken)) is not None}
+    if not uses:
+        return None
     load = _load(signal, found, members, taken)
     own = own_load(signal, load, members, taken)
-    total = [sum([use(point) for point in sample.values()])
+    total = [sum([use(point) or 0.0 for point in sample.values()])
              for sample in taken]
     known = attribution.explain(
         found.values, own, uses, total=total,
@@ -147,16 +152,35 @@ def examine(now: float, group: Group, present: Sequence[str], signal: str,
 
 
 def _use(signal: str, sample: Sample, limits: Limits
-         ) -> tuple[Callable[[Point], float], float]:
+         ) -> tuple[Callable[[Point], float | None], float]:
     """Use of the resource whose contention a signal shows, and how much of
     it nobody would feel."""
     if signal == 'io_wait':
         return (lambda point: point.disk), 0.0
     if signal == 'cpi' and any(point.misses_per_s is not None
                                 for point in sample.values()):
-        return (lambda point: point.misses_per_s or 0.0
-                ), limits.min_misses_per_s
+        return (lambda point: point.misses_per_s), limits.min_misses_per_s
     return (lambda point: point.cores), 0.0
+
+
+def _series(name: str, use: Callable[[Point], float | None],
+            samples: Sequence[Sample]) -> list[float] | None:
+    """What a suspect used, sample by sample; 0 while he was not there.
+
+    Short gaps are filled with what was known last.  ``None`` when too
+    little is known to accuse him.
+    """
+    found: list[float] = []
+    unknown, last = 0, 0.0
+    for sample in samples:
+        point = sample.get(name)
+        value = 0.0 if point is None else use(point)
+        if value is None:
+            unknown += 1
+        else:
+            last = value
+        found.append(last)
+    return found if unknown <= MOST_UNKNOWN * len(samples) else None
 
 
 def _load(signal: str, found: Pool, members: Sequence[str],

@@ -48,43 +48,46 @@ class Point(NamedTuple):
 
     workload: Workload
     signals: tuple[float | None, ...]
-    cores: float
+    cores: float | None
     misses_per_s: float | None
-    disk: float
-    io_bytes_per_s: float
-    io_ops_per_s: float
+    disk: float | None
+    io_bytes_per_s: float | None
+    io_ops_per_s: float | None
     instructions: float
-    throttled_share: float
+    throttled_share: float | None
 
 
 Sample = dict[str, Point]
 
+(_CORES, _MISSES, _IO_BYTES, _IO_OPS, _THROTTLED) = range(5)
+
 
 class _Sums:
-    __slots__ = ('workload', 'ticks', 'values', 'weights', 'cores', 'misses',
-                 'counted', 'io_bytes', 'io_ops', 'instructions', 'throttled')
+    """Sums of what was known in some ticks, and in how many it was."""
+
+    __slots__ = ('workload', 'ticks', 'values', 'weights', 'sums', 'known',
+                 'instructions')
 
     def __init__(self) -> None:
-        self.ticks = self.counted = 0
+        self.ticks = 0
         self.values = [0.0] * len(ORDER)
         self.weights = [0.0] * len(ORDER)
-        self.cores = self.misses = self.io_bytes = self.io_ops = 0.0
-        self.instructions = self.throttled = 0.0
+        self.sums = [0.0] * 5
+        self.known = [0] * 5
+        self.instructions = 0.0
 
     def add(self, one: WorkloadRates) -> None:
         self.workload = one.workload
         self.ticks += 1
-        cores = number(one.cpu_cores) or 0.0
-        self.cores += cores
-        misses = number(one.llc_misses_per_s)
-        if misses is not None:
-            self.misses += misses
-            self.counted += 1
-        self.io_bytes += number(one.io_bytes_per_s) or 0.0
-        self.io_ops += number(one.io_ops_per_s) or 0.0
-        self.throttled += number(one.throttled_share) or 0.0
+        for place, found in enumerate((
+                one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
+                one.io_ops_per_s, one.throttled_share)):
+            value = number(found)
+            if value is not None:
+                self.sums[place] += value
+                self.known[place] += 1
         if one.cpi and number(one.cpi):
-            self.instructions += cores / one.cpi
+            self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
         for place, signal in enumerate(SIGNALS.values()):
             value = signal.value(one)
             if value is not None:
@@ -93,16 +96,17 @@ class _Sums:
                 self.weights[place] += share
 
     def point(self) -> Point:
-        ticks = self.ticks
+        cores, misses, io_bytes, io_ops, throttled = [
+            total / known if known else None
+            for total, known in zip(self.sums, self.known, strict=True)]
         return Point(
             self.workload,
             tuple([value / share if share > 0 else None for value, share
                    in zip(self.values, self.weights, strict=True)]),
-            self.cores / ticks,
-            self.misses / self.counted if self.counted else None,
-            (self.io_bytes + OP_BYTES * self.io_ops) / ticks,
-            self.io_bytes / ticks, self.io_ops / ticks,
-            self.instructions / ticks, self.throttled / ticks)
+            cores, misses,
+            None if io_bytes is None or io_ops is None
+            else io_bytes + OP_BYTES * io_ops,
+            io_bytes, io_ops, self.instructions / self.ticks, throttled)
 
 
 class History:
@@ -140,6 +144,14 @@ class History:
         self._began_s = now
         self._sums = {}
         return True
+
+    def forget_before(self, name: str, created_s: float) -> None:
+        """Somebody else had this name before; what he did goes."""
+        self._sums.pop(name, None)
+        for sample in self.samples:
+            if (name in sample
+                    and sample[name].workload.created_s != created_s):
+                del sample[name]
 
     def clear(self) -> None:
         """Forget everything."""

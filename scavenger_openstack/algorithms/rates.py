@@ -26,6 +26,10 @@ MIN_RUNNING_SHARE = 0.05
 """Hardware counters that ran for less of the time in which they were
 enabled have measured nothing worth scaling up.  Not in the papers."""
 
+MOST_THROTTLED = 0.05
+"""Part of the time that its own quota may hold a workload back while what
+it waits for a CPU is still somebody else's doing.  Not in the papers."""
+
 INFINITY = math.inf
 
 
@@ -38,13 +42,18 @@ def grown(before: float | None, after: float | None) -> float | None:
 
 
 def run_delay(delay_s: float | None, throttled_s: float | None,
-              cpu_s: float | None) -> float | None:
+              cpu_s: float | None, interval_s: float) -> float | None:
     """Seconds waited for a CPU per second run, own throttling taken out.
 
-    All three are growths over one interval.  Without having run there is
-    no ratio: ``None``.  Source: DESIGN 5 and 7.11.
+    The first three are growths over one interval.  Without having run there
+    is no ratio: ``None``.  Nor is there when its own quota held it back for
+    more than :data:`MOST_THROTTLED` of the time: each thread waits then,
+    but the kernel counts the throttled time once for all of them.  Source:
+    DESIGN 5 and 7.11; the limit is ours.
     """
     if delay_s is None or throttled_s is None or not cpu_s:
+        return None
+    if throttled_s > MOST_THROTTLED * interval_s:
         return None
     return max(0.0, delay_s - throttled_s) / cpu_s
 
@@ -92,7 +101,8 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
     throttled_s = grown(throttled_0, throttled_1)
     delay = cpi = misses_per_s = wait_s_per_op = None
     if delay_1 is not None:
-        delay = run_delay(grown(delay_0, delay_1), throttled_s, cpu_s)
+        delay = run_delay(grown(delay_0, delay_1), throttled_s, cpu_s,
+                          interval_s)
     if instructions_1 is not None or misses_1 is not None:
         cpi, misses_per_s = counters(prev, cur, interval_s)
     ops = grown(ops_0, ops_1)

@@ -11,13 +11,15 @@
 # under the License.
 
 
-"""The caps of a detector: set, tried, adapted, remembered and lifted."""
+"""The caps of a detector: set, tried, adapted, remembered and lifted.
+
+None of the constants is in a paper unless it says so.
+"""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -27,7 +29,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import effect
-from scavenger_openstack.algorithms.case import TOLERATED
+from scavenger_openstack.algorithms.case import Group
 from scavenger_openstack.algorithms.cubic import Cubic
 from scavenger_openstack.algorithms import evidence
 from scavenger_openstack.algorithms.history import Point
@@ -43,15 +45,30 @@ KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
 
 Key = tuple[str, Knob]
 
+Pair = tuple[Group, str, str]
+"""Victims, their signal, and who is said to disturb it.  What one tenant's
+VMs feign must not protect anybody from the others."""
+
 LOOSE = 2.0
 """A cap is lifted when it has been so many times the use for
-:data:`LOOSE_SAMPLES`: DESIGN 7.10."""
+:data:`LOOSE_SAMPLES`.  Source: DESIGN 7.10."""
 
 LOOSE_SAMPLES = 3
 
 OBEYED = 1.3
 """Whoever uses more than so many times his cap is not held by it: the
 detector observes, or the write failed.  Such a cap proves nothing."""
+
+DIRECTIONS = 2
+"""A disk's limit counts each direction and each device; its use does not."""
+
+IGNORED_SAMPLES = 12
+"""A cap that holds nobody for so long is taken back; whoever is named again
+gets a new one."""
+
+FUTILE_SAMPLES = 6
+"""Of suffering as before, with an antagonist at his floor; then somebody
+else, or the victim himself, must be the cause."""
 
 WORKING = 0.5
 """Part of what he uses when he works, or of his cap, from which an
@@ -62,28 +79,44 @@ LONGEST_S = 86400.0
 
 @dataclasses.dataclass(slots=True)
 class Restraint:
-    """One antagonist's cap on one knob, and the cases that asked for it."""
+    """One antagonist's cap on one knob, and the cases that asked for it.
+
+    ``levels``: of the signals that suffered when it was cut first, since it
+    last grew; ``futile``: how often since then there was nothing to cut.
+    """
 
     cap: Cubic
     cases: list[Case]
-    trial: Trial | None
-    score: float
     reason: str
     loose: int = 0
+    ignored: int = 0
     fresh: bool = True
+    futile: int = 0
+    levels: dict[int, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class Attempt:
+    """The caps that were set for a case at one instant: one experiment."""
+
+    case: Case
+    trial: Trial
+    keys: list[Key]
 
 
 class Remembered(NamedTuple):
     """An antagonist whose cap was lifted because he did not need it.
 
-    ``good`` is his last cap under which nobody suffered.  Without the
-    restraint, as after a restart or when its trial was not over, he has to
-    be named anew.
+    ``good`` is his last cap; ``proved`` when nobody suffered while he used
+    it up.  Without ``cases``, as after a restart or when its trial was not
+    over, he has to be named anew.
     """
 
     good: float
+    proved: bool
     until_s: float
-    restraint: Restraint | None = None
+    cases: tuple[Case, ...] = ()
+    reason: str = ''
 
 
 class Restraints:
@@ -105,8 +138,9 @@ class Restraints:
         self._remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
         self._held: dict[Key, Restraint] = {}
+        self._attempts: list[Attempt] = []
         self._good: dict[Key, Remembered] = {}
-        self._backs_off: dict[Key, tuple[float, float]] = {}
+        self._backs_off: dict[Pair, tuple[float, float]] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally = Tally()
 
@@ -128,50 +162,65 @@ class Restraints:
 
     def remembers(self, case: Case) -> bool:
         """Whether somebody would be limited for it if he came back."""
-        return any(known.restraint is not None
-                   and case in known.restraint.cases
-                   for known in self._good.values())
+        return any(case in known.cases for known in self._good.values())
 
-    def keep(self, present: Iterable[str]) -> None:
-        """Forget the caps of those who are gone."""
-        there = set(present)
+    def keep(self, present: Collection[str]) -> None:
+        """Forget all about those who are gone, or made anew."""
         self._held = {key: one for key, one in self._held.items()
-                      if key[0] in there}
+                      if key[0] in present}
+        self._good = {key: one for key, one in self._good.items()
+                      if key[0] in present}
+        self._backs_off = {pair: one for pair, one
+                           in self._backs_off.items() if pair[2] in present}
 
-    def answer(self, now: float, case: Case,
-               samples: Sequence[Sample]) -> None:
+    def answer(self, now: float, case: Case, samples: Sequence[Sample],
+               again: Collection[str] = ()) -> None:
         """Limit the antagonists of a case, each who is not limited yet.
 
         :param samples: of the window, the newest last
+        :param again: whom the evidence names right now, whatever was
+            harmless before
         """
         knob = KNOBS.get(case.signal)
-        if knob is None:
+        if knob is None or not case.suffers_now or case.newest is None:
             return
-        sample = samples[-1]
+        keys = []
         for name, chance in case.named.items():
-            key, point = (name, knob), sample.get(name)
+            key = (name, knob)
+            if now < self._backs_off.get(_pair(case, name),
+                                         (-math.inf, 0.0))[0]:
+                continue
             held = self._held.get(key)
             if held is not None:
                 if case not in held.cases:
                     held.cases.append(case)
                     case.start_over()
                 continue
-            use = 0.0 if point is None else _use(knob, point)
-            known = self._good.get(key)
-            _, most = evidence.low_and_high([
-                _use(knob, one[name]) for one in samples if name in one])
-            if (point is None or use <= 0 or not case.suffers_now
-                    or use < WORKING * most
-                    or now < self._backs_off.get(key, (-math.inf, 0.0))[0]
-                    or known is not None and now < known.until_s
-                    and use <= known.good):
+            use = _working(samples, name, knob)
+            if (use is None
+                    or not self._harmful(now, key, use, name in again)):
                 continue
             if not self._one_more(now):
-                return
+                break
             self._held[key] = self._set(
                 now, key, case, use, chance,
-                point.workload.floor.get(knob, 0.0))
+                samples[-1][name].workload.floor.get(knob, 0.0))
+            keys.append(key)
+        if keys:
+            self._attempts.append(Attempt(case, Trial(
+                case.newest, case.stddev, self._trial_samples), keys))
             case.start_over()
+
+    def _harmful(self, now: float, key: Key, use: float,
+                 again: bool) -> bool:
+        """Whether so much use may be limited, by what is remembered."""
+        known = self._good.get(key)
+        if (known is None or now >= known.until_s or not known.proved
+                or use > known.good):
+            return True
+        if again:       # what he does now is not what was harmless
+            del self._good[key]
+        return again
 
     def _one_more(self, now: float) -> bool:
         """Whether a new cap may be set; if so it is counted."""
@@ -184,10 +233,8 @@ class Restraints:
 
     def _set(self, now: float, key: Key, case: Case, use: float,
              chance: float, floor: float) -> Restraint:
-        assert case.newest is not None
         harm = effect(case.signal, case.base, case.raised)
-        safe = (use * min(1.0, TOLERATED * case.least / harm)
-                if harm > 0 else use)
+        safe = use * min(1.0, case.tolerated / harm) if harm > 0 else use
         cut = self._first_cut
         known = self._good.get(key)
         if known is not None and now < known.until_s and known.good < use:
@@ -195,7 +242,6 @@ class Restraints:
         return Restraint(
             Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau),
             [case],
-            Trial(case.newest, case.stddev, self._trial_samples), chance,
             f'{case.signal} of {", ".join(list(case.members)[:3])} rises '
             f'from {case.base:.3g} to {case.raised:.3g} with its use; an '
             f'innocent seems so guilty with a chance of {chance:.1g}')
@@ -206,23 +252,31 @@ class Restraints:
 
         :param cases: those there are; no cap outlives all of its cases
         """
+        obeyed: dict[Key, float] = {}
         for key, one in list(self._held.items()):
             one.cases = [case for case in one.cases if case in cases]
             if not one.cases:
                 del self._held[key]
                 continue
             point = sample.get(key[0])
-            if point is None:
+            use = None if point is None else _use(key[1], point)
+            if point is None or use is None:
                 continue
             if one.fresh:       # set at the end of this sample
                 one.fresh = False
                 continue
-            use = _use(key[1], point)
-            if use > OBEYED * one.cap.value:
-                continue        # not in force
-            self._try(now, key, one)
+            if use <= OBEYED * _held_to(key[1], one.cap.value, point):
+                obeyed[key] = use
+                one.ignored = 0
+                continue
+            one.ignored += 1
+            if one.ignored >= IGNORED_SAMPLES:
+                del self._held[key]
+        self._judge(now, obeyed, cases)
+        tried = {key for attempt in self._attempts for key in attempt.keys}
+        for key, use in obeyed.items():
             if key in self._held:
-                self._adapt(now, key, one, use)
+                self._adapt(now, key, use, key in tried)
         self._meet(now, sample, cases)
 
     def _meet(self, now: float, sample: Sample,
@@ -236,84 +290,151 @@ class Restraints:
             if now >= known.until_s:
                 del self._good[key]
                 continue
-            before, point = known.restraint, sample.get(key[0])
-            if before is None or point is None or key in self._held:
-                continue
-            alive = [case for case in before.cases if case in cases]
-            use = _use(key[1], point)
-            if not alive or use <= known.good or not self._one_more(now):
+            point = sample.get(key[0])
+            use = None if point is None else _use(key[1], point)
+            alive = [case for case in known.cases if case in cases]
+            if (point is None or use is None or use <= known.good
+                    or key in self._held or not alive
+                    or not self._one_more(now)):
                 continue
             self._held[key] = Restraint(
                 Cubic(use, known.good / (1 - self._cut), cut=self._cut,
                       floor=point.workload.floor.get(key[1], 0.0),
                       plateau=self._plateau),
-                alive, None, before.score, before.reason)
+                alive, known.reason)
             for case in alive:
                 case.start_over()
 
-    def _try(self, now: float, key: Key, one: Restraint) -> None:
-        level = one.cases[0].newest
-        if one.trial is None or level is None:
-            return
-        found = one.trial.add(level)
-        if found is None:
-            return
-        one.trial = None
-        self.tally.add(found)
-        for case in one.cases:
+    def _judge(self, now: float, obeyed: Mapping[Key, float],
+               cases: Collection[Case]) -> None:
+        """Go on with the trials; caps that did not help are lifted."""
+        left = []
+        for attempt in self._attempts:
+            attempt.keys = [key for key in attempt.keys
+                            if key in self._held]
+            case = attempt.case
+            if case not in cases or not attempt.keys:
+                continue
+            found = None
+            # The rest of an antagonist would prove any cap right.
+            if case.newest is not None and all(
+                    obeyed.get(key, 0.0) >= WORKING
+                    * self._held[key].cap.value for key in attempt.keys):
+                found = attempt.trial.add(case.newest)
+            if found is None:
+                left.append(attempt)
+                continue
+            self.tally.add(found)
             case.outcome = found
-        if found is not Verdict.CONFIRMED:
-            del self._held[key]
-            _, before_s = self._backs_off.get(key, (0.0, 0.0))
-            wait_s = min(LONGEST_S, max(self._back_off_s, 2 * before_s))
-            self._backs_off[key] = now + wait_s, wait_s
-        else:
-            self._backs_off.pop(key, None)
+            for key in attempt.keys:
+                self._conclude(now, key, case, found)
+        self._attempts = left
+        self._backs_off = {
+            pair: (until_s, wait_s)
+            for pair, (until_s, wait_s) in self._backs_off.items()
+            if now < until_s + wait_s}
 
-    def _adapt(self, now: float, key: Key, one: Restraint,
-               use: float) -> None:
-        suffers = any(case.suffers for case in one.cases)
-        if (suffers and one.trial is None
-                and use >= WORKING * one.cap.value):
-            one.cap.contended(use, cut=self._cut)
-            one.loose = 0
-            one.fresh = True
-            for case in one.cases:
-                case.start_over()
+    def _conclude(self, now: float, key: Key, case: Case,
+                  found: Verdict) -> None:
+        pair = _pair(case, key[0])
+        if found is Verdict.CONFIRMED:
+            self._backs_off.pop(pair, None)
             return
-        if one.trial is None and all(case.at_ease for case in one.cases):
+        one = self._held[key]
+        one.cases.remove(case)
+        if not one.cases:
+            del self._held[key]
+        _, before_s = self._backs_off.get(pair, (0.0, 0.0))
+        wait_s = min(LONGEST_S, max(self._back_off_s, 2 * before_s))
+        self._backs_off[pair] = now + wait_s, wait_s
+
+    def _adapt(self, now: float, key: Key, use: float, tried: bool) -> None:
+        one = self._held[key]
+        suffering = [case for case in one.cases if case.suffers]
+        if not tried and suffering and use >= WORKING * one.cap.value:
+            self._cut_more(now, key, one, use, suffering)
+            return
+        if not tried and all(case.at_ease for case in one.cases):
             one.cap.quiet(use)
+            one.futile = 0
+            one.levels.clear()
         one.loose = one.loose + 1 if one.cap.value >= LOOSE * use else 0
         if one.loose >= LOOSE_SAMPLES:
             del self._held[key]
             self._good[key] = Remembered(
-                one.cap.good, now + self._remember_s,
-                one if one.trial is None else None)
+                one.cap.good, one.cap.proved, now + self._remember_s,
+                () if tried else tuple(one.cases), one.reason)
+
+    def _cut_more(self, now: float, key: Key, one: Restraint, use: float,
+                  suffering: Sequence[Case]) -> None:
+        """Less for an antagonist, unless less has not helped before."""
+        one.loose = 0
+        one.fresh = True
+        one.futile += one.cap.at_floor
+        for case in suffering:
+            assert case.newest is not None
+            level = one.levels.setdefault(id(case), case.newest)
+            if (one.futile >= FUTILE_SAMPLES
+                    and level - case.newest <= case.stddev):
+                case.outcome = Verdict.UNCLEAR
+                self._conclude(now, key, case, Verdict.UNCLEAR)
+                case.forget(key[0])     # to be named anew, if at all
+        if key in self._held:
+            one.cap.contended(use, cut=self._cut)
+        for case in suffering:
+            case.start_over()
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return {'good': [[*key, one.good, one.until_s]
+        return {'good': [[*key, one.good, one.proved, one.until_s]
                          for key, one in self._good.items()],
-                'backs_off': [[*key, *one] for key, one
+                'backs_off': [[list(group), signal, name, *one]
+                              for (group, signal, name), one
                               in self._backs_off.items()],
                 'tally': dataclasses.asdict(self.tally)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state`, of this boot.
 
-        :raises ValueError: it is damaged.
+        :raises ValueError, TypeError: it is damaged.
         """
         self._good = {
-            (str(name), Knob(knob)): Remembered(float(value),
+            (str(name), Knob(knob)): Remembered(float(value), bool(proved),
                                                 float(until_s))
-            for name, knob, value, until_s in state.get('good', ())}
+            for name, knob, value, proved, until_s in state.get('good', ())}
         self._backs_off = {
-            (str(name), Knob(knob)): (float(until_s), float(wait_s))
-            for name, knob, until_s, wait_s in state.get('backs_off', ())}
+            (tuple(map(str, group)), str(signal), str(name)):
+            (float(until_s), float(wait_s))
+            for group, signal, name, until_s, wait_s
+            in state.get('backs_off', ())}
         self.tally = Tally(**{str(name): int(number) for name, number
                               in state.get('tally', {}).items()})
 
 
-def _use(knob: Knob, point: Point) -> float:
+def _pair(case: Case, name: str) -> Pair:
+    return case.group, case.signal, name
+
+
+def _use(knob: Knob, point: Point) -> float | None:
     return (point.io_bytes_per_s if knob is Knob.IO_BYTES_PER_S
             else point.cores)
+
+
+def _held_to(knob: Knob, cap: float, point: Point) -> float:
+    """What somebody can use at most under a cap."""
+    if knob is Knob.IO_BYTES_PER_S:
+        return cap * DIRECTIONS * max(1, len(point.workload.disks))
+    return cap
+
+
+def _working(samples: Sequence[Sample], name: str, knob: Knob
+             ) -> float | None:
+    """What an antagonist uses now, ``None`` while he does not work."""
+    uses = [found for one in samples if name in one
+            and (found := _use(knob, one[name])) is not None]
+    point = samples[-1].get(name)
+    use = None if point is None else _use(knob, point)
+    if (use is None or use <= 0
+            or use < WORKING * evidence.low_and_high(uses)[1]):
+        return None
+    return use

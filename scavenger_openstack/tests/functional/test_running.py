@@ -69,6 +69,10 @@ class RunningTestCase(base.FunctionalTestCase):
 
     def test_who_runs(self):
         cpu = self.cpus[-1]
+        if len(self.cpus) > 1:
+            # Or, on a busy machine, who looks is who runs there.
+            self.addCleanup(os.sched_setaffinity, 0, self.cpus)
+            os.sched_setaffinity(0, self.cpus[:-1])
         spinner = self.spinner(cpu)
         reader = self.running()
         self.wait_for('the spinner is seen',

@@ -26,6 +26,7 @@ import testtools
 from scavenger_openstack.algorithms.rates import grown
 from scavenger_openstack.algorithms.rates import MIN_RUNNING_SHARE
 from scavenger_openstack.algorithms.rates import rates
+from scavenger_openstack.algorithms.rates import MOST_THROTTLED
 from scavenger_openstack.algorithms.rates import run_delay
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import HostSample
@@ -144,7 +145,9 @@ class RatesProperties(testtools.TestCase):
                          found.throttled_share)
         self.assertEqual(
             max(0.0, grew['run_delay_s'] - grew['throttled_s'])
-            / grew['cpu_s'] if grew['cpu_s'] else None, found.run_delay)
+            / grew['cpu_s'] if grew['cpu_s']
+            and grew['throttled_s'] <= MOST_THROTTLED * interval_s else None,
+            found.run_delay)
         self.assertEqual(grew['io_wait_s'] / grew['io_ops']
                          if grew['io_ops'] else None, found.io_wait_s_per_op)
         enabled, running = (grew['counter_enabled_s'],
@@ -236,8 +239,9 @@ class RatesProperties(testtools.TestCase):
     def test_own_throttling_never_counts_as_delay(
             self, delay_s: float | None, throttled_s: float | None,
             cpu_s: float | None) -> None:
-        found = run_delay(delay_s, throttled_s, cpu_s)
-        if delay_s is None or throttled_s is None or not cpu_s:
+        found = run_delay(delay_s, throttled_s, cpu_s, 1e9)
+        if (delay_s is None or throttled_s is None or not cpu_s
+                or throttled_s > MOST_THROTTLED * 1e9):
             self.assertIsNone(found)
         else:
             assert found is not None

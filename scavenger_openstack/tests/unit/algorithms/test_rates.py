@@ -49,7 +49,7 @@ class RatesTest(testtools.TestCase):
 
     def test_every_rate(self) -> None:
         one = between(
-            {'cpu_s': 100.0, 'run_delay_s': 7.0, 'throttled_s': 3.0,
+            {'cpu_s': 100.0, 'run_delay_s': 7.0, 'throttled_s': 4.92,
              'ref_cycles': 1000, 'instructions': 4000, 'llc_misses': 10,
              'counter_enabled_s': 1.0, 'counter_running_s': 1.0,
              'io_wait_s': 1.0, 'io_ops': 10, 'io_bytes': 1000,
@@ -62,8 +62,8 @@ class RatesTest(testtools.TestCase):
         self.assertEqual(2.0, one.interval_s)
         self.assertEqual(1.5, one.cpu_cores)            # 3 s in 2 s
         self.assertEqual(1.5, one.cpi)                  # 6000 / 4000
-        self.assertEqual(1.0, one.run_delay)            # (5 - 2) / 3
-        self.assertEqual(1.0, one.throttled_share)      # 2 / 2
+        self.assertAlmostEqual(1.64, one.run_delay)     # (5 - 0.08) / 3
+        self.assertAlmostEqual(0.04, one.throttled_share)   # 0.08 / 2
         self.assertEqual(20.0, one.llc_misses_per_s)    # 20 x 2/1 in 2 s
         self.assertEqual(0.025, one.io_wait_s_per_op)   # 0.5 / 20
         self.assertEqual(2000.0, one.io_bytes_per_s)
@@ -97,8 +97,21 @@ class RatesTest(testtools.TestCase):
 
     def test_own_throttling_is_no_delay(self) -> None:
         one = between({'cpu_s': 1.0, 'run_delay_s': 1.0, 'throttled_s': 0.0},
-                      {'cpu_s': 2.0, 'run_delay_s': 3.0, 'throttled_s': 5.0})
+                      {'cpu_s': 2.0, 'run_delay_s': 1.05,
+                       'throttled_s': 0.09})
         self.assertEqual(0.0, one.run_delay)
+
+    def test_much_own_throttling_hides_what_others_do(self) -> None:
+        # With eight threads, 24 s of delay for 4 s of throttled time.
+        one = between({'cpu_s': 1.0, 'run_delay_s': 1.0, 'throttled_s': 0.0},
+                      {'cpu_s': 2.0, 'run_delay_s': 3.0,
+                       'throttled_s': 0.11})
+        self.assertIsNone(one.run_delay)
+        one = between({'cpu_s': 1.0, 'run_delay_s': 1.0, 'throttled_s': 0.0},
+                      {'cpu_s': 2.0, 'run_delay_s': 3.0, 'throttled_s': 5.0})
+        self.assertIsNone(one.run_delay)
+
+    def test_without_throttled_time_there_is_no_delay(self) -> None:
         one = between({'cpu_s': 1.0, 'run_delay_s': 1.0},
                       {'cpu_s': 2.0, 'run_delay_s': 3.0})
         self.assertIsNone(one.run_delay)
