@@ -87,9 +87,9 @@ def load_controllers(conf: cfg.ConfigOpts
         mode = Mode(conf[name].mode)
         if mode is Mode.ENFORCE and getattr(cls, 'only_observes', False):
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: as published it names innocents '
-                'too often to be let loose; set mode = observe, or use '
-                'attribution')
+                f'[{name}] mode: enforce: as published it is not sure enough '
+                'of whom it names to be let loose; set mode = observe, or '
+                'use attribution')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),

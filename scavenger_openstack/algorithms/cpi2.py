@@ -46,6 +46,9 @@ from scavenger_openstack.types import Rates
 
 NAME = 'cpi2'
 
+Application = tuple[str, str]
+"""Project ('' for none) and name: another project may use the same."""
+
 SHOWN = 5
 """Suspects that an incident tells of: CPI2, figures 8 and 11."""
 
@@ -196,8 +199,8 @@ class Controller:
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
                  boot_id: str = '',
-                 specs_of: Mapping[tuple[str, str], specs.Spec] | None = None,
-                 ) -> None:
+                 specs_of: Mapping[tuple[Application, str],
+                                   specs.Spec] | None = None) -> None:
         self.params = params = params or Params()
         self._host = host
         self._boot_id = boot_id
@@ -213,7 +216,7 @@ class Controller:
         self._victims: dict[tuple[str, float], _Victim] = {}
         self._waiting: dict[tuple[str, float], float] = {}
         self._capped: dict[str, tuple[float, Cap]] = {}
-        self._applications: dict[str, str | None] = {}
+        self._applications: dict[str, Application | None] = {}
         self._analysed_s = float('-inf')
         self._time_s = float('-inf')
         self.analyses = 0
@@ -249,7 +252,8 @@ class Controller:
             self._waiting.clear()
         self._cpu_model = cpu_model
 
-    def spec(self, name: str, application: str | None) -> specs.Spec | None:
+    def spec(self, name: str, application: Application | None
+             ) -> specs.Spec | None:
         """The spec that a workload is compared with, ``None`` so far."""
         if application:
             given = self.specs_of.get((application, self._cpu_model))
@@ -272,7 +276,8 @@ class Controller:
         """Flag outliers; who has enough of them waits for analysis."""
         params, now = self.params, sample.time_s
         self._applications = {
-            name: one.workload.application
+            name: (one.workload.project or '', one.workload.application)
+            if one.workload.application else None
             for name, one in sample.rates.items()}
         alive = {}
         for name, one in sample.rates.items():

@@ -281,15 +281,17 @@ class _Control:
 
     def _deviate(self, sample: Sample) -> None:
         """I(t) of the application that suffers most."""
-        by_application: dict[str, dict[str, float]] = {}
+        by_application: dict[tuple[str, str], dict[str, float]] = {}
         for name, value in self.smooth.items():
             workload = sample.rates[name].workload
             if (workload.priority is Priority.FOREGROUND
                     and workload.application):
+                # Another project may use the same name.
                 by_application.setdefault(
-                    workload.application, {})[name] = value
+                    (workload.project or '', workload.application),
+                    {})[name] = value
         self.level = None
-        for application, values in by_application.items():
+        for (_, application), values in by_application.items():
             found = deviation(values.values())
             if found is not None and (self.level is None
                                       or found > self.level):

@@ -207,7 +207,7 @@ def _step(name: str, drawn: Drawn, alone: Run
         params = cpi2.Params(signal=signal)
         several.append(cpi2.Controller(
             params, interval_s=drawn.interval_s,
-            specs_of={(application, drawn.machine.cpu_model): spec
+            specs_of={(('', application), drawn.machine.cpu_model): spec
                       for application, spec in _specs(
                           alone.rates, params, drawn).items()}))
 

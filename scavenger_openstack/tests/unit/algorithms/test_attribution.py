@@ -109,6 +109,16 @@ class ExplainTest(testtools.TestCase):
         self.assertIn('alike', self.explain(signal, {'alike': alike},
                                             []).named)
 
+    def test_the_base_is_never_below_what_was_measured(self) -> None:
+        """Queues are convex: a straight line ends below 0."""
+        hog = [min(0.95, use * self.rng.uniform(0.3, 1))
+               for use in bursts(self.rng, 40)]
+        signal = [0.01 * use / (1 - use) * self.rng.uniform(0.97, 1.03)
+                  for use in hog]
+        found = self.explain(signal, {'hog': hog})
+        self.assertIn('hog', found.named)
+        self.assertGreaterEqual(found.base, min(signal))
+
     def test_all_suspects_are_equal(self) -> None:
         """They cannot be told apart, so they did it together."""
         hog = bursts(self.rng, 40)

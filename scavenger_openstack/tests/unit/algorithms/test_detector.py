@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
-import json
 import math
 import random
 
 import testtools
 
 from scavenger_openstack.algorithms import detector
-from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
@@ -147,12 +145,6 @@ class NamingTest(DetectorTestCase):
         self.assertEqual(('run_delay', 'core', ('hog',)), (
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))
-
-    def test_delay_accounting_is_off(self) -> None:
-        """Then nothing is known of disks: no io_wait, no verdict."""
-        for decision in self.turn(600):
-            for incident in decision.incidents:
-                self.assertEqual('cpi', incident.signal)
 
     def test_one_task_in_the_application(self) -> None:
         self.shop = SHOP[:1]
@@ -362,74 +354,3 @@ class LimitingTest(DetectorTestCase):
         for decision in self.turn(120):
             self.assertEqual((), decision.caps)
         self.assertEqual('nothing now', self.incident().action)
-
-
-class OddInputTest(DetectorTestCase):
-
-    def test_times_that_do_not_go_on(self) -> None:
-        self.until(lambda decision: decision.caps)
-        caps: tuple[Cap, ...] = self.decision.caps
-        for now in (self.now, self.now - 500, math.nan, math.inf, -1.0):
-            found = self.controller.step(now, self.rates())
-            self.assertEqual(caps, found.caps, repr(now))
-
-    def test_a_gap_longer_than_the_window(self) -> None:
-        self.turn(300)
-        self.now += 5000
-        self.turn(4)
-        self.assertEqual(0, self.decision.facts['samples'])
-        self.until(lambda decision: decision.caps)
-
-    def test_another_cpu_model(self) -> None:
-        """No base holds on it: all is learnt anew."""
-        whole = self.rates
-        model = 'one'
-        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
-            whole(), cpu_model=model)
-        self.until(lambda decision: decision.caps)
-        self.turn(60)
-        model = 'other'
-        self.turn(1)
-        self.assertEqual(0, self.decision.facts['samples'])
-        self.turn(10)
-        self.assertEqual(((), ()), (self.decision.caps,
-                                    self.decision.incidents))
-        self.until(lambda decision: decision.caps)
-
-    def test_numbers_that_are_none(self) -> None:
-        for odd in (None, math.nan, math.inf, -1.0):
-            found = self.rates()
-            self.now += 1
-            self.controller.step(self.now, dataclasses.replace(
-                found, time_s=self.now, workloads=tuple([
-                    WorkloadRates(one.workload, 1.0, odd, odd, odd, odd, odd,
-                                  odd, odd, odd, odd)
-                    for one in found.workloads])))
-        self.until(lambda decision: decision.caps)
-
-    def test_nobody_is_there(self) -> None:
-        for _ in range(20):
-            self.now += 1
-            decision = self.controller.step(self.now, Rates(
-                self.now, 1.0, ()))
-        self.assertEqual(((), ()), (decision.caps, decision.incidents))
-
-    def test_state_outlives_the_process(self) -> None:
-        self.until(lambda decision: decision.caps)
-        self.wants = lambda now: 4.0
-        self.turn(200)
-        self.wants = lambda now: 0.0
-        self.until(lambda decision: not decision.caps, 100)
-        state = json.loads(json.dumps(self.controller.state()))
-        self.assertEqual(1, state['tally']['confirmed'])
-        self.assertEqual(1, len(state['good']))
-        other = detector.Controller()
-        other.load(state, self.now)
-        self.assertEqual(self.controller.state(), other.state())
-
-    def test_a_damaged_state(self) -> None:
-        for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
-                      {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
-                      {'tally': {'odd': 1}}):
-            self.assertRaises((ValueError, TypeError), detector.Controller(
-                ).load, state, 1.0)

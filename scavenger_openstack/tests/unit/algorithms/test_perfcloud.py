@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import math
+import dataclasses
 import statistics
 
 import testtools
@@ -147,6 +148,15 @@ class ControllerTest(testtools.TestCase):
         finally:
             VMS.extend(Workload(f'vm{i}', Priority.FOREGROUND,
                                 application='spark') for i in (1, 2))
+
+    def test_another_project_may_use_the_same_name(self) -> None:
+        own = list(VMS)
+        VMS[:] = [dataclasses.replace(vm, project=f'p{n}')
+                  for n, vm in enumerate(own)]
+        self.addCleanup(VMS.__setitem__, slice(None), own)
+        for wait in (0.001, 0.001, 0.001, 0.5, 0.5, 0.5):
+            self.assertEqual({}, self.interval((0.001, 0.001, wait),
+                                               wait * 200 * MB))
 
     def test_vms_that_leave_take_the_cap_with_them(self) -> None:
         self.calm_down()

@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whom the detector limits, for how long, and what it learns from that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import math
+
+import testtools
+
+from scavenger_openstack.algorithms import restraint
+from scavenger_openstack.algorithms.case import Case
+from scavenger_openstack.algorithms.history import Point
+from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms.restraint import Restraints
+from scavenger_openstack.algorithms.trial import Verdict
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+
+STEP_S = 5.0
+FLOOR = {Knob.CPU_CORES: 0.1, Knob.IO_BYTES_PER_S: 1e6}
+
+
+def case(group: str = 'web', signal: str = 'cpi',
+         named: Sequence[str] = ('hog',)) -> Case:
+    """Undisturbed it is 1; 1.1 is suffering; a sigma is 0.02."""
+    return Case((group,), signal, 0.0, {group: 1.0}, 1.0, 0.1, 0.02, 'cache',
+                {group: 1.1}, named=dict.fromkeys(named, 0.01), raised=1.4)
+
+
+def uses(**cores: float | None) -> Sample:
+    """``io_hog=1e6`` is bytes per second of ``hog``."""
+    found = {}
+    for name, use in cores.items():
+        short = name.removeprefix('io_')
+        own = Workload(short, Priority.BACKGROUND, floor=FLOOR)
+        found[short] = (
+            Point(own, (None,) * 3, 0.0, None, use, use, 0.0, 0.0, 0.0)
+            if name.startswith('io_')
+            else Point(own, (None,) * 3, use, None, 0.0, 0.0, 0.0, 0.0, 0.0))
+    return found
+
+
+class RestraintsTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.held = Restraints(
+            'test', cut=0.3, first_cut=0.6, plateau=24.0, trial_samples=3,
+            back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6)
+        self.now = 1000.0
+        self.cases: list[Case] = []
+        self.samples: list[Sample] = []
+
+    def cap(self, name: str = 'hog', knob: Knob = Knob.CPU_CORES) -> float:
+        return min([float(one.value) for one in self.held.caps()
+                    if (one.workload, one.knob) == (name, knob)]
+                   or [math.inf])
+
+    def turn(self, sample: Sample, *levels: float | None) -> None:
+        """One sample, with a level for each of the cases."""
+        self.now += STEP_S
+        self.samples = [*self.samples[-20:], sample]
+        for one, level in zip(self.cases, levels, strict=True):
+            one.newest = level
+            one.latest = None if level is None else level - 1
+            one.excess = one.latest
+        self.held.step(self.now, sample, set(self.cases))
+
+    def answer(self, one: Case, again: Sequence[str] = ()) -> None:
+        self.held.answer(self.now, one, self.samples, again)
+
+    def capped(self, *cases: Case) -> None:
+        """Suffering under a hog of 4 cores, and answered."""
+        self.cases = list(cases)
+        for _ in range(3):
+            self.turn(uses(hog=4.0), *[1.4] * len(cases))
+        for one in cases:
+            self.answer(one)
+
+
+class TrialTest(RestraintsTestCase):
+
+    def test_what_is_set_together_is_one_trial(self) -> None:
+        both = case(named=('hog', 'mate'))
+        self.cases = [both]
+        for _ in range(3):
+            self.turn(uses(hog=4.0, mate=2.0), 1.4)
+        self.answer(both)
+        self.assertTrue(self.cap('hog') < 4 and self.cap('mate') < 2)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap('hog'), mate=self.cap('mate')), 1.0)
+        self.assertEqual((1, 0, 0), (self.held.tally.confirmed,
+                                     self.held.tally.refuted,
+                                     self.held.tally.unclear))
+
+    def test_the_rest_of_an_antagonist_proves_nothing(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(20):
+            self.turn(uses(hog=0.0), 1.0)
+        self.assertEqual(0, self.held.tally.confirmed)
+        self.assertEqual('open', one.outcome)
+
+    def test_nor_does_a_victim_of_whom_nothing_is_known(self) -> None:
+        one = case()
+        self.capped(one)
+        before = self.cap()
+        for _ in range(20):
+            self.turn(uses(hog=self.cap()), None)
+        self.assertEqual(('open', before), (one.outcome, self.cap()))
+
+    def test_a_trial_ends_with_its_case(self) -> None:
+        one, other = case(), case('shop')
+        self.capped(one, other)
+        self.cases = [other]
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.4)
+        self.assertEqual('open', one.outcome)
+        self.assertEqual(0, self.held.tally.unclear)
+
+
+class BackOffTest(RestraintsTestCase):
+
+    def test_what_one_victim_feigns_does_not_protect_from_another(
+            self) -> None:
+        feigns, honest = case('feigns'), case('honest')
+        self.capped(feigns)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.4)
+        self.assertIs(Verdict.UNCLEAR, feigns.outcome)
+        self.assertEqual(math.inf, self.cap())
+        self.cases = [feigns, honest]
+        self.turn(uses(hog=4.0), 1.4, 1.4)
+        self.answer(feigns)
+        self.assertEqual(math.inf, self.cap())
+        self.answer(honest)
+        self.assertTrue(self.cap() < 4)
+        # Nor does the first get into the cap of the second.
+        self.answer(feigns)
+        self.assertFalse(self.held.holds(feigns))
+
+    def test_it_is_forgotten_after_twice_the_time(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.4)
+        self.assertEqual(1, len(self.held.state()['backs_off']))
+        for _ in range(125):
+            self.turn(uses(hog=0.1), 1.0)
+        self.assertEqual([], self.held.state()['backs_off'])
+
+
+class GoodTest(RestraintsTestCase):
+    """What was harmless once need not be harmless now."""
+
+    def good(self) -> Case:
+        """Capped, proved harmless, lifted because it rests."""
+        one = case()
+        self.capped(one)
+        for _ in range(8):
+            self.turn(uses(hog=self.cap()), 1.0)
+        for _ in range(4):
+            self.turn(uses(hog=0.01), 1.0)
+        self.assertEqual(math.inf, self.cap())
+        return one
+
+    def test_less_than_was_good_is_left_alone(self) -> None:
+        one = self.good()
+        for _ in range(3):
+            self.turn(uses(hog=0.2), 1.4)
+        self.answer(one)
+        self.assertEqual(math.inf, self.cap())
+
+    def test_unless_the_evidence_names_it_anew(self) -> None:
+        one = self.good()
+        for _ in range(21):     # so much is work now
+            self.turn(uses(hog=0.2), 1.4)
+        self.answer(one, ['hog'])
+        self.assertTrue(self.cap() <= 0.2)
+
+    def test_what_was_not_proved_protects_nobody(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(5):      # it rests before anything was proved
+            self.turn(uses(hog=0.01), 1.0)
+        self.assertEqual(math.inf, self.cap())
+        for _ in range(21):
+            self.turn(uses(hog=0.2), 1.4)
+        self.answer(one)
+        self.assertTrue(self.cap() <= 0.2)
+
+
+class FutileTest(RestraintsTestCase):
+
+    def test_who_is_at_his_floor_for_nothing_is_let_go(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(6):
+            self.turn(uses(hog=self.cap()), 1.0)
+        self.assertIs(Verdict.CONFIRMED, one.outcome)
+        at_floor = 0
+        for _ in range(60):     # worse, for a reason of its own
+            self.turn(uses(hog=min(4.0, self.cap())), 1.4)
+            at_floor += self.cap() == 0.1
+        self.assertTrue(0 < at_floor < 30, at_floor)
+        self.assertEqual((math.inf, {}), (self.cap(), one.named))
+
+    def test_but_not_while_it_helps(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(60):
+            self.turn(uses(hog=self.cap()), 1.2 + 0.2 * self.cap())
+        self.assertEqual(0.1, self.cap())
+
+
+class UnitsTest(RestraintsTestCase):
+
+    def test_reads_and_writes_are_limited_each(self) -> None:
+        one = case(signal='io_wait')
+        self.cases = [one]
+        for _ in range(3):
+            self.turn(uses(io_hog=100e6), 1.4)
+        self.answer(one)
+        for _ in range(4):      # twice the limit: once in each direction
+            self.turn(uses(io_hog=2 * self.cap(knob=Knob.IO_BYTES_PER_S)),
+                      1.0)
+        self.assertIs(Verdict.CONFIRMED, one.outcome)
+
+    def test_a_cap_that_holds_nobody_is_taken_back(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(restraint.IGNORED_SAMPLES + 1):
+            self.assertTrue(self.cap() < 4)
+            self.turn(uses(hog=4.0), 1.4)
+        self.assertEqual((math.inf, 'open'), (self.cap(), one.outcome))
+
+    def test_an_unknown_use_changes_nothing(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.0)
+        before = self.cap()
+        for _ in range(10):
+            self.turn(uses(hog=None), 1.0)
+        self.assertEqual(before, self.cap())
+
+
+class GoneTest(RestraintsTestCase):
+
+    def test_who_is_gone_is_forgotten_altogether(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.4)
+        self.held.keep({'hog'})
+        self.assertEqual(1, len(self.held.state()['backs_off']))
+        self.held.keep({'other'})
+        self.assertEqual([], self.held.state()['backs_off'])
+        self.assertEqual([], self.held.state()['good'])
