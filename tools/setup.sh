@@ -159,6 +159,30 @@ else
     fi
 fi
 
+# The binding is compiled against the installed libvirt and has its version;
+# without it only the tests that need hypervisors are skipped.
+if [ "$profile" = test ]; then
+    if libvirt=$(pkg-config --modversion libvirt 2>/dev/null); then
+        installed=$(.venv/bin/python - <<'PY'
+from importlib import metadata
+try:
+    print(metadata.version('libvirt-python'))
+except metadata.PackageNotFoundError:
+    pass
+PY
+        )
+        if [ "$installed" != "$libvirt" ]; then
+            say "pip install libvirt-python==$libvirt"
+            .venv/bin/python -m pip install -q --no-input \
+                --disable-pip-version-check --root-user-action=ignore \
+                "libvirt-python==$libvirt" >"$log" 2>&1 \
+                || say "MISSING libvirt-python $libvirt: $(tail -n 1 "$log")"
+        fi
+    else
+        say "MISSING libvirt-dev and pkg-config: no tests with hypervisors"
+    fi
+fi
+
 # What root made in somebody's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then
     chown -Rh --reference=. .venv

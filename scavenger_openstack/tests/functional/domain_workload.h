@@ -1,0 +1,61 @@
+/*
+ * Licensed under the Apache License, Version 2.0 (the "License"); you may
+ * not use this file except in compliance with the License. You may obtain
+ * a copy of the License at
+ *
+ *      http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing, software
+ * distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+ * WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+ * License for the specific language governing permissions and limitations
+ * under the License.
+ */
+
+/* What the guests of the hypervisor tests do: one kind of work at a time. */
+
+#ifndef DOMAIN_WORKLOAD_H
+#define DOMAIN_WORKLOAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define LATENCIES 4096      /* kept of one second */
+
+/* One command for the workers; the next one comes in its place. */
+struct order {
+    char work[16], mode[16], sequence[16], address[64];
+    long threads, kib, mib, per_s, rounds, bytes_per_s, port;
+    int fd;                 /* of the disk, or -1 */
+    uint64_t disk_bytes;
+    double began_s, due_s;
+    _Atomic long next;
+    _Atomic int stopped;
+};
+
+/* What was done since a moment. */
+struct tally {
+    double since_s;
+    long done, dropped, failed;
+    uint64_t bytes;
+    int latencies;
+    double latency_s[LATENCIES];
+};
+
+typedef void *worker(void *order);
+
+double now_s(void);
+void sleep_until(double when_s);
+
+/* The worker of this name; 0: there is none. */
+worker *worker_named(const char *work);
+
+/* Let the old workers end, and begin to count for a new order. */
+void replace(struct order **current, struct order *by);
+
+double counting_since_s(void);
+
+/* Take what was counted until now, and begin again. */
+void take(struct tally *into);
+
+#endif

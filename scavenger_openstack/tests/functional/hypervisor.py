@@ -1,0 +1,387 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A libvirtd of a test: a hypervisor with guests, seen from the host.
+
+Its files, its hostname and its cgroups are its own; processes, network
+devices and clocks are the machine's, as on a real hypervisor.  Several of
+them run side by side, so guests can migrate between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent import futures
+import contextlib
+import importlib
+import json
+import os
+import pathlib
+import platform
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+import uuid
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import domain_console
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import domain_image
+from scavenger_openstack.tests.functional import hypervisor_keeper
+from scavenger_openstack.tests.functional import namespaces
+
+START_TIMEOUT_S = 60
+VIRSH_TIMEOUT_S = 60
+KEEPER_TIMEOUT_S = hypervisor_keeper.CLEAR_DEADLINE_S + 10
+
+AT_A_TIME = 2
+"""Domains are started by so many virsh at once: more are not faster."""
+
+LIBVIRTD = '/usr/sbin/libvirtd'
+
+LIBVIRTD_CONF = """\
+host_uuid = "{host_uuid}"
+auth_unix_rw = "none"
+auth_unix_ro = "none"
+unix_sock_group = "root"
+"""
+
+QEMU_CONF = """\
+user = "+0"
+group = "+0"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+security_default_confined = 0
+namespaces = [ ]
+stdio_handler = "file"
+"""
+"""Root with no labels: the tests are root, and there is no virtlogd."""
+
+
+class Unavailable(Exception):
+    """No hypervisor can run here; the message says why and what to do."""
+
+
+class HypervisorError(Exception):
+    """A hypervisor of the tests did not do what it was told."""
+
+
+def unavailable() -> str:
+    """Why no hypervisor can run here, and what to do; '' when it can."""
+    if os.geteuid() != 0:
+        return 'needs root: it makes cgroups and namespaces'
+    missing = set(base.CONTROLLERS) - set(base.mounts())
+    if missing:
+        return ('needs cgroup v1 controllers: '
+                + ', '.join(sorted(missing)))
+    if platform.machine() != 'x86_64':
+        return 'needs an x86_64 machine: its guests are x86_64'
+    directory = pathlib.Path(tempfile.gettempdir()).resolve()
+    for hidden in hypervisor_keeper.BOUND.values():
+        if directory.is_relative_to(hidden):
+            return (f'needs a directory for its files that is not below '
+                    f'{hidden}: set TMPDIR')
+    for program, package in ((LIBVIRTD, 'libvirt-daemon'),
+                             ('virsh', 'libvirt-clients'),
+                             ('qemu-system-x86_64', 'qemu-system-x86'),
+                             ('qemu-system-i386', 'qemu-system-x86')):
+        if not shutil.which(program):
+            return f'needs {program}: install {package}'
+    try:
+        importlib.import_module('libvirt')
+    except ImportError:
+        return 'needs libvirt-python: run tools/setup.sh test'
+    return ''
+
+
+class Hypervisor(fixtures.Fixture):
+    """A running libvirtd; what it ever started ends with the fixture.
+
+    Also when the process of the tests is killed: see
+    :mod:`.hypervisor_keeper`.  Every wait has a deadline.
+
+    :param own_network: in a network namespace of its own; two hypervisors
+        between which guests with NICs migrate need that, as the tap has one
+        name on both.  Default: in that of the tests, where the agent is on
+        a real host.
+
+    Once it is set up:
+
+    * ``uri``: for libvirt-python and virsh, from anywhere on the machine
+    * ``hostname``, ``host_uuid``: as libvirtd reports them
+    * ``tree``: the :class:`.base.CgroupTree` that holds everything; its
+      domains are below ``tree.name + '/machine'``
+    * ``directory``: its files, all below one temporary directory
+    * ``disks``: a directory for disks, of the same name for every QEMU
+    * ``run_dir``: libvirt's run directory for QEMU, with ``NAME.pid`` and
+      ``NAME.xml`` of each running domain (``/run/libvirt/qemu`` of a host)
+    * ``netns``: name of its own network namespace, or None
+    """
+
+    uri: str
+    hostname: str
+    host_uuid: str
+    tree: base.CgroupTree
+    directory: pathlib.Path
+    disks: pathlib.Path
+    run_dir: pathlib.Path
+
+    def __init__(self, *, own_network: bool = False) -> None:
+        super().__init__()
+        self.netns = (f'scv-hv-{uuid.uuid4().hex[:8]}' if own_network
+                      else None)
+        self._pid: int | None = None
+
+    def _setUp(self) -> None:
+        if why := unavailable():
+            raise Unavailable(why)
+        self._keeper = subprocess.Popen(
+            [sys.executable, '-I', hypervisor_keeper.__file__,
+             str(os.getpid())], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True)
+        self._answers = b''
+        self.addCleanup(self._end_keeper)
+        self.directory = pathlib.Path(self._answer()['directory'])
+        # If the keeper should have been killed.
+        self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
+        self.tree = self.useFixture(base.CgroupTree())
+        self._order('adopt', cgroups={
+            str(where): str(self.tree.path(controller))
+            for controller, where in self.tree.mounts.items()})
+        # Before the tree's own clean-up, which then finds nothing.
+        self.addCleanup(self._end_keeper)
+        if self.netns:
+            self.at_end('ip', 'netns', 'delete', self.netns)
+            namespaces.run('ip', 'netns', 'add', self.netns)
+            namespaces.run('ip', '-n', self.netns, 'link', 'set', 'lo', 'up')
+        self.tree.make('/libvirtd')
+        self.host_uuid = str(uuid.uuid4())
+        self.hostname = f'hv-{self.host_uuid[:8]}'
+        self.run_dir = self.directory / 'run/libvirt/qemu'
+        self.disks = self.directory / 'disks'
+        self.disks.mkdir()
+        self._consoles = self.directory / 'lib/consoles'
+        self._consoles.mkdir()
+        self._socket = self.directory / 'run/libvirt/libvirt-sock'
+        self.uri = f'qemu+unix:///system?socket={self._socket}'
+        (self.directory / 'etc/libvirtd.conf').write_text(
+            LIBVIRTD_CONF.format(host_uuid=self.host_uuid))
+        (self.directory / 'etc/qemu.conf').write_text(QEMU_CONF)
+        self.start_again()
+
+    # --- libvirtd itself
+
+    @property
+    def pid(self) -> int:
+        """The process of libvirtd.
+
+        :raises HypervisorError: it was killed.
+        """
+        if self._pid is None:
+            raise HypervisorError('this libvirtd was killed')
+        return self._pid
+
+    def start_again(self) -> None:
+        """Start libvirtd and wait until it answers; its guests went on.
+
+        :raises HypervisorError: it does not answer in time.
+        """
+        self._socket.unlink(missing_ok=True)
+        self._pid = self._order('start', command=[LIBVIRTD],
+                                hostname=self.hostname, netns=self.netns)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._socket.exists():
+            if not os.path.exists(f'/proc/{self.pid}/exe') \
+                    or time.monotonic() > deadline:
+                raise HypervisorError(f'libvirtd did not start: {self.log()}')
+            time.sleep(0.01)
+        try:
+            self.virsh('list', '--all')
+        except HypervisorError as exc:
+            raise HypervisorError(f'{exc}: {self.log()}') from None
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """End libvirtd by a signal and wait for that; its guests go on."""
+        self._order('kill', number=int(number))
+        self._pid = None
+
+    def cpu_s(self) -> float:
+        """CPU seconds that this libvirtd has used, without its QEMUs."""
+        # The clock of a process as clock_getcpuclockid(3) numbers it.
+        return time.clock_gettime(~self.pid << 3 | 2)
+
+    def log(self) -> str:
+        """The last words of libvirtd."""
+        log = self.directory / 'log/libvirtd.log'
+        return log.read_text(errors='replace')[-4000:] if log.exists() else ''
+
+    # --- domains
+
+    def virsh(self, *arguments: str,
+              timeout_s: float = VIRSH_TIMEOUT_S) -> str:
+        """What virsh prints.  One argument may be several commands, with
+        ``;`` between them.
+
+        :raises HypervisorError: it failed, or did not end in time.
+        """
+        try:
+            done = subprocess.run(
+                ['virsh', '-q', '-c', self.uri, *arguments],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=timeout_s, env={**os.environ, 'LC_ALL': 'C'})
+        except subprocess.TimeoutExpired:
+            raise HypervisorError(
+                f'virsh {" ".join(arguments)}: not within {timeout_s} s') \
+                from None
+        if done.returncode:
+            raise HypervisorError(
+                f'virsh {" ".join(arguments)}: {done.stderr.strip()}')
+        return done.stdout
+
+    def connect(self) -> Any:
+        """A connection of libvirt-python, closed with the fixture."""
+        libvirt = importlib.import_module('libvirt')
+        connection = libvirt.open(self.uri)
+        self.addCleanup(connection.close)
+        self.addCleanup(self._wake)
+        return connection
+
+    def _wake(self) -> None:
+        """A libvirtd that a test has stopped would never close."""
+        if self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGCONT)
+
+    def define(self, *guests: domain_guest.DomainGuest) -> None:
+        """Make guests known, persistent and shut off."""
+        commands = []
+        for guest in guests:
+            path = self.directory / f'{guest.name}.xml'
+            path.write_text(guest.xml())
+            commands.append(f'define {path}')
+        self.virsh('; '.join(commands))
+
+    def start_all(self, guests: Sequence[domain_guest.DomainGuest]) -> None:
+        """Define many guests and start them, some at a time; their
+        consoles can be asked for one by one."""
+        self.define(*guests)
+        parts = [guests[number::AT_A_TIME] for number in range(AT_A_TIME)]
+        with futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+            list(pool.map(lambda part: self.virsh('; '.join(
+                f'start {guest.name}' + ' --paused' * guest.paused
+                for guest in part)), filter(None, parts)))
+
+    def define_and_start(self, guest: domain_guest.DomainGuest
+                         ) -> domain_console.Console:
+        """Define a guest that has an image, start it, and wait until its
+        workload obeys; its console."""
+        self.start_all([guest])
+        return self.console(guest.name)
+
+    def console(self, name: str, *, reset: bool = True
+                ) -> domain_console.Console:
+        """The console of a guest that runs here, once its workload obeys.
+
+        After a migration, ask the hypervisor that it runs on now, with
+        ``reset=False`` so that it goes on with its work.  A console has one
+        reader at a time.
+        """
+        console = domain_console.Console(self._consoles / name, reset=reset)
+        self.useFixture(console)
+        return console
+
+    def qemu_pid(self, name: str) -> int:
+        """The process of a running domain."""
+        return int((self.run_dir / f'{name}.pid').read_text())
+
+    def migrate(self, name: str, target: Hypervisor,
+                *options: str) -> None:
+        """Migrate a domain live, peer to peer as Nova does it."""
+        via = target.directory / f'migrate-{uuid.uuid4().hex[:8]}'
+        self.virsh('migrate', '--live', '--p2p', '--persistent',
+                   '--undefinesource', '--unsafe', *options, '--domain',
+                   name, '--desturi', target.uri,
+                   '--migrateuri', f'unix://{via}')
+
+    # --- the keeper
+
+    def at_end(self, *command: str) -> None:
+        """Have a command run when everything here has ended, even if the
+        tests are killed: say it before you make what it removes."""
+        self._order('at_end', command=command)
+
+    def _order(self, what: str, **arguments: Any) -> Any:
+        assert self._keeper.stdin
+        self._keeper.stdin.write(json.dumps(
+            {'do': what, **arguments}).encode() + b'\n')
+        self._keeper.stdin.flush()
+        answer = self._answer()
+        if 'error' in answer:
+            raise HypervisorError(answer['error'])
+        return answer['done']
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._keeper.stdout
+        fd = self._keeper.stdout.fileno()
+        deadline = time.monotonic() + KEEPER_TIMEOUT_S
+        while b'\n' not in self._answers:
+            ready, _, _ = select.select(
+                [fd], [], [], max(0.0, deadline - time.monotonic()))
+            read = os.read(fd, 65536) if ready else b''
+            if not read:
+                raise HypervisorError(
+                    'no answer of the keeper'
+                    + ('' if ready else f' within {KEEPER_TIMEOUT_S} s'))
+            self._answers += read
+        line, self._answers = self._answers.split(b'\n', 1)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _end_keeper(self) -> None:
+        if self._keeper.stdin and self._keeper.stdin.closed:
+            return
+        try:
+            _, said = self._keeper.communicate(timeout=KEEPER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.communicate()
+            raise HypervisorError('the keeper did not end in time') from None
+        if self._keeper.returncode:
+            raise HypervisorError(
+                f'the keeper ended with {self._keeper.returncode}: '
+                f'{said.decode().strip()}')
+
+
+class HypervisorTestCase(base.FunctionalTestCase):
+    """A test with hypervisors; it skips, loudly, where it cannot run."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if why := unavailable():
+            self.skipTest(why)
+        try:
+            domain_image.image()
+        except domain_image.Unavailable as exc:
+            self.skipTest(str(exc))
+
+    def hypervisor(self, *, own_network: bool = False) -> Hypervisor:
+        return self.useFixture(Hypervisor(own_network=own_network))
