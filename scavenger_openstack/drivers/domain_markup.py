@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reading XML of libvirt's with tenants' words in it: bounded, no entities.
+
+Everything here says :class:`ValueError` for what it does not take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import re
+from xml.etree import ElementTree
+
+from scavenger_openstack.types import MAX_CPU
+from scavenger_openstack.types import parse_cpus
+
+MAX_CHARS = 1 << 22
+"""No domain needs more; 500 disks take a tenth of it."""
+
+CPUS = '[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,999}'
+"""A list of CPUs or nodes, as libvirt and the kernel write it."""
+
+DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
+"""The name that libvirt knows a disk by, such as ``vda``."""
+
+_COUNT = re.compile('[0-9]{1,18}')
+_CPUS = re.compile(CPUS)
+_SHOWN_CHARS = 80
+
+
+class _Tree(ElementTree.TreeBuilder):
+    """Entities can only be made in a DTD, which libvirt never writes."""
+
+    def doctype(self, *_: object) -> None:
+        raise ValueError('it has a DTD')
+
+
+def root(text: str) -> ElementTree.Element:
+    """:raises ValueError: not XML, or more than we care to read."""
+    if len(text) > MAX_CHARS:
+        raise ValueError(f'{len(text)} characters, at most {MAX_CHARS}')
+    parser = ElementTree.XMLParser(target=_Tree())
+    try:
+        return ElementTree.XML(text, parser)
+    except ElementTree.ParseError as exc:
+        raise ValueError(str(exc)) from None
+    except UnicodeEncodeError:
+        raise ValueError('it holds half a character') from None
+
+
+def some(parent: ElementTree.Element | None, most: int
+         ) -> Iterator[ElementTree.Element]:
+    """The first children; without a parent none."""
+    return iter(() if parent is None else parent[:most])
+
+
+def shown(text: str) -> str:
+    """On one line of a log, whatever a tenant wrote."""
+    return repr(text if len(text) <= _SHOWN_CHARS
+                else f'{text[:_SHOWN_CHARS]}...')
+
+
+def count(text: str | None) -> int:
+    """:raises ValueError: not a count."""
+    text = (text or '').strip()
+    if not _COUNT.fullmatch(text):
+        raise ValueError(f'{shown(text)} is not a count')
+    return int(text)
+
+
+def is_cpus(text: str) -> bool:
+    """Whether this is a list of CPUs; does not make the set of them."""
+    return _CPUS.fullmatch(text) is not None and all(
+        part[0] <= part[-1] <= MAX_CPU for part in (
+            [int(end) for end in one.split('-')] for one in text.split(',')))
+
+
+def cpus(text: str | None) -> frozenset[int] | None:
+    """:raises ValueError: not a list of CPUs or nodes."""
+    if text is None:
+        return None
+    if not is_cpus(text):
+        raise ValueError(f'{shown(text)} is not a list of CPUs')
+    return parse_cpus(text)
