@@ -34,6 +34,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import cpi2
 from scavenger_openstack.algorithms import detector
+from scavenger_openstack.algorithms import io_shares
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
@@ -48,6 +49,7 @@ DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfiso': perfiso.Params,
+                           'io_shares': io_shares.Params,
                            'cpi2': cpi2.Params,
                            'perfcloud': perfcloud.Params,
                            'attribution': detector.Params}
@@ -204,6 +206,7 @@ REPLAY_OPTS: list[cfg.Opt] = [
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
                                       'network': NETWORK_OPTS,
+                                      'libvirt': LIBVIRT_OPTS,
                                       'perf': PERF_OPTS,
                                       'replay': REPLAY_OPTS}
 

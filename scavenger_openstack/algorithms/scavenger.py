@@ -34,17 +34,17 @@ from collections.abc import Sequence
 import math
 from typing import Any
 
-from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.arbitrate import split
+from scavenger_openstack.algorithms.floors import floors as floors_of
+from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.quota import Quota
 from scavenger_openstack.algorithms.reserve import reason
 from scavenger_openstack.algorithms.reserve import Resource
 from scavenger_openstack.algorithms.scavenger_params import Params as Params
+from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import Incident
-from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -98,11 +98,6 @@ def allowed_cpus(cpus: Iterable[int],
         one for one in sets if all(users[cpu] == 1 for cpu in one)))
 
 
-def samples(window_s: float, interval_s: float) -> int:
-    """How many samples a window holds at one per ``interval_s``."""
-    return max(2, round(window_s / interval_s))
-
-
 class _Tick:
     """What one step looks at and what it has found so far."""
 
@@ -145,15 +140,13 @@ class Controller:
                  boot_id: str = '') -> None:
         self.params = params or Params()
         self._interval_s = interval_s
-        self._host = host
-        self._boot_id = boot_id
         self._time_s = -math.inf
         self._decision = Decision()
         self._memory = self._new_memory()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
         self._frozen: dict[str, float] = {}
-        self._since: dict[str, float] = {}
+        self._overcommitted = Overcommitted(host, boot_id)
 
     def _new_memory(self) -> Resource:
         p = self.params
@@ -203,7 +196,8 @@ class Controller:
                     'background runs only where nothing else wants to')
                 for group in groups(tick.background)]
         self._decision = Decision(
-            tuple(tick.caps), self._incidents(tick.overcommitted), facts)
+            tuple(tick.caps),
+            self._overcommitted.incidents(now, tick.overcommitted), facts)
         return self._decision
 
     def _forget(self, gap_s: float) -> None:
@@ -234,7 +228,7 @@ class Controller:
         if rule == 'off' or not background:
             self._frozen = {}
             return facts
-        floors = _floors(background, Knob.MEMORY_BYTES)
+        floors = floors_of(background, Knob.MEMORY_BYTES)
         weights = [one[0].vcpus for one in background]
         budget = memory.budget()
         if rule == 'holding':
@@ -282,7 +276,7 @@ class Controller:
             rule = resource.rule
             if rule == 'off' or not senders:
                 continue
-            shares = floors = _floors(senders, Knob.EGRESS_BYTES_PER_S)
+            shares = floors = floors_of(senders, Knob.EGRESS_BYTES_PER_S)
             budget = resource.budget()
             if rule == 'holding':
                 shares = split(budget, self._demands(sent),
@@ -298,7 +292,7 @@ class Controller:
     def _regulate_quota(self, tick: _Tick, *, crowded: bool,
                         ) -> dict[str, Any]:
         quota, background = self._quota, tick.background
-        floors = _floors(background, Knob.CPU_CORES)
+        floors = floors_of(background, Knob.CPU_CORES)
         weights = [one[0].vcpus for one in background]
         minimum = math.fsum(floors)
         maximum = max(len(tick.rates.topology) or math.fsum(weights),
@@ -324,22 +318,6 @@ class Controller:
     def _demands(self, used: Iterable[float | None]) -> list[float]:
         factor = self.params.demand_factor
         return [(use or 0.0) * factor for use in used]
-
-    def _incidents(self, overcommitted: Mapping[str, tuple[float, float]],
-                   ) -> tuple[Incident, ...]:
-        """The same incident for as long as it lasts."""
-        self._since = {signal: self._since.get(signal, self._time_s)
-                       for signal in overcommitted}
-        return tuple(
-            Incident(
-                id=incident_id(self._host, self._boot_id, 'foreground',
-                               signal, self._since[signal]),
-                time_s=self._since[signal], host=self._host,
-                victim='foreground', signal=signal, value=floors,
-                threshold=budget, cause='overcommitted',
-                action='background stays at its floors: move some of it '
-                       'away or lower its floors')
-            for signal, (floors, budget) in overcommitted.items())
 
     def state(self) -> dict[str, Any]:
         """What to keep over a restart; plain JSON values."""
@@ -404,11 +382,6 @@ def _known(values: Iterable[float | None]) -> list[float | None]:
     """``None`` for what is not a number from 0 up."""
     return [value if value is not None and 0 <= value < math.inf else None
             for value in values]
-
-
-def _floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:
-    default = DEFAULT_FLOORS[knob]
-    return [one[0].floor.get(knob, default) for one in background]
 
 
 def _by_link(workloads: Iterable[WorkloadRates],

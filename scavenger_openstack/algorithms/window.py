@@ -32,6 +32,11 @@ def quantity(value: Any) -> float:
     return number
 
 
+def samples(window_s: float, interval_s: float) -> int:
+    """How many samples a window holds at one per ``interval_s``."""
+    return max(2, round(window_s / interval_s))
+
+
 class Window:
     """The last ``size`` samples.
 

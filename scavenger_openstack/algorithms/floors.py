@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What every background workload keeps, and when that is too much.
+
+Source: DESIGN 7.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import incident_id
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import WorkloadRates
+
+
+def floors(background: Iterable[WorkloadRates], knob: Knob) -> list[float]:
+    """The floor of each on one knob, in its unit."""
+    default = DEFAULT_FLOORS[knob]
+    return [one[0].floor.get(knob, default) for one in background]
+
+
+class Overcommitted:
+    """Incidents of budgets that are less than the floors alone."""
+
+    def __init__(self, host: str, boot_id: str) -> None:
+        self._host = host
+        self._boot_id = boot_id
+        self._since: dict[str, float] = {}
+
+    def incidents(self, now: float,
+                  found: Mapping[str, tuple[float, float]],
+                  ) -> tuple[Incident, ...]:
+        """The same incident for as long as it lasts.
+
+        ``found`` maps what is short to the sum of the floors and the
+        budget.  ``now`` in seconds.
+        """
+        self._since = {signal: self._since.get(signal, now)
+                       for signal in found}
+        return tuple(
+            Incident(
+                id=incident_id(self._host, self._boot_id, 'foreground',
+                               signal, self._since[signal]),
+                time_s=self._since[signal], host=self._host,
+                victim='foreground', signal=signal, value=least,
+                threshold=budget, cause='overcommitted',
+                action='background stays at its floors: move some of it '
+                       'away or lower its floors')
+            for signal, (least, budget) in found.items())
