@@ -45,13 +45,13 @@ SHARES = ('run_delay', THROTTLED)
 SMOOTHING = 0.5
 """Weight of the newest sample in the level of a case."""
 
-TOLERATED = {'cpi': 0.65, 'run_delay': 0.35, 'io_wait': 1.0,
+TOLERATED = {'cpi': 0.65, 'run_delay': 0.4, 'io_wait': 1.2,
              THROTTLED: 0.75}
 """Part of the least effect that caps leave to the victim, by signal: a tenth
 of its time that a busy service waits for a CPU is more than a tenth of its
 latency, a tenth more per disk operation is less."""
 
-EASE = 0.75
+EASE = 0.8
 """Part of that up to which caps may grow."""
 
 SETTLED = 8
@@ -211,10 +211,18 @@ class Case:
             return
         middle = sorted(self.recent)[len(self.recent) // 2]
         if middle < -BETTER * self.least:
-            self.shift = (self.shift + middle if self.signal in SHARES
-                          else (1 + self.shift) * (1 + middle) - 1)
-            self.recent.clear()
-            self.excess = None
+            self._move(middle)
+
+    def rebase(self) -> None:
+        """As it is now it is without its antagonists, too."""
+        if self.latest is not None:
+            self._move(self.latest)
+
+    def _move(self, by: float) -> None:
+        self.shift = (self.shift + by if self.signal in SHARES
+                      else (1 + self.shift) * (1 + by) - 1)
+        self.recent.clear()
+        self.excess = None
 
     def start_over(self) -> None:
         """Somebody was limited more: what was before tells nothing now."""

@@ -66,6 +66,10 @@ class Cubic:
         self._since = 0
         self._met = True
 
+    def probe(self) -> None:
+        """What was taken for contention was none: look for it anew."""
+        self._met = False
+
     def quiet(self, use: float) -> None:
         """No contention: what it was is good, and a bit more may be."""
         if use < BINDING * self.value:

@@ -67,8 +67,9 @@ IGNORED_SAMPLES = 12
 gets a new one."""
 
 FUTILE_SAMPLES = 6
-"""Of suffering as before, with an antagonist at his floor; then somebody
-else, or the victim himself, must be the cause."""
+"""Of suffering more than half as much as before, with an antagonist at his
+floor; then the victim is like that without him, and his cap may grow until
+it gets worse."""
 
 WORKING = 0.5
 """Part of what he uses when he works, or of his cap, from which an
@@ -81,8 +82,9 @@ LONGEST_S = 86400.0
 class Restraint:
     """One antagonist's cap on one knob, and the cases that asked for it.
 
-    ``levels``: of the signals that suffered when it was cut first, since it
-    last grew; ``futile``: how often since then there was nothing to cut.
+    ``levels``: the effects on those that suffered when it was cut first,
+    since it last grew; ``futile``: how often since then there was nothing to
+    cut.
     """
 
     cap: Cubic
@@ -352,7 +354,7 @@ class Restraints:
         one = self._held[key]
         suffering = [case for case in one.cases if case.suffers]
         if not tried and suffering and use >= WORKING * one.cap.value:
-            self._cut_more(now, key, one, use, suffering)
+            self._cut_more(one, use, suffering)
             return
         if not tried and all(case.at_ease for case in one.cases):
             one.cap.quiet(use)
@@ -365,21 +367,22 @@ class Restraints:
                 one.cap.good, one.cap.proved, now + self._remember_s,
                 () if tried else tuple(one.cases), one.reason)
 
-    def _cut_more(self, now: float, key: Key, one: Restraint, use: float,
+    def _cut_more(self, one: Restraint, use: float,
                   suffering: Sequence[Case]) -> None:
         """Less for an antagonist, unless less has not helped before."""
         one.loose = 0
         one.fresh = True
         one.futile += one.cap.at_floor
-        for case in suffering:
-            assert case.newest is not None
-            level = one.levels.setdefault(id(case), case.newest)
-            if (one.futile >= FUTILE_SAMPLES
-                    and level - case.newest <= case.stddev):
-                case.outcome = Verdict.UNCLEAR
-                self._conclude(now, key, case, Verdict.UNCLEAR)
-                case.forget(key[0])     # to be named anew, if at all
-        if key in self._held:
+        effects = [(one.levels.setdefault(id(case), case.latest), case.latest)
+                   for case in suffering if case.latest is not None]
+        if (one.futile >= FUTILE_SAMPLES
+                and all(now > before / 2 for before, now in effects)):
+            for case in suffering:
+                case.rebase()
+            one.futile = 0
+            one.levels.clear()
+            one.cap.probe()
+        else:
             one.cap.contended(use, cut=self._cut)
         for case in suffering:
             case.start_over()

@@ -76,7 +76,8 @@ class RestraintsTestCase(testtools.TestCase):
         self.samples = [*self.samples[-20:], sample]
         for one, level in zip(self.cases, levels, strict=True):
             one.newest = level
-            one.latest = None if level is None else level - 1
+            one.latest = (None if level is None
+                          else level / (1 + one.shift) - 1)
             one.excess = one.latest
         self.held.step(self.now, sample, set(self.cases))
 
@@ -207,23 +208,38 @@ class GoodTest(RestraintsTestCase):
 class FutileTest(RestraintsTestCase):
 
     def test_who_is_at_his_floor_for_nothing_is_let_go(self) -> None:
+        """The level at which the victim suffers is its own from then on."""
         one = case()
         self.capped(one)
         for _ in range(6):
             self.turn(uses(hog=self.cap()), 1.0)
         self.assertIs(Verdict.CONFIRMED, one.outcome)
         at_floor = 0
-        for _ in range(60):     # worse, for a reason of its own
+        for _ in range(120):    # worse, for a reason of its own
             self.turn(uses(hog=min(4.0, self.cap())), 1.4)
             at_floor += self.cap() == 0.1
         self.assertTrue(0 < at_floor < 30, at_floor)
-        self.assertEqual((math.inf, {}), (self.cap(), one.named))
+        self.assertGreater(self.cap(), 4.0)
+        self.assertAlmostEqual(0.4, one.shift)
+
+    def test_until_it_gets_worse_with_him(self) -> None:
+        one = case()
+        self.capped(one)
+        for _ in range(6):
+            self.turn(uses(hog=self.cap()), 1.0)
+        used = []
+        for _ in range(200):
+            used.append(min(4.0, self.cap()))
+            self.turn(uses(hog=used[-1]), 1.4 + 0.1 * (used[-1] - 0.1))
+        # 0.065 more than 1.4 are tolerated.
+        self.assertTrue(0.4 < sum(used[100:]) / 100 < 1.2,
+                        sum(used[100:]) / 100)
 
     def test_but_not_while_it_helps(self) -> None:
         one = case()
         self.capped(one)
         for _ in range(60):
-            self.turn(uses(hog=self.cap()), 1.2 + 0.2 * self.cap())
+            self.turn(uses(hog=self.cap()), 1.02 + 0.8 * self.cap())
         self.assertEqual(0.1, self.cap())
 
 
