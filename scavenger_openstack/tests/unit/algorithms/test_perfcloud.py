@@ -15,8 +15,8 @@
 
 from __future__ import annotations
 
-import math
 import dataclasses
+import math
 import statistics
 
 import testtools

@@ -25,8 +25,8 @@ import testtools
 
 from scavenger_openstack.algorithms.rates import grown
 from scavenger_openstack.algorithms.rates import MIN_RUNNING_SHARE
-from scavenger_openstack.algorithms.rates import rates
 from scavenger_openstack.algorithms.rates import MOST_THROTTLED
+from scavenger_openstack.algorithms.rates import rates
 from scavenger_openstack.algorithms.rates import run_delay
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import HostSample

@@ -20,10 +20,10 @@ import math
 
 import testtools
 
-from scavenger_openstack.algorithms import restraint
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.history import Point
 from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms import restraint
 from scavenger_openstack.algorithms.restraint import Restraints
 from scavenger_openstack.algorithms.trial import Verdict
 from scavenger_openstack.types import Knob
