@@ -197,6 +197,33 @@ PERF_OPTS: list[cfg.Opt] = [
                       'sample.  Not in the papers.'),
 ]
 
+LIBVIRT_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('uri', default='',
+               help='The libvirtd whose VMs are watched and limited: '
+                    'qemu:///system, or with another socket '
+                    'qemu+unix:///system?socket=/PATH.  Empty: none.  A VM '
+                    'is background only if its flavor has the extra spec '
+                    'scavenger:priority=background; all others are '
+                    'foreground and never limited.  While libvirt cannot be '
+                    'reached, VMs are still measured, their limits stay, '
+                    'and it is tried again.'),
+    cfg.StrOpt('run_dir', default='/run/libvirt/qemu',
+               help='Where libvirt keeps the process number of each VM, as '
+                    'NAME.pid.'),
+    cfg.IntOpt('stats_ticks', default=5, min=1, max=60,
+               help='Ticks from one question to libvirt about what disks '
+                    'did (operations, bytes, time) to the next.  What '
+                    'happened in between is handed out in equal parts, so '
+                    'that fewer questions make io_wait and I/O rates '
+                    'smoother and later, and cost libvirt less: it asks '
+                    'each QEMU.  Source of the default: PerfCloud, section '
+                    'III-C, intervals of 5 s.'),
+    cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
+                 help='Seconds that libvirt may take to answer.  A VM whose '
+                      'QEMU takes longer has no numbers of its disks until '
+                      'it answers; other VMs are not held up by it.'),
+]
+
 REPLAY_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('file',
                help='Recording that the driver "replay" plays back, one '

@@ -24,11 +24,13 @@ kept in memory, so that a third party's write can be told from our own.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Protocol
 
 from oslo_log import log
@@ -77,16 +79,29 @@ class Writer(Protocol):
 
     pending: set[Key]
 
-    def run(self, keys: Sequence[Key], job: Callable[[], None]) -> bool:
-        """Do ``job``; whether it was done before the deadline."""
+    def run(self, jobs: Sequence[worker.Job]) -> list[bool]:
+        """Do ``jobs``; whether each was done before the deadline."""
         ...
+
+
+@dataclasses.dataclass(slots=True)
+class _Lane:
+    """What one lane has to do in a tick, in this order."""
+
+    tighten: list[Cap] = dataclasses.field(default_factory=list)
+    lift: list[Key] = dataclasses.field(default_factory=list)
+    loosen: list[Cap] = dataclasses.field(default_factory=list)
+
+    def keys(self) -> list[Key]:
+        return [*((cap.workload, cap.knob)
+                  for cap in (*self.tighten, *self.loosen)), *self.lift]
 
 
 class Actuator:
     """Puts caps in force on one host through ``driver``.
 
-    :param deadline_s: how long one tick waits for memory limits
-    :param writer: who writes these, instead of a thread with that deadline
+    :param deadline_s: how long one tick waits for what may take long
+    :param writer: who does that, instead of threads with that deadline
     """
 
     def __init__(self, driver: base.Knobs, leases: leases_.Leases,
@@ -99,7 +114,10 @@ class Actuator:
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
         self._unread: list[str] = []
-        self._late: list[Outcome] = []
+        self._late: list[tuple[Sequence[Key], Outcome]] = []
+        self._lane = getattr(driver, 'lane', base.usual_lane)
+        self._lifted = getattr(driver, 'lifted', None)
+        self._tidy = getattr(driver, 'tidy', None)
         self._tick = 0
         self.in_force: dict[Key, Cap] = {}
 
@@ -132,7 +150,7 @@ class Actuator:
                 else:
                     found[key] = current
             except errors.WorkloadGone:
-                if key in held:
+                if key in held and not self._easing_lane(key):
                     self.lift(key)
                 continue
             except errors.ScavengerError as exc:
@@ -153,53 +171,83 @@ class Actuator:
         :param foreign: knobs that another thread looks after; left alone
         """
         outcome = self._finished()
-        tighten, loosen, memory = [], [], []
+        lanes: collections.defaultdict[str, _Lane]
+        lanes = collections.defaultdict(_Lane)
+        pending = self._worker.pending
         for key, cap in wanted.items():
-            if key in self._worker.pending or key not in self._current:
+            if key in pending or key not in self._current:
                 continue
             current = self._current[key]
             if not arbitrate.worth_writing(cap.knob, current, cap.value):
                 self.in_force[key] = cap
-            elif not _tightens(cap, current):
-                loosen.append(cap)
-            elif cap.knob is Knob.MEMORY_BYTES:
-                memory.append(cap)
+            elif _tightens(cap, current):
+                lanes[self._lane(*key)].tighten.append(cap)
             else:
-                tighten.append(cap)
-        self._write_all(tighten, outcome)
-        if memory:
-            self._write_memory(memory, outcome)
-        for key in list(self._leases.held()):
-            if (key not in wanted and key not in self._worker.pending
-                    and not foreign(key)):
-                self.lift(key, outcome)
-        self._write_all(loosen, outcome)
+                lanes[self._easing_lane(key)].loosen.append(cap)
+        held = self._leases.held()
+        if self._tidy is not None:
+            self._tidy(held)
+        for key in list(held):
+            if key not in wanted and key not in pending and not foreign(key):
+                lanes[self._easing_lane(key)].lift.append(key)
+        at_once = lanes.pop('', _Lane())
+        self._write_all(at_once.tighten, outcome)
+        self._in_lanes(lanes, outcome)
+        for key in at_once.lift:
+            self.lift(key, outcome)
+        self._write_all(at_once.loosen, outcome)
         self._current.clear()
         return outcome
 
-    def _write_memory(self, caps: list[Cap], outcome: Outcome) -> None:
-        """Write limits that may make the kernel reclaim first."""
-        found = Outcome()
-        if self._worker.run([(cap.workload, cap.knob) for cap in caps],
-                            lambda: self._write_all(caps, found)):
-            outcome.add(found)
-        else:
-            self._late.append(found)
+    def _easing_lane(self, key: Key) -> str:
+        """Where a knob is loosened or lifted."""
+        lane: str = self._lane(*key)
+        return '' if lane == base.RECLAIM else lane
+
+    def _in_lanes(self, lanes: Mapping[str, _Lane], outcome: Outcome
+                  ) -> None:
+        """Do what may take long, as far as the deadline allows."""
+        if not lanes:
+            return
+        jobs, found = [], []
+        for name, lane in lanes.items():
+            one = Outcome()
+            jobs.append(worker.Job(name, lane.keys(), functools.partial(
+                self._in_lane, lane, one)))
+            found.append(one)
+        for job, one, done in zip(jobs, found, self._worker.run(jobs),
+                                  strict=True):
+            if done:
+                outcome.add(one)
+            else:
+                self._late.append((job.keys, one))
+
+    def _in_lane(self, lane: _Lane, outcome: Outcome) -> None:
+        self._write_all(lane.tighten, outcome)
+        for key in lane.lift:
+            self.lift(key, outcome)
+        self._write_all(lane.loosen, outcome)
 
     def _finished(self) -> Outcome:
         """What came of earlier ticks only now."""
         outcome = Outcome(problems=self._unread)
         self._unread = []
-        if not self._worker.pending:
-            for late in self._late:
-                outcome.add(late)
-            self._late = []
+        late, self._late = self._late, []
+        for keys, one in late:
+            if self._worker.pending.isdisjoint(keys):
+                outcome.add(one)
+            else:
+                self._late.append((keys, one))
         return outcome
 
     def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
         """Set further caps in the same tick."""
+        lanes: collections.defaultdict[str, _Lane]
+        lanes = collections.defaultdict(_Lane)
         for cap in caps:
             key = (cap.workload, cap.knob)
+            if key in self._worker.pending:
+                continue
             try:
                 self._current[key] = self._driver.read(*key)
             except errors.ScavengerError as exc:
@@ -207,7 +255,9 @@ class Actuator:
                 continue
             if arbitrate.worth_writing(cap.knob, self._current[key],
                                        cap.value):
-                self._write_all([cap], outcome)
+                lanes[self._lane(*key)].tighten.append(cap)
+        self._write_all(lanes.pop('', _Lane()).tighten, outcome)
+        self._in_lanes(lanes, outcome)
         self._current.clear()
 
     def hold(self, workload: str, knob: Knob) -> None:
@@ -266,6 +316,8 @@ class Actuator:
             return
         cap = self.in_force.pop(key, None)
         self.forget(key)
+        if self._lifted is not None:
+            self._lifted(*key)
         outcome.lifted += 1
         LOG.info('%s %s: limit lifted%s', key[0], key[1],
                  f' (was {cap.value})' if cap else '')
@@ -278,7 +330,7 @@ class Actuator:
         self._complained.pop(key, None)
 
     def forget_all(self) -> None:
-        for key in {*self.in_force, *self._ours}:
+        for key in {*list(self.in_force), *list(self._ours)}:
             self.forget(key)
 
     @property

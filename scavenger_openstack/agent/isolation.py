@@ -30,6 +30,7 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -69,6 +70,11 @@ class Isolation:
         self._sets: dict[str, FastSet] = {}
         self._state = 'off'
 
+    def _is_slow(self, group: str) -> bool:
+        """Whether a call that may hang sets it: left to the slow loop."""
+        lane = getattr(self._driver, 'lane', base.usual_lane)
+        return bool(lane(group, Knob.CPU_SET))
+
     def owns(self, key: actuator_.Key) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is Knob.CPU_SET and key[0] in self._sets
@@ -79,7 +85,8 @@ class Isolation:
         """Bring the fast loop up to date; the wishes that it leaves over."""
         groups = {w.workload.group or w.workload.id
                   for w in rates.workloads
-                  if w.workload.priority is Priority.BACKGROUND}
+                  if w.workload.priority is Priority.BACKGROUND
+                  and not self._is_slow(w.workload.group or w.workload.id)}
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
         if self.mode is Mode.OFF or not buffer_cores:

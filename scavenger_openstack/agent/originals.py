@@ -22,6 +22,7 @@ written here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from scavenger_openstack.drivers.base import Step
@@ -75,12 +76,29 @@ def after_drift(steps: Sequence[Step], ours: Sequence[Step],
     """What to give back after somebody else wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
-    other holds theirs.
+    other holds theirs.  The parts of a step with ``values`` are these.
     """
     written = {_place(step): step for step in ours}
     before = {_place(step): step for step in steps}
-    return [before.get(_place(step), step)
-            if step == written.get(_place(step)) else step for step in now]
+    found: list[Step] = []
+    for step in now:
+        mine = written.get(_place(step), {})
+        old = before.get(_place(step), step)
+        if step == mine:
+            found.append(old)
+        elif 'values' in step:
+            found.append({**step, 'values': part_by_part(
+                old['values'], mine.get('values', {}), step['values'])})
+        else:
+            found.append(step)
+    return found
+
+
+def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
+                 now: Mapping[str, str]) -> dict[str, str]:
+    """As :func:`after_drift`, for the parts of one step."""
+    return {key: before.get(key, text) if text == ours.get(key) else text
+            for key, text in now.items()}
 
 
 def _place(step: Step) -> tuple[object, ...]:
@@ -90,4 +108,6 @@ def _place(step: Step) -> tuple[object, ...]:
 
 def _identity(steps: Sequence[Step]) -> object:
     """The object that the steps are about, however often it is renamed."""
-    return steps[0].get('inode') or steps[0].get('ifindex')
+    first = steps[0]
+    return (first.get('inode') or first.get('ifindex')
+            or (first.get('uuid'), first.get('pid'), first.get('started')))

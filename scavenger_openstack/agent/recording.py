@@ -107,6 +107,9 @@ class Noted:
         self._written = collections.deque()
         self.read = knobs.read
         self.restore_steps = knobs.restore_steps
+        for name in ('lane', 'lifted', 'tidy'):
+            if hasattr(knobs, name):
+                setattr(self, name, getattr(knobs, name))
 
     def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
         found = self._knobs.write(workload, knob, value)

@@ -202,9 +202,10 @@ class Service:
         return 1 if problems else 0
 
     def _turn(self) -> None:
-        if not self._conf.cgroups.background_parents:
-            LOG.warning('[cgroups] background_parents is empty: there is '
-                        'nothing to regulate')
+        if not (self._conf.cgroups.background_parents
+                or self._conf.libvirt.uri):
+            LOG.warning('[cgroups] background_parents and [libvirt] uri are '
+                        'empty: there is nothing to regulate')
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
         LOG.info('started: %s', ', '.join(

@@ -15,9 +15,9 @@
 
 A lease file must not be a way to write as root.  So a step is either the
 write of a known text to a known file (:data:`FILES`) of a directory that
-lies strictly below a cgroup mount and still has the recorded inode, or the
-deletion of a token bucket from a network device that still has the
-recorded index.  Anything else is refused before anything is carried out.
+lies strictly below a cgroup mount and still has the recorded inode, or a
+call of a known program with arguments from a template (:data:`PROGRAMS`).
+Anything else is refused before anything is carried out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,18 @@ from collections.abc import Sequence
 import errno
 import os
 import re
-import subprocess
 from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.agent import steps_domain
+from scavenger_openstack.agent import steps_fields
+from scavenger_openstack.agent.steps_fields import Gone
+from scavenger_openstack.agent.steps_fields import Refused
+from scavenger_openstack.agent.steps_fields import RestoreError
+from scavenger_openstack.agent.steps_fields import Step
+from scavenger_openstack.agent import steps_network
 
 MAX_DEPTH = 64
-MAX_TEXT = 4096
 _CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
 CPUS = f'(?:{_CPUS}(?:,{_CPUS})*)?'
 _IO = '(?:[rw]bps|[rw]iops)=(?:max|[0-9]{1,20})'
@@ -59,17 +66,12 @@ FILES: Mapping[str, Mapping[str, str]] = {
         'io.max': f'{_IO}(?: {_IO}){{0,3}}',
         'cgroup.freeze': '[01]'}}
 """File system type -> file -> pattern of the whole text."""
-BUCKET = 'qdisc tbf 5ca0: '
-"""How ``tc`` shows a token bucket of ours: all have this handle."""
+BUCKET = steps_network.BUCKET
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
-_LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
-_NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
-_TOOL_TIMEOUT_S = 5.0
-_ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
 _HINTS = {
     errno.EROFS: 'mount the cgroup tree read-write',
     errno.EACCES: 'run as root; a CPU set must fit in that of its parent',
@@ -78,21 +80,26 @@ _HINTS = {
     errno.EINVAL: 'compare with the limits of the parent cgroup',
     errno.ENOENT: 'mount its controller again'}
 
-Step = Mapping[str, Any]
 Mount = tuple[str, str, int]
 """Mount point, file system type, device number."""
 
 
-class RestoreError(Exception):
-    """A knob is not back at its original yet; try again."""
+class Program(NamedTuple):
+    """A kind of step that calls programs.
+
+    ``validate`` raises :class:`Refused`; ``run`` returns whether it changed
+    a thing, and raises :class:`Gone` or :class:`RestoreError`.
+    """
+
+    validate: Callable[[Step], None]
+    run: Callable[[Step], bool]
 
 
-class Gone(Exception):
-    """What the step names has died, and the cap with it."""
-
-
-class Refused(Exception):
-    """This is no step of ours: it is not carried out."""
+PROGRAMS: Mapping[str, Program] = {
+    'tc': Program(steps_network.validate, steps_network.delete_bucket),
+    'tap': Program(steps_network.validate, steps_network.free_tap),
+    'domain': Program(steps_domain.validate, steps_domain.lift)}
+"""What ``do`` says -> that kind of step."""
 
 
 def cgroup_mounts() -> list[Mount]:
@@ -118,43 +125,24 @@ def validate(step: Any, mounts: Sequence[Mount]) -> None:
     :raises Refused: the step is not in it.
     """
     kind = step.get('do') if isinstance(step, dict) else None
-    if kind == 'tc':
-        _only(step, {'do', 'netns', 'dev', 'ifindex'})
-        _text(step, 'dev', _LINK)
-        _text(step, 'netns', _NETNS)
-        _number(step, 'ifindex')
+    if isinstance(kind, str) and kind in PROGRAMS:
+        PROGRAMS[kind].validate(step)
     elif kind == 'write':
-        _only(step, {'do', 'dir', 'inode', 'file', 'text', 'device'})
-        _text(step, 'dir', '(?:/[^/\0\n]+)+')
-        _number(step, 'inode')
+        steps_fields.only(step, {'do', 'dir', 'inode', 'file', 'text',
+                                 'device'})
+        steps_fields.text(step, 'dir', '(?:/[^/\0\n]+)+')
+        steps_fields.number(step, 'inode')
         if {'.', '..'} & set(step['dir'].split('/')):
             raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
         files = FILES[_mount_of(step['dir'], mounts)[1]]
-        _text(step, 'file', '|'.join(re.escape(file) for file in files))
-        _text(step, 'text', files[step['file']])
+        steps_fields.text(step, 'file', '|'.join(map(re.escape, files)))
+        steps_fields.text(step, 'text', files[step['file']])
         if step['file'] in _THROTTLE or step['file'] == 'io.max':
-            _text(step, 'device', _DEVICE)
+            steps_fields.text(step, 'device', _DEVICE)
         elif 'device' in step:
             raise Refused(f'{step["file"]} takes no device')
     else:
         raise Refused(f'{step!r:.99} is no known step')
-
-
-def _only(step: Step, keys: set[str]) -> None:
-    if set(step) - keys:
-        raise Refused(f'unknown fields {sorted(set(step) - keys)!r:.99}')
-
-
-def _text(step: Step, key: str, pattern: str) -> None:
-    text = step.get(key)
-    if not (isinstance(text, str) and len(text) <= MAX_TEXT
-            and re.fullmatch(pattern, text)):
-        raise Refused(f'{key} {text!r:.99} is not allowed')
-
-
-def _number(step: Step, key: str) -> None:
-    if type(step.get(key)) is not int or step[key] <= 0:
-        raise Refused(f'{key} {step.get(key)!r:.99} is not a number above 0')
 
 
 def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
@@ -217,8 +205,8 @@ def run(step: Step, mounts: Sequence[Mount], *,
     :raises RestoreError: it does not read back as the original.
     :raises Refused: the path leads somewhere else.
     """
-    if step['do'] == 'tc':
-        return _delete_bucket(step)
+    if step['do'] in PROGRAMS:
+        return PROGRAMS[step['do']].run(step)
     where = f'{step["dir"]}/{step["file"]}'
     directory = None
     try:
@@ -336,42 +324,3 @@ def _widen(directory: int, capped: Collection[set[int]], text: str,
         finally:
             os.close(child)
     return changed
-
-
-def _delete_bucket(step: Step) -> bool:
-    netns, dev = step['netns'], step['dev']
-    where = f'{dev} in network namespace {netns}' if netns else dev
-    if netns and not os.path.exists(f'/run/netns/{netns}'):
-        raise Gone(f'network namespace {netns} is no longer there')
-    link = _tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
-    if link.returncode and 'does not exist' in link.stderr:
-        raise Gone(f'{where} is no longer there')
-    index = link.stdout.partition(':')[0].strip()
-    if index.isdecimal() and int(index) != step['ifindex']:
-        raise Gone(f'{where} was deleted and made again')
-    changed = False
-    for _ in range(2):
-        shown = _tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
-        if shown.returncode or link.returncode:
-            raise RestoreError(f'{where}: ip and tc say '
-                               f'{link.stderr or shown.stderr!r:.199}: run '
-                               'as root with iproute2 installed')
-        if not shown.stdout.startswith(BUCKET):
-            return changed
-        gone = _tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
-        changed = True
-    raise RestoreError(f'{where} keeps its rate limit; tc says '
-                       f'{gone.stderr!r:.199}: delete it by hand')
-
-
-def _tool(name: str, netns: str, *args: str
-          ) -> subprocess.CompletedProcess[str]:
-    where = ['-n', netns] if netns else []
-    try:
-        return subprocess.run(
-            [name, *where, *args], env=_ENVIRONMENT, errors='replace',
-            stdin=subprocess.DEVNULL, capture_output=True, check=False,
-            timeout=_TOOL_TIMEOUT_S)
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise RestoreError(f'{name} cannot be run ({exc}): install iproute2'
-                           ) from None

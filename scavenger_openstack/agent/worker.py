@@ -10,19 +10,22 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A thread for writes that the kernel may not finish for a long time.
 
-A memory limit below the use makes the kernel reclaim first, and a write
-cannot be called off once it has begun.  So a tick gives such writes away
-and waits for them only until its deadline.
+"""Threads for writes that may take long.
+
+A memory limit below the use makes the kernel reclaim first; libvirt waits
+for a QEMU that does not answer.  Such a write cannot be called off once it
+has begun.  So a tick gives such writes away, in lanes that do not wait for
+one another, and waits for them only until its deadline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import queue
 import threading
+import time
+from typing import NamedTuple
 
 from oslo_log import log
 
@@ -31,51 +34,71 @@ from scavenger_openstack.agent.leases import Key
 LOG = log.getLogger(__name__)
 
 
+class Job(NamedTuple):
+    """What to do in a lane, and the knobs that it is about."""
+
+    lane: str
+    keys: Sequence[Key]
+    do: Callable[[], None]
+
+
 class Worker:
-    """Does one job after the other in a thread of its own.
+    """Does the jobs of each lane one after the other, in a thread.
 
-    The thread starts with the first job and dies with the process: a write
-    that hangs must not keep the process from ending.
+    A lane's thread ends when it has nothing to do, and dies with the
+    process: a write that hangs must not keep the process from ending.
 
-    :param deadline_s: how long :meth:`run` waits for its job, in seconds
+    :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
     """
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
-        self._jobs: queue.SimpleQueue[tuple[Sequence[Key],
-                                            Callable[[], None],
-                                            threading.Event]]
-        self._jobs = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._mutex = threading.Lock()
+        self._lanes: dict[str, list[tuple[Job, threading.Event]]] = {}
         self.pending: set[Key] = set()
         """The knobs of all jobs that are not done yet."""
 
-    def run(self, keys: Sequence[Key], job: Callable[[], None]) -> bool:
-        """Do ``job``; whether it was done before the deadline.
+    def run(self, jobs: Sequence[Job]) -> list[bool]:
+        """Do ``jobs``; whether each was done before the one deadline.
 
-        Until it is done, ``keys`` are pending and nobody else may touch
+        Until a job is done, its keys are pending and nobody else may touch
         them.  What it raises is logged.
         """
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, daemon=True,
-                                            name='memory-writer')
-            self._thread.start()
-        self.pending.update(keys)
-        done = threading.Event()
-        self._jobs.put((keys, job, done))
-        if done.wait(self._deadline_s):
-            return True
-        LOG.warning('%d memory limits not in force after %s s: the kernel '
-                    'is still reclaiming', len(keys), self._deadline_s)
-        return False
+        begun = [(job, threading.Event()) for job in jobs]
+        for job, done in begun:
+            self.pending.update(job.keys)
+            with self._mutex:
+                waiting = self._lanes.get(job.lane)
+                if waiting is not None:
+                    waiting.append((job, done))
+                    continue
+                self._lanes[job.lane] = [(job, done)]
+            threading.Thread(target=self._work, args=(job.lane,),
+                             daemon=True, name=f'{job.lane}-writer').start()
+        until = time.monotonic() + self._deadline_s
+        found = [done.wait(max(0.0, until - time.monotonic()))
+                 for _, done in begun]
+        late = [job for job, done in zip(jobs, found, strict=True)
+                if not done]
+        if late:
+            LOG.warning(
+                '%d limits not in force after %s s, the kernel or libvirt '
+                'has not finished: %s', sum(len(job.keys) for job in late),
+                self._deadline_s, ', '.join(job.lane for job in late))
+        return found
 
-    def _work(self) -> None:
+    def _work(self, lane: str) -> None:
         while True:
-            keys, job, done = self._jobs.get()
+            with self._mutex:
+                waiting = self._lanes[lane]
+                if not waiting:
+                    del self._lanes[lane]
+                    return
+                job, done = waiting.pop(0)
             try:
-                job()
+                job.do()
             except Exception:
-                LOG.exception('memory limits: unexpected failure')
+                LOG.exception('%s: unexpected failure', lane)
             finally:
-                self.pending.difference_update(keys)
+                self.pending.difference_update(job.keys)
                 done.set()

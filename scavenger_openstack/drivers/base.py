@@ -18,6 +18,7 @@ and recordings all stand behind :class:`Driver`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -57,6 +58,40 @@ class Knobs(Protocol):
         :raises Refused: the kernel does not take this value now.
         """
         ...
+
+
+class Lanes(Protocol):
+    """What :class:`Knobs` also have when some of their writes may hang."""
+
+    def lane(self, workload: str, knob: Knob) -> str:
+        """In which lane this knob is written and lifted.
+
+        Lanes do not wait for one another, nor the tick for any of them
+        beyond its deadline.  '' is for what is done at once, in the tick.
+        """
+        ...
+
+    def lifted(self, workload: str, knob: Knob) -> None:
+        """The knob holds its original again, and its lease has ended."""
+        ...
+
+    def tidy(self, held: Collection[tuple[str, Knob]]) -> None:
+        """Begin to lift limits that workloads came with from elsewhere.
+
+        ``held`` are the knobs that the agent has leases of.  Called in each
+        tick by who owns the leases, and nobody else; never waits.
+        """
+        ...
+
+
+RECLAIM = 'memory'
+"""The lane of limits for which the kernel may have to reclaim first.  Only
+taking something away can take long in it: all else is done at once."""
+
+
+def usual_lane(workload: str, knob: Knob) -> str:
+    """Where there is no :class:`Lanes`."""
+    return RECLAIM if knob is Knob.MEMORY_BYTES else ''
 
 
 class Driver(Knobs, Protocol):

@@ -10,10 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""A real Linux host: /proc, cgroups and network devices as one driver."""
+"""A real Linux host: /proc, cgroups, VMs and network devices as one driver."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import time
@@ -26,15 +28,22 @@ from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import cgroups
 from scavenger_openstack.drivers import delay_accounting
+from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import proc
+from scavenger_openstack.drivers import tap
 from scavenger_openstack import errors
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+
+
+def _is_cgroup(workload: str) -> bool:
+    """Ids of cgroups are paths, ids of domains are UUIDs."""
+    return workload.startswith('/')
 
 
 class Host:
@@ -60,7 +69,8 @@ class Host:
             self._links,
             {workload: device
              for workload, (device, _) in self._interfaces.items()},
-            conf.root_dir) if self._links or self._interfaces else None
+            conf.root_dir) if (self._links or self._interfaces
+                               or conf.libvirt.uri) else None
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir)
@@ -71,6 +81,13 @@ class Host:
             cgroup_files.find_mounts(conf.root_dir), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
+        self._taps: dict[str, tuple[str, ...]] = {}
+        virtual = conf.libvirt
+        self._domains = domains.Domains(
+            virtual.uri, run_dir=virtual.run_dir,
+            floors=conf_.floors(conf), stats_ticks=virtual.stats_ticks,
+            timeout_s=virtual.timeout_s, root_dir=conf.root_dir,
+            pressure=group.pressure) if virtual.uri else None
 
     @property
     def grade(self) -> dict[str, object]:
@@ -88,6 +105,10 @@ class Host:
             workloads = tuple(map(self._add_network, workloads))
             links = self._network.capacities()
             link_tx = self._network.link_tx()
+        if self._domains is not None:
+            found = self._domains.sample()
+            self._follow_taps(self._domains.interfaces)
+            workloads += tuple(map(self._add_tap, found))
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
@@ -97,13 +118,26 @@ class Host:
             links=links, link_tx_bytes=link_tx, link_of=self._link_of)
 
     def read(self, workload: str, knob: Knob) -> Value | None:
-        return self._knobs(knob).read(workload, knob)
+        return self._knobs(workload, knob).read(workload, knob)
 
     def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
-        return self._knobs(knob).restore_steps(workload, knob)
+        return self._knobs(workload, knob).restore_steps(workload, knob)
 
     def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
-        return self._knobs(knob).write(workload, knob, value)
+        return self._knobs(workload, knob).write(workload, knob, value)
+
+    def lane(self, workload: str, knob: Knob) -> str:
+        if self._domains is not None and not _is_cgroup(workload):
+            return self._domains.lane(workload, knob)
+        return base.usual_lane(workload, knob)
+
+    def lifted(self, workload: str, knob: Knob) -> None:
+        if self._domains is not None and not _is_cgroup(workload):
+            self._domains.lifted(workload, knob)
+
+    def tidy(self, held: Collection[tuple[str, Knob]]) -> None:
+        if self._domains is not None:
+            self._domains.tidy(held)
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
@@ -117,16 +151,54 @@ class Host:
         self._delays.close()
         self._cgroups.close()
         self._proc.close()
+        if self._domains is not None:
+            self._domains.close()
         if self._network is not None:
             self._network.close()
 
-    def _knobs(self, knob: Knob) -> base.Knobs:
-        if knob is not Knob.EGRESS_BYTES_PER_S:
-            return self._cgroups
-        if self._network is None:
-            raise errors.Unsupported(
-                'no network interface is configured; see [network]')
-        return self._network
+    def _knobs(self, workload: str, knob: Knob) -> base.Knobs:
+        if knob is Knob.EGRESS_BYTES_PER_S:
+            if self._network is None:
+                raise errors.Unsupported(
+                    'no network interface is configured; see [network]')
+            if len(self._taps.get(workload, ('one',))) != 1:
+                raise errors.Unsupported(
+                    f'domain {workload} has '
+                    f'{len(self._taps[workload])} network devices on this '
+                    'host; the egress of one with just one can be limited')
+            return self._network
+        if self._domains is not None and not _is_cgroup(workload):
+            return self._domains
+        return self._cgroups
+
+    def _add_tap(self, sample: WorkloadSample) -> WorkloadSample:
+        """The sample with what the VM has sent and its limit let through."""
+        names = self._taps.get(sample.workload.id, ())
+        if len(names) != 1 or sample.net_tx_bytes is None:
+            return sample
+        assert self._network is not None
+        return sample._replace(
+            net_tx_bytes=self._network.tx_bytes(tap.Tap(names[0])))
+
+    def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
+        """Tell the network which taps there are, and the links of them."""
+        if found == self._taps or self._network is None:
+            return
+        for workload, names in self._taps.items():
+            if found.get(workload) != names:
+                self._network.detach(workload)
+                self._link_of = {name: link for name, link
+                                 in self._link_of.items()
+                                 if name not in names}
+        for workload, names in found.items():
+            if self._taps.get(workload) == names:
+                continue
+            if len(names) == 1:
+                self._network.attach(workload, tap.Tap(names[0]))
+            if len(self._links) == 1:
+                self._link_of = {**self._link_of, **dict.fromkeys(
+                    names, next(iter(self._links)))}
+        self._taps = dict(found)
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with its interface and what it has sent."""

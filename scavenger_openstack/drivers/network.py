@@ -14,7 +14,9 @@
 
 A workload's egress is held by a token bucket (TBF) at the root of the
 device that carries its traffic and nobody else's.  A device is written
-``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.
+``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  The egress of
+a VM does not leave by a device of the host, it arrives at its tap; see
+:mod:`.tap`.
 """
 
 from __future__ import annotations
@@ -27,34 +29,24 @@ import pathlib
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import bucket
 from scavenger_openstack.drivers import rtnetlink
+from scavenger_openstack.drivers import tap
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 LOG = logging.getLogger(__name__)
 
-HANDLE = 0x5ca00000
+HANDLE = tap.HANDLE
 """The handle ``5ca0:`` of every qdisc that is ours."""
 
-BURST_S = 0.005
-"""A bucket holds what the rate brings in this time, so that a timer that
-fires a few milliseconds late (a busy CPU) costs no throughput."""
-
-BURST_PACKETS = 4
-"""A bucket holds at least this many full packets.  A packet that the bucket
-cannot hold would be dropped, and with one or two TCP cannot keep two
-segments in flight.  (A longer GSO packet is cut into segments.)"""
-
-QUEUE_S = 0.05
-"""What may wait: what the rate carries away in this time."""
-
-QUEUE_BYTES = 262144
-"""At least this much may wait: four whole GSO packets.  With half of it a new
-BBR connection at 125,000 B/s overfills the queue and loses a quarter of its
-first three seconds; with this it loses nothing (``benchmarks/egress.py``)."""
-
 BITS_PER_BYTE = 8
+
+
+Interface = str | tap.Tap
+"""What carries the traffic of one workload and nobody else's: a device by
+which it leaves, or a tap at which it arrives."""
 
 
 class _Device(NamedTuple):
@@ -62,16 +54,6 @@ class _Device(NamedTuple):
 
     namespace_inode: int
     link: rtnetlink.Link
-
-
-def bucket(rate: int, mtu: int) -> tuple[int, int]:
-    """Size of the bucket and of its queue, in bytes.
-
-    :param rate: bytes per second
-    :param mtu: bytes, without the Ethernet header (14, and 4 for a VLAN)
-    """
-    burst = max(round(rate * BURST_S), BURST_PACKETS * (mtu + 18))
-    return burst, burst + max(round(rate * QUEUE_S), QUEUE_BYTES)
 
 
 class Network:
@@ -85,14 +67,28 @@ class Network:
     """
 
     def __init__(self, links: Mapping[str, float | None],
-                 interfaces: Mapping[str, str], root_dir: str = '/') -> None:
+                 interfaces: Mapping[str, Interface],
+                 root_dir: str = '/') -> None:
         self._links = dict(links)
         self._interfaces = dict(interfaces)
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
         self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
+        self._taps: dict[str, tap.Taps] = {}
         self._devices: dict[str, _Device] = {}
         self._promised: dict[str, _Device] = {}
         self._complained: dict[str, str] = {}
+
+    def attach(self, workload: str, interface: Interface) -> None:
+        """From now on ``interface`` carries the traffic of ``workload``."""
+        self._interfaces[workload] = interface
+
+    def detach(self, workload: str) -> None:
+        """The workload has ended, or its interface was unplugged.
+
+        Its lease is lifted by its restore steps, not by this.
+        """
+        self._interfaces.pop(workload, None)
+        self._promised.pop(workload, None)
 
     def capacities(self) -> dict[str, float]:
         """Capacity in bytes per second of each link, where it is known."""
@@ -102,14 +98,19 @@ class Network:
         return {name: capacity for name, capacity in self._links.items()
                 if capacity is not None}
 
-    def tx_bytes(self, device: str) -> int | None:
-        """Bytes that a device has sent so far.
+    def tx_bytes(self, interface: Interface) -> int | None:
+        """Bytes that a device, or the VM behind a tap, has sent so far.
 
-        ``None`` while there is no such device; that is logged once.
+        What the VM's limit has dropped was not sent.  ``None`` while there
+        is no such device; that is logged once.
         """
+        device = _device(interface)
         try:
             namespace, link = self._find(device)
-            sent = namespace.tx_bytes(link.ifindex)
+            if isinstance(interface, tap.Tap):
+                sent = self._taps_of(device).sent_bytes(link)
+            else:
+                sent = namespace.tx_bytes(link.ifindex)
         except (OSError, errors.DriverError) as exc:
             self._complain(device, str(self._failure(device, exc)))
             return None
@@ -127,39 +128,44 @@ class Network:
 
     def read(self, workload: str, knob: Knob) -> float | None:
         """Rate of our token bucket in bytes per second."""
-        return self._read(workload, self._device(workload, knob))
+        return self._read(workload, self._interface(workload, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
         """Take our token bucket away again."""
-        device = self._device(workload, knob)
+        interface = self._interface(workload, knob)
+        device = _device(interface)
         self._promised.pop(workload, None)
-        self._read(workload, device)
+        self._read(workload, interface)
         self._promised[workload] = self._devices[device]
         netns, name = _split(device)
-        return [{'do': 'tc', 'netns': netns, 'dev': name,
+        return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
+                 'netns': netns, 'dev': name,
                  'ifindex': self._devices[device].link.ifindex}]
 
     def write(self, workload: str, knob: Knob, value: Value) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
-        device = self._device(workload, knob)
+        interface = self._interface(workload, knob)
+        device = _device(interface)
         rate = _rate(device, value)
         try:
             namespace, link = self._find(device, workload)
-            namespace.set_root_tbf(link.ifindex, HANDLE, rate,
-                                   *bucket(rate, link.mtu))
+            wanted = bucket.bucket(rate, link.mtu)
+            if isinstance(interface, tap.Tap):
+                self._taps_of(device).set_rate(_split(device)[1], link,
+                                               wanted)
+            else:
+                namespace.set_root_tbf(link.ifindex, HANDLE, wanted)
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
-                self._read(workload, device)  # says whose it is
+                self._read(workload, interface)  # says whose it is
             raise self._failure(device, exc) from exc
-        return self._read(workload, device)
+        return self._read(workload, interface)
 
     def close(self) -> None:
-        for namespace in self._sockets.values():
-            namespace.close()
-        self._sockets.clear()
-        self._devices.clear()
+        for netns in list(self._sockets):
+            self._leave(netns)
 
-    def _device(self, workload: str, knob: Knob) -> str:
+    def _interface(self, workload: str, knob: Knob) -> Interface:
         if knob is not Knob.EGRESS_BYTES_PER_S:
             raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
                                      'a network device')
@@ -169,9 +175,12 @@ class Network:
                 f'alone; add {workload}=DEVICE to [network] interfaces')
         return self._interfaces[workload]
 
-    def _read(self, workload: str, device: str) -> float | None:
+    def _read(self, workload: str, interface: Interface) -> float | None:
+        device = _device(interface)
         try:
             namespace, link = self._find(device, workload)
+            if isinstance(interface, tap.Tap):
+                return self._taps_of(device).rate(_split(device)[1], link)
             found = namespace.root_qdisc(link.ifindex)
         except OSError as exc:
             raise self._failure(device, exc) from exc
@@ -220,11 +229,27 @@ class Network:
             kept = self._sockets[netns] = rtnetlink.Rtnetlink(netns)
         return kept
 
+    def _taps_of(self, device: str) -> tap.Taps:
+        """Those of the namespace of a device that was found."""
+        netns = _split(device)[0]
+        if netns not in self._taps:
+            self._taps[netns] = tap.Taps(self._sockets[netns])
+        return self._taps[netns]
+
     def _leave(self, netns: str) -> None:
+        if netns in self._taps:
+            self._taps.pop(netns).close()
         self._sockets.pop(netns).close()
         for device in list(self._devices):
             if _split(device)[0] == netns:
-                del self._devices[device]
+                self._forget(device)
+
+    def _forget(self, device: str) -> None:
+        """Look for it anew when it is needed next."""
+        found = self._devices.pop(device, None)
+        taps = self._taps.get(_split(device)[0])
+        if found and taps:
+            taps.forget(found.link.ifindex)
 
     def _failure(self, device: str, exc: Exception) -> errors.DriverError:
         """What to tell of a call that the kernel did not like."""
@@ -233,7 +258,7 @@ class Network:
         number = exc.errno if isinstance(exc, OSError) else None
         netns, name = _split(device)
         if number == errno.ENODEV:
-            self._devices.pop(device, None)
+            self._forget(device)
             return errors.WorkloadGone(
                 f'network device {device}: there is no {name} '
                 + (f'in namespace {netns}' if netns else 'here')
@@ -274,6 +299,10 @@ class Network:
         if self._complained.get(about) != message:
             self._complained[about] = message
             LOG.warning('%s', message)
+
+
+def _device(interface: Interface) -> str:
+    return interface.device if isinstance(interface, tap.Tap) else interface
 
 
 def _split(device: str) -> tuple[str, str]:

@@ -15,10 +15,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence
 
 from scavenger_openstack.agent.actuator import Key
+from scavenger_openstack.agent.worker import Job
 
 
 class Writer:
@@ -31,6 +31,7 @@ class Writer:
     def __init__(self) -> None:
         self.pending: set[Key] = set()
 
-    def run(self, keys: Sequence[Key], job: Callable[[], None]) -> bool:
-        job()
-        return True
+    def run(self, jobs: Sequence[Job]) -> list[bool]:
+        for job in jobs:
+            job.do()
+        return [True] * len(jobs)

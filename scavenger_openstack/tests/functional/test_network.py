@@ -80,13 +80,13 @@ class NetworkTestCase(base.FunctionalTestCase):
         with near, far:
             far.bind(('10.99.0.2', 0))
             far.settimeout(10)
-            for number in range(40):
-                near.sendto(bytes([number]) * 1000, far.getsockname())
+            for number in range(64):    # 18 KB more than a bucketful
+                near.sendto(bytes([number]) * 1400, far.getsockname())
             backlog = self.tc('-s', 'qdisc', 'show', 'dev', 'scv0')
             self.assertNotIn('backlog 0b', backlog)
             self.driver.write(JOB, RATE, 2.5e6)
-            self.assertEqual(list(range(40)),
-                             [far.recv(2000)[0] for _ in range(40)])
+            self.assertEqual(list(range(64)),
+                             [far.recv(2000)[0] for _ in range(64)])
 
     def test_somebody_elses_qdisc_is_never_touched(self):
         for words in ('handle 1: tbf rate 1mbit burst 10kb latency 9ms',

@@ -46,6 +46,7 @@ HOMES = {
                     'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),
+    'libvirt': ('drivers.libvirt',),
     'stevedore': ('agent.service',),
     'pyarrow': ('drivers.rates_table',),
     'yaml': ('drivers.simulator.scenario',),

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import threading
 
 import fixtures
@@ -25,6 +26,11 @@ OTHER = ('/b', Knob.MEMORY_BYTES)
 LONG_S = 30.0
 
 
+def job(keys: list[tuple[str, Knob]], do: Callable[[], object],
+        lane: str = 'memory') -> worker.Job:
+    return worker.Job(lane, keys, do)  # type: ignore[arg-type]
+
+
 class WorkerTest(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -34,8 +40,8 @@ class WorkerTest(testtools.TestCase):
     def test_done_in_time(self) -> None:
         found = worker.Worker(LONG_S)
         done: list[str] = []
-        self.assertTrue(found.run([KEY], lambda: done.append(
-            threading.current_thread().name)))
+        self.assertEqual([True], found.run([job(
+            [KEY], lambda: done.append(threading.current_thread().name))]))
         self.assertEqual(['memory-writer'], done)
         self.assertEqual(set(), found.pending)
 
@@ -48,22 +54,38 @@ class WorkerTest(testtools.TestCase):
         def reclaim() -> None:
             kernel.wait(LONG_S)
 
-        self.assertFalse(found.run([KEY], reclaim))
-        self.assertIn('1 memory limits not in force', self.log.output)
+        self.assertEqual([False], found.run([job([KEY], reclaim)]))
+        self.assertIn('1 limits not in force', self.log.output)
         self.assertEqual({KEY}, found.pending)
         done = threading.Event()
-        self.assertFalse(found.run([OTHER], done.set))
+        self.assertEqual([False], found.run([job([OTHER], done.set)]))
         self.assertEqual({KEY, OTHER}, found.pending)
         kernel.set()
         self.assertTrue(done.wait(LONG_S))
         ended = threading.Event()
-        found.run([], ended.set)
+        found.run([job([], ended.set)])
         self.assertTrue(ended.wait(LONG_S))
         self.assertEqual(set(), found.pending)
 
     def test_outlives_a_failing_job(self) -> None:
         found = worker.Worker(LONG_S)
-        self.assertTrue(found.run([KEY], self.fail))
+        self.assertEqual([True], found.run([job([KEY], self.fail)]))
         self.assertIn('unexpected failure', self.log.output)
         self.assertEqual(set(), found.pending)
-        self.assertTrue(found.run([KEY], lambda: None))
+        self.assertEqual([True], found.run([job([KEY], lambda: None)]))
+
+    def test_lanes_do_not_wait_for_one_another(self) -> None:
+        found = worker.Worker(0.5)
+        hangs = threading.Event()
+        self.addCleanup(hangs.set)
+        self.assertEqual([False, True], found.run([
+            job([KEY], lambda: hangs.wait(LONG_S), 'a'),
+            job([OTHER], lambda: None, 'b')]))
+        self.assertEqual({KEY}, found.pending)
+        self.assertEqual([True], found.run([job([OTHER], lambda: None,
+                                                'b')]))
+        self.assertIn('not finished: a', self.log.output)
+        ended = threading.Event()
+        self.assertEqual([False], found.run([job([], ended.set, 'a')]))
+        hangs.set()
+        self.assertTrue(ended.wait(LONG_S))

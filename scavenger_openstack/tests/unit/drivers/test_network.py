@@ -18,6 +18,7 @@ import sys
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers import bucket
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import rtnetlink
 from scavenger_openstack import errors
@@ -28,31 +29,6 @@ RATE = Knob.EGRESS_BYTES_PER_S
 
 def number(value: int, size: int) -> bytes:
     return value.to_bytes(size, sys.byteorder)
-
-
-class BucketTestCase(testtools.TestCase):
-    """Sizes along the whole range of rates, recomputed by hand."""
-
-    def test_slow_rates_hold_a_few_packets(self):
-        # 4 packets of 1500 + 18; 5 ms of 125000 B/s is 625 bytes only.
-        self.assertEqual((6072, 6072 + 262144), network.bucket(125000, 1500))
-
-    def test_long_packets_fit(self):
-        self.assertEqual(4 * 9018, network.bucket(125000, 9000)[0])
-
-    def test_fast_rates_hold_five_milliseconds(self):
-        # 200 Mbit/s: 25e6 / 200 = 125000, 25e6 / 20 = 1.25e6
-        self.assertEqual((125000, 125000 + 1250000),
-                         network.bucket(25000000, 1500))
-
-    def test_never_less_than_either(self):
-        for exponent in range(1, 11):
-            for digit in (1, 2, 5):
-                rate = digit * 10**exponent
-                burst, limit = network.bucket(rate, 1500)
-                self.assertGreaterEqual(burst, rate // 200)
-                self.assertGreaterEqual(burst, 6072)
-                self.assertGreaterEqual(limit - burst, rate // 20)
 
 
 class MessageTestCase(testtools.TestCase):
@@ -74,22 +50,25 @@ class MessageTestCase(testtools.TestCase):
             list(rtnetlink.attributes(garbage))
 
     def test_token_bucket(self):
-        # 6250 bytes at 125000 B/s take 50 ms = 781250 ticks of 64 ns.
-        parms = (b'\0\1' + number(0, 2) + number(0, 2) + number(0, 2)
-                 + number(125000, 4) + bytes(12)
-                 + number(70000, 4) + number(781250, 4) + number(0, 4))
+        # 6250 bytes at 125000 B/s take 50 ms = 781250 ticks of 64 ns; 6000
+        # at a thousand times that take 48 us = 750 ticks.
+        parms = (b'\0\1' + bytes(6) + number(125000, 4)
+                 + b'\0\1' + bytes(6) + number(125000000, 4)
+                 + number(70000, 4) + number(781250, 4) + number(750, 4))
         self.assertEqual(36, len(parms))
         self.assertEqual(
             number(40, 2) + number(1, 2) + parms
-            + number(8, 2) + number(6, 2) + number(6250, 4),
-            rtnetlink.tbf_options(125000, 6250, 70000))
+            + number(8, 2) + number(6, 2) + number(6250, 4)
+            + number(8, 2) + number(7, 2) + number(6000, 4),
+            rtnetlink.tbf_options(bucket.Bucket(125000, 6250, 70000, 6000)))
 
     def test_token_bucket_beyond_32_bits(self):
-        options = dict(rtnetlink.attributes(
-            rtnetlink.tbf_options(5 * 10**9, 25 * 10**6, 5 * 10**9)))
+        options = dict(rtnetlink.attributes(rtnetlink.tbf_options(
+            bucket.Bucket(5 * 10**9, 25 * 10**6, 5 * 10**9, 70000))))
         self.assertEqual(b'\xff' * 4, options[1][8:12])
         self.assertEqual(number(2**32 - 1, 4), options[1][24:28])
         self.assertEqual(number(5 * 10**9, 8), options[4])
+        self.assertEqual(number(5 * 10**12, 8), options[5])
 
 
 class NetworkTestCase(testtools.TestCase):

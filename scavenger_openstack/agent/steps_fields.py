@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""The fields of a restore step, and how it may end; standard library only.
+
+Every kind of step in the closed set of :mod:`.steps` is made of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import re
+from typing import Any
+
+MAX_TEXT = 4096
+
+Step = Mapping[str, Any]
+
+
+class RestoreError(Exception):
+    """A knob is not back at its original yet; try again."""
+
+
+class Gone(Exception):
+    """What the step names has died, and the cap with it."""
+
+
+class Refused(Exception):
+    """This is no step of ours: it is not carried out."""
+
+
+def only(step: Step, keys: set[str]) -> None:
+    """Hold the names of the fields against what they may be.
+
+    :raises Refused: there are others.
+    """
+    if set(step) - keys:
+        raise Refused(f'unknown fields {sorted(set(step) - keys)!r:.99}')
+
+
+def text(step: Step, key: str, pattern: str) -> None:
+    """Hold a field against the pattern of its whole text.
+
+    :raises Refused: it is something else.
+    """
+    found = step.get(key)
+    if not (isinstance(found, str) and len(found) <= MAX_TEXT
+            and re.fullmatch(pattern, found)):
+        raise Refused(f'{key} {found!r:.99} is not allowed')
+
+
+def number(step: Step, key: str) -> None:
+    """Hold a field that is an identity.
+
+    :raises Refused: it is not a number above 0.
+    """
+    if type(step.get(key)) is not int or step[key] <= 0:
+        raise Refused(f'{key} {step.get(key)!r:.99} is not a number above 0')

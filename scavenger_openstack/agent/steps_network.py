@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""Restore steps on network devices, by ``ip`` and ``tc``.
+
+``tc`` deletes a token bucket of ours from the root of a device.  ``tap``
+takes the egress limit of a VM away: the redirect at the ingress of its tap,
+then the device (IFB) that it leads to.  The other way round every packet
+would be lost in between.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+from scavenger_openstack.agent import steps_fields
+from scavenger_openstack.agent.steps_fields import Gone
+from scavenger_openstack.agent.steps_fields import RestoreError
+from scavenger_openstack.agent.steps_fields import Step
+
+BUCKET = 'qdisc tbf 5ca0: '
+"""How ``tc`` shows a token bucket of ours: all have this handle."""
+PREFERENCE = '23712'
+"""The preference of a filter, and the group of an IFB, that are ours."""
+IFB = 'scv'
+"""The IFB of the tap with index 7 is ``scv7``."""
+_OPEN = ('rate', '10gbit', 'burst', '64mb', 'limit', '128mb')
+_LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
+_NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
+_MAX_INDEX = 2 ** 31 - 1
+_TOOL_TIMEOUT_S = 5.0
+_ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
+
+
+def validate(step: Step) -> None:
+    """Hold a step of kind ``tc`` or ``tap`` against the closed set.
+
+    :raises Refused: the step is not in it.
+    """
+    steps_fields.only(step, {'do', 'netns', 'dev', 'ifindex'})
+    steps_fields.text(step, 'dev', _LINK)
+    steps_fields.text(step, 'netns', _NETNS)
+    steps_fields.number(step, 'ifindex')
+    if step['ifindex'] > _MAX_INDEX:
+        raise steps_fields.Refused(f'ifindex {step["ifindex"]} is too high')
+
+
+def delete_bucket(step: Step) -> bool:
+    """Carry out a valid step of kind ``tc``; whether it changed a thing.
+
+    :raises Gone: the device is no longer there.
+    :raises RestoreError: its bucket does not go away.
+    """
+    netns, dev, where = _where(step)
+    link = _tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
+    if link.returncode and 'does not exist' in link.stderr:
+        raise Gone(f'{where} is no longer there')
+    index = link.stdout.partition(':')[0].strip()
+    if index.isdecimal() and int(index) != step['ifindex']:
+        raise Gone(f'{where} was deleted and made again')
+    changed = False
+    for _ in range(2):
+        shown = _tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
+        if shown.returncode or link.returncode:
+            raise RestoreError(f'{where}: ip and tc say '
+                               f'{link.stderr or shown.stderr!r:.199}: run '
+                               'as root with iproute2 installed')
+        if not shown.stdout.startswith(BUCKET):
+            return changed
+        gone = _tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
+        changed = True
+    raise RestoreError(f'{where} keeps its rate limit; tc says '
+                       f'{gone.stderr!r:.199}: delete it by hand')
+
+
+def free_tap(step: Step) -> bool:
+    """Carry out a valid step of kind ``tap``; whether it changed a thing.
+
+    The tap is known by its index: a redirect on one that was renamed must
+    not outlive its IFB.  Each try may end after any of these calls, and the
+    next one goes on from there.
+
+    :raises Gone: the tap is no longer there, and no IFB of it either.
+    :raises RestoreError: the redirect or the IFB does not go away.
+    """
+    netns, _, where = _where(step)
+    ifb, tap, said = f'{IFB}{step["ifindex"]}', '', ''
+    # What waits goes on its way, meanwhile, instead of being lost.
+    _tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
+          '5ca0:', 'tbf', *_OPEN)
+    changed = False
+    for _ in range(4):
+        tap, has_ifb = _devices(step, netns, where, ifb)
+        try:
+            redirect = _redirect(netns, tap) if tap else ()
+        except RestoreError as exc:     # the tap may be gone by now
+            said = str(exc)
+            continue
+        if redirect:
+            said = _tool('tc', netns, *redirect).stderr
+        elif has_ifb:       # no redirect leads to it any more
+            said = _tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
+        elif tap:
+            return changed
+        else:
+            raise Gone(f'{where} is no longer there')
+        changed = True
+    raise RestoreError(f'{where} keeps its rate limit; ip and tc say '
+                       f'{said!r:.199}: delete it by hand (tc qdisc del dev '
+                       f'{tap or step["dev"]} ingress; ip link del {ifb})')
+
+
+def _devices(step: Step, netns: str, where: str, ifb: str
+             ) -> tuple[str, bool]:
+    """The tap's name now, '' for none; whether our IFB of it is there."""
+    shown = _tool('ip', netns, '-details', '-json', 'link', 'show')
+    try:
+        links = {link['ifindex']: link for link in json.loads(shown.stdout)
+                 if link}
+    except (ValueError, KeyError, TypeError):
+        raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
+                           'root with iproute2 installed') from None
+    tap = links.get(step['ifindex'], {}).get('ifname', '')
+    return tap, any(
+        link.get('ifname') == ifb and link.get('group') == PREFERENCE
+        and link.get('linkinfo', {}).get('info_kind') == 'ifb'
+        for link in links.values())
+
+
+def _redirect(netns: str, tap: str) -> tuple[str, ...]:
+    """What ``tc`` has to do so that nothing of ours is at the ingress.
+
+    We never share an ingress, so an empty one is ours.  Somebody else may
+    have come since: theirs stays.
+
+    :raises RestoreError: ``tc`` does not say what is there.
+    """
+    qdisc = _shown(netns, 'qdisc', tap)
+    if not qdisc.startswith(('qdisc ingress ', 'qdisc clsact ')):
+        return ()
+    found = {line.partition(' pref ')[2].partition(' ')[0]
+             for line in _shown(netns, 'filter', tap).splitlines()
+             if line.startswith('filter ')}
+    if qdisc.startswith('qdisc ingress ') and found <= {PREFERENCE}:
+        return ('qdisc', 'del', 'dev', tap, 'ingress')
+    if PREFERENCE in found:
+        return ('filter', 'del', 'dev', tap, 'ingress', 'protocol', 'all',
+                'pref', PREFERENCE, 'u32')
+    return ()
+
+
+def _shown(netns: str, what: str, tap: str) -> str:
+    shown = _tool('tc', netns, what, 'show', 'dev', tap, 'ingress')
+    if shown.returncode:
+        raise RestoreError(shown.stderr)
+    return shown.stdout
+
+
+def _where(step: Step) -> tuple[str, str, str]:
+    """Namespace, device, and both for a message.
+
+    :raises Gone: the namespace is no longer there.
+    """
+    netns, dev = step['netns'], step['dev']
+    if netns and not os.path.exists(f'/run/netns/{netns}'):
+        raise Gone(f'network namespace {netns} is no longer there')
+    return netns, dev, (f'{dev} in network namespace {netns}' if netns
+                        else dev)
+
+
+def _tool(name: str, netns: str, *args: str
+          ) -> subprocess.CompletedProcess[str]:
+    where = ['-n', netns] if netns else []
+    try:
+        return subprocess.run(
+            [name, *where, *args], env=_ENVIRONMENT, errors='replace',
+            stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            timeout=_TOOL_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise RestoreError(f'{name} cannot be run ({exc}): install iproute2'
+                           ) from None

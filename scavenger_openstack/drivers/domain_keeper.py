@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What libvirt knows of each domain, kept current by its events.
+
+A thread of its own asks; whoever wants to know reads the last answer, which
+is there at once.  While libvirt cannot be reached the last answers stay:
+QEMU goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import logging
+import threading
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import domain_process
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers.domain_record import Values
+from scavenger_openstack.drivers import domain_xml
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+LOG = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 30.0
+
+
+class Snapshot(NamedTuple):
+    """One domain as it was when it was last looked at; never changed.
+
+    ``started`` is when its QEMU did, in clock ticks since boot: with
+    ``pid`` that is the identity of this run of the domain.  ``paused``: by
+    somebody, on purpose.  ``found`` are our records of what knobs held
+    before the caps that are on them.
+    """
+
+    domain: domain_xml.Domain
+    pid: int
+    started: int
+    paused: bool
+    found: domain_record.Found
+
+    @property
+    def records(self) -> Mapping[Knob, Values]:
+        return self.found.records
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.pid, self.started
+
+
+class Keeper:
+    """Keeps a snapshot of each running domain.
+
+    :param run_dir: where libvirt keeps the PID of each
+    :param parse: makes a domain of its XML; raises ``DriverError``
+    """
+
+    def __init__(self, connection: libvirt.Libvirt, *, run_dir: str,
+                 root_dir: str,
+                 parse: Callable[[str], domain_xml.Domain]) -> None:
+        self._libvirt = connection
+        self._run_dir = run_dir
+        self._root_dir = root_dir
+        self._parse = parse
+        self.snapshots: Mapping[str, Snapshot] = {}
+        self.reachable = False
+        self._turn = threading.Condition()
+        self._todo: dict[str, None] = {}
+        self._broken = self._closed = False
+        self._synced = threading.Event()
+        self._mutex = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
+        self._said: dict[str, tuple[str, ...]] = {}
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='domain-keeper')
+
+    def start(self, wait_s: float) -> None:
+        """Begin, and wait that long for the first answers."""
+        self._thread.start()
+        self._synced.wait(wait_s)
+
+    def changed(self, uuid: str) -> None:
+        """Have a domain looked at soon."""
+        with self._turn:
+            self._todo[uuid] = None
+            self._turn.notify()
+
+    def refresh(self, uuid: str,
+                look: Callable[[], libvirt.Seen | None]) -> Snapshot | None:
+        """Look at a domain and publish what is seen.
+
+        One look at a time, so that what is published last was also seen
+        last.
+
+        :raises DriverError: nothing can be seen; what was known stays.
+        """
+        with self._mutex:
+            lock = self._locks.setdefault(uuid, threading.Lock())
+        with lock:
+            seen = look()
+            found = None if seen is None else self._snapshot(seen)
+            with self._mutex:
+                known = dict(self.snapshots)
+                known.pop(uuid, None)
+                if found is not None:
+                    known[uuid] = found
+                self.snapshots = known
+            return found
+
+    def close(self) -> None:
+        """End the thread; not while a call to libvirt hangs."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify()
+        self._thread.join(1.0)
+
+    def _snapshot(self, seen: libvirt.Seen) -> Snapshot | None:
+        try:
+            domain = self._parse(seen.xml)
+            found = domain_record.find(seen.xml)
+            pid = domain_process.pid_of(domain.name, self._run_dir)
+            started = started_ticks(pid, self._root_dir)
+        except errors.WorkloadGone as exc:
+            self._say(seen.uuid, (str(exc),))
+            return None
+        except (errors.DriverError, ValueError) as exc:
+            self._say(seen.uuid, (f'domain {seen.uuid}: {exc}; it is not '
+                                  'looked at, its load counts as '
+                                  'foreground',))
+            return None
+        if domain.uuid != seen.uuid:
+            self._say(seen.uuid, (f'domain {seen.uuid} has the XML of '
+                                  f'{domain.uuid}; it is not looked at',))
+            return None
+        self._say(seen.uuid, (*domain.warnings, *found.problems))
+        return Snapshot(domain, pid, started, seen.held, found)
+
+    def _say(self, uuid: str, warnings: tuple[str, ...]) -> None:
+        for warning in warnings:
+            if warning not in self._said.get(uuid, ()):
+                LOG.warning('%s', warning)
+        self._said[uuid] = warnings
+
+    # --- the thread
+
+    def _lost(self) -> None:
+        with self._turn:
+            self._broken = True
+            self._turn.notify()
+
+    def _run(self) -> None:
+        retry_s, told = FIRST_RETRY_S, False
+        while not self._closed:
+            watch = None
+            why = 'the connection broke'
+            self._broken = False
+            try:
+                watch = self._libvirt.watch(self.changed, self._lost)
+                self._sync(watch)
+                if told:
+                    LOG.info('libvirt can be reached again: %s',
+                             self._libvirt.uri)
+                retry_s, told = FIRST_RETRY_S, False
+                self.reachable = True
+                self._synced.set()
+                self._follow(watch)
+            except errors.DriverError as exc:
+                why = str(exc)
+            except Exception:
+                LOG.exception('libvirt: unexpected failure')
+            finally:
+                self.reachable = False
+                if watch is not None:
+                    watch.close()
+            if self._closed:
+                break
+            if not told:
+                LOG.warning(
+                    'libvirt cannot be reached (%s); what is known of its '
+                    'domains stays, their limits cannot be changed; it is '
+                    'tried again', why)
+                told = True
+            with self._turn:
+                self._turn.wait_for(lambda: self._closed, retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+
+    def _sync(self, watch: libvirt.Watch) -> None:
+        running = watch.running()
+        for uuid in dict.fromkeys((*self.snapshots, *running)):
+            self._look(watch, uuid)
+
+    def _follow(self, watch: libvirt.Watch) -> None:
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._todo or self._broken
+                                    or self._closed)
+                if self._broken or self._closed:
+                    return
+                uuid = next(iter(self._todo))
+                del self._todo[uuid]
+            self._look(watch, uuid)
+
+    def _look(self, watch: libvirt.Watch, uuid: str) -> None:
+        try:
+            self.refresh(uuid, lambda: watch.look(uuid))
+        except libvirt.Unreachable:
+            raise
+        except errors.DriverError as exc:
+            self._say(uuid, (f'{exc}; it is looked at again when it '
+                             'changes',))
+
+
+def started_ticks(pid: int, root_dir: str = '/') -> int:
+    """When a process began, in clock ticks since boot.
+
+    :raises WorkloadGone: there is none.
+    """
+    path = f'{root_dir.rstrip("/")}/proc/{pid}/stat'
+    try:
+        with open(path, 'rb') as file:
+            data = file.read(4096)
+        return int(data[data.rindex(b')'):].split()[20])
+    except (OSError, ValueError, IndexError):
+        raise errors.WorkloadGone(f'process {pid} is gone') from None

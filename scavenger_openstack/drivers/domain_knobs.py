@@ -1,0 +1,298 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How each limit of a domain is read and set through libvirt: one table.
+
+What libvirt holds for a knob are a few texts by the keys of
+:mod:`.domain_lease`: its restore step, our record in the domain, and what is
+set, are the same kind of thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import math
+import os
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.cgroup_knobs import number
+from scavenger_openstack.drivers.domain_keeper import Snapshot
+from scavenger_openstack.drivers.domain_record import Values
+from scavenger_openstack.drivers.domain_xml import Disk
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+DEFAULT_PERIOD_US = 100_000
+MAX_PERIOD_US = 1_000_000
+MIN_QUOTA_US = 1000
+"""libvirt takes no smaller quota, and no longer period."""
+
+BYTES_PER_KIB = 1024
+
+
+class Rule(NamedTuple):
+    """How one knob works.
+
+    ``values`` are what is in force, as texts; ``value`` is the same in the
+    words of the controllers, ``None`` for no limit; ``plan`` makes of the
+    original texts, and of a cap, those that are to be set.
+    """
+
+    values: Callable[[Snapshot], dict[str, str]]
+    value: Callable[[Snapshot], Value | None]
+    plan: Callable[[Snapshot, Values, Value], dict[str, str]]
+
+
+def apply(handle: libvirt.Handle, knob: Knob, values: Values, *,
+          inactive: bool = False) -> None:
+    """Set what ``values`` say.
+
+    :param inactive: in what the domain starts with the next time, instead
+        of in the domain as it runs
+    :raises DriverError: libvirt does not take it.
+    """
+    if knob is Knob.CPU_CORES:
+        handle.set_quota(int(values['vcpu_quota']),
+                         int(values['vcpu_period']), inactive=inactive)
+    elif knob is Knob.CPU_SET:
+        for key, text in values.items():
+            vcpu = key.partition('.')[2]
+            handle.pin(int(vcpu) if vcpu else None, parse_cpus(text),
+                       inactive=inactive)
+    elif knob is Knob.MEMORY_BYTES:
+        handle.set_balloon(int(values['balloon_kib']), inactive=inactive)
+    elif knob is Knob.PAUSED:
+        if not inactive:
+            _pause(handle, values['state'] == 'paused')
+    else:
+        disks: dict[str, dict[str, int]] = {}
+        for key, text in values.items():
+            disk, _, limit = key.partition('.')
+            disks.setdefault(disk, {})[limit] = int(text)
+        for disk, limits in disks.items():
+            handle.set_iotune(disk, limits, inactive=inactive)
+
+
+def _pause(handle: libvirt.Handle, wanted: bool) -> None:
+    """Never resumes who stands still for another reason."""
+    seen = handle.look()
+    if seen is not None and seen.held != wanted:
+        handle.pause(wanted)
+
+
+# --- CPU
+
+def _quota_values(seen: Snapshot) -> dict[str, str]:
+    quota = seen.domain.quota_us
+    return {'vcpu_quota': str(-1 if quota is None else quota),
+            'vcpu_period': str(seen.domain.period_us or DEFAULT_PERIOD_US)}
+
+
+def _cores(values: Values, vcpus: int) -> float:
+    quota = int(values['vcpu_quota'])
+    return (math.inf if quota <= 0
+            else vcpus * quota / int(values['vcpu_period']))
+
+
+def _quota_value(seen: Snapshot) -> Value | None:
+    cores = _cores(_quota_values(seen), seen.domain.vcpus)
+    return None if cores == math.inf else cores
+
+
+def _quota_plan(seen: Snapshot, original: Values, value: Value
+                ) -> dict[str, str]:
+    """The quota is of each vCPU: so that all together get the cap.
+
+    A small cap needs a longer period; below what the longest allows it is
+    that.
+    """
+    vcpus = seen.domain.vcpus
+    wanted = number(Knob.CPU_CORES, value)
+    if _cores(original, vcpus) <= wanted:
+        return dict(original)
+    share = wanted / vcpus
+    period = int(original['vcpu_period'])
+    if share * period < MIN_QUOTA_US:
+        period = (MAX_PERIOD_US if share * MAX_PERIOD_US <= MIN_QUOTA_US
+                  else math.ceil(MIN_QUOTA_US / share))
+    quota = max(MIN_QUOTA_US, round(share * period))
+    return {'vcpu_quota': str(quota), 'vcpu_period': str(period)}
+
+
+def online_cpus(root_dir: str = '/') -> frozenset[int]:
+    """The CPUs that the host has now."""
+    try:
+        with open(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/online'
+                  ) as file:
+            return parse_cpus(file.read())
+    except (OSError, ValueError):
+        return frozenset(range(os.cpu_count() or 1))
+
+
+def _set_values(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
+    if domain.dedicated or domain.numa_nodes is not None:
+        raise errors.Unsupported(
+            f'domain {domain.name} has CPUs or NUMA nodes of its own: its '
+            'pinning is left alone')
+    free = domain.allowed_cpus or online_cpus()
+    values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
+              for vcpu in range(domain.vcpus)}
+    values['emulatorpin'] = format_cpus(domain.emulator_pin or free)
+    if seen.found.pins is not None:
+        values.update((key, format_cpus(parse_cpus(text)))
+                      for key, text in seen.found.pins.items()
+                      if key in values)
+    return values
+
+
+def _set_value(seen: Snapshot) -> Value | None:
+    values = _set_values(seen)
+    if not (seen.domain.pins or seen.found.pins):
+        return None
+    del values['emulatorpin']
+    return format_cpus(frozenset().union(*map(parse_cpus, values.values())))
+
+
+def _set_plan(seen: Snapshot, original: Values, value: Value
+              ) -> dict[str, str]:
+    """Never outside of what it was allowed before."""
+    try:
+        wanted = parse_cpus(str(value))
+    except ValueError as exc:
+        raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
+    return {key: format_cpus(parse_cpus(text) & wanted) or text
+            for key, text in original.items()}
+
+
+# --- memory
+
+def _balloon_values(seen: Snapshot) -> dict[str, str]:
+    if not seen.domain.has_balloon:
+        raise errors.Unsupported(
+            f'domain {seen.domain.name} has no balloon: its memory cannot '
+            'be limited')
+    return {'balloon_kib': str(seen.domain.balloon_bytes // BYTES_PER_KIB)}
+
+
+def _balloon_value(seen: Snapshot) -> Value | None:
+    kib = int(_balloon_values(seen)['balloon_kib'])
+    size = kib * BYTES_PER_KIB
+    return None if size >= seen.domain.memory_allotment_bytes else size
+
+
+def _balloon_plan(seen: Snapshot, original: Values, value: Value
+                  ) -> dict[str, str]:
+    wanted = int(number(Knob.MEMORY_BYTES, value)) // BYTES_PER_KIB
+    return {'balloon_kib': str(min(wanted, int(original['balloon_kib'])))}
+
+
+# --- disks
+
+def _io_rule(knob: Knob) -> Rule:
+    what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
+    base = tuple(f'{way}_{what}' for way in ('total', 'read', 'write'))
+
+    def limits(disk: Disk) -> dict[str, int]:
+        found = {name: disk.iotune.get(name, 0) for name in base}
+        for name in base:
+            for burst in (f'{name}_max', f'{name}_max_length'):
+                if burst in disk.iotune:
+                    found[burst] = disk.iotune[burst]
+        return found
+
+    def values(seen: Snapshot) -> dict[str, str]:
+        if not seen.domain.disks:
+            raise errors.Unsupported(
+                f'domain {seen.domain.name} has no disks')
+        return {f'{disk.target}.{name}': str(limit)
+                for disk in seen.domain.disks
+                for name, limit in limits(disk).items()}
+
+    def value(seen: Snapshot) -> Value | None:
+        values(seen)
+        loosest = 0.0
+        for disk in seen.domain.disks:
+            total, read, write = (disk.iotune.get(name) or math.inf
+                                  for name in base)
+            loosest = max(loosest, min(total, max(read, write)))
+        return None if loosest == math.inf else loosest
+
+    def plan(seen: Snapshot, original: Values, value_: Value
+             ) -> dict[str, str]:
+        """In the family of the original: libvirt takes a total limit, or
+        one for each direction, not both.  Bursts would go beyond the cap.
+        """
+        wanted = max(1, int(number(knob, value_)))
+        found = {}
+        for key, text in original.items():
+            disk, _, name = key.partition('.')
+            if name not in base:
+                found[key] = '0'
+                continue
+            total = int(original.get(f'{disk}.{base[0]}', '0'))
+            if (name == base[0]) == bool(total):
+                limit = int(text) or wanted
+                found[key] = str(min(limit, wanted))
+            else:
+                found[key] = '0'
+        for key in list(found):     # an original that is tighter keeps all
+            disk, _, name = key.partition('.')
+            if name not in base and all(
+                    found.get(one) == original.get(one)
+                    for one in (f'{disk}.{n}' for n in base)):
+                found[key] = original[key]
+        return found
+
+    return Rule(values, value, plan)
+
+
+# --- pause
+
+def _state_values(seen: Snapshot) -> dict[str, str]:
+    return {'state': 'paused' if seen.paused else 'running'}
+
+
+def _state_plan(seen: Snapshot, original: Values, value: Value
+                ) -> dict[str, str]:
+    return ({'state': 'paused'} if number(Knob.PAUSED, value)
+            else dict(original))
+
+
+RULES: Mapping[Knob, Rule] = {
+    Knob.CPU_CORES: Rule(_quota_values, _quota_value, _quota_plan),
+    Knob.CPU_SET: Rule(_set_values, _set_value, _set_plan),
+    Knob.MEMORY_BYTES: Rule(_balloon_values, _balloon_value, _balloon_plan),
+    Knob.IO_BYTES_PER_S: _io_rule(Knob.IO_BYTES_PER_S),
+    Knob.IO_OPS_PER_S: _io_rule(Knob.IO_OPS_PER_S),
+    Knob.PAUSED: Rule(_state_values, lambda seen: int(seen.paused),
+                      _state_plan)}
+"""What is set through libvirt."""
+
+
+def still_there(seen: Snapshot, knob: Knob, values: Values) -> Values:
+    """Those of the ``values`` whose disk or vCPU the domain still has."""
+    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        disks = {disk.target for disk in seen.domain.disks}
+        return {key: text for key, text in values.items()
+                if key.partition('.')[0] in disks}
+    if knob is Knob.CPU_SET:
+        return {key: text for key, text in values.items()
+                if not (number_ := key.partition('.')[2])
+                or int(number_) < seen.domain.vcpus}
+    return values

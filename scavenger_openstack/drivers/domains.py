@@ -1,0 +1,392 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""VMs below libvirt, as workloads with counters and limits.
+
+The tick reads what is known and never calls libvirt: a thread keeps what
+libvirt knows of each domain current (:mod:`.domain_keeper`), another asks
+for what disks did (:mod:`.domain_blocks`), and who writes a limit does it in
+a lane of its own for each domain (:meth:`Domains.lane`).  Before the first
+cap on a knob our record is set in the domain: a domain that comes with a
+record and no lease of ours has its limit lifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import dataclasses
+import logging
+import threading
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import cgroup_knobs
+from scavenger_openstack.drivers import domain_blocks
+from scavenger_openstack.drivers import domain_counters
+from scavenger_openstack.drivers import domain_keeper
+from scavenger_openstack.drivers.domain_keeper import Snapshot
+from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers import domain_lift
+from scavenger_openstack.drivers import domain_process
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers.domain_record import Values
+from scavenger_openstack.drivers import domain_xml
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
+
+Key = tuple[str, Knob]
+
+
+class _Known:
+    """A domain, and the descriptors that are kept for it."""
+
+    __slots__ = ('counters', 'idle', 'snapshot', 'workload')
+
+    def __init__(self, snapshot: Snapshot, workload: Workload,
+                 counters: domain_counters.DomainCounters) -> None:
+        self.snapshot = snapshot
+        self.workload = workload
+        self.counters = counters
+        self.idle: cgroup_files.Directory | None = None
+
+
+class _Held:
+    """A knob of ours: what libvirt held before us, and what we set."""
+
+    __slots__ = ('identity', 'original', 'ours', 'tried')
+
+    def __init__(self, identity: tuple[int, int], original: Values) -> None:
+        self.identity = identity
+        self.original = original
+        self.ours: Values | None = None
+        self.tried: Values = {}     # it may have come into force
+
+    def look(self, now: Values) -> None:
+        """What somebody else set is the original from now on."""
+        if self.ours is None:
+            self.original = now
+        elif now != self.ours:
+            self.original = {
+                key: self.original.get(key, text)
+                if text in (self.ours.get(key), self.tried.get(key))
+                else text for key, text in now.items()}
+
+
+class Domains:
+    """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
+
+    The id of a workload is the UUID of its domain.
+
+    :param uri: of the libvirtd
+    :param run_dir: where libvirt keeps the PID of each domain
+    :param floors: below these no cap goes where the flavor sets none
+    :param stats_ticks: ticks from one question about disks to the next
+    :param timeout_s: how long libvirt may take for an answer
+    :param root_dir: where /proc and /sys are looked for
+    :raises ConfigError: libvirt-python is missing, or the URI cannot work.
+    :raises DriverError: the cgroup mounts cannot be read.
+    """
+
+    def __init__(self, uri: str, *,
+                 run_dir: str = domain_process.RUN_DIR,
+                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 stats_ticks: int = 5, timeout_s: float = 2.0,
+                 root_dir: str = '/', pressure: bool = False) -> None:
+        self._libvirt = libvirt.Libvirt(uri)
+        self._root_dir = root_dir
+        self._pressure = pressure
+        self._mounts = cgroup_files.find_mounts(root_dir)
+        self._idle = cgroup_knobs.rules(tuple)
+        self._known: dict[str, _Known] = {}
+        self._held: dict[Key, _Held] = {}
+        self._mutex = threading.Lock()
+        self._failed: dict[str, str] = {}
+        cgroup_files.allow_many_files()
+        self._blocks = domain_blocks.Statistics(
+            self._libvirt, ticks=stats_ticks, timeout_s=timeout_s)
+        self._keeper = domain_keeper.Keeper(
+            self._libvirt, run_dir=run_dir, root_dir=root_dir,
+            parse=lambda text: domain_xml.parse(text, floors))
+        self._lifter = domain_lift.Lifter(self._libvirt, self._keeper)
+        self._keeper.start(timeout_s)
+
+    # --- what there is
+
+    def sample(self) -> tuple[WorkloadSample, ...]:
+        """What each domain that runs has used so far; never waits."""
+        snapshots = self._keeper.snapshots
+        self._blocks.tick()
+        if self._known.keys() != snapshots.keys():
+            for uuid in self._known.keys() - snapshots.keys():
+                self._forget(uuid)
+                self._blocks.forget(uuid)
+        found = []
+        for uuid, snapshot in snapshots.items():
+            known = self._known.get(uuid)
+            if known is None or known.snapshot is not snapshot:
+                known = self._meet(uuid, known, snapshot)
+                if known is None:
+                    continue
+            blocks = self._blocks.of(uuid) if known.workload.disks else None
+            sample = known.counters.sample(
+                known.workload, blocks or domain_counters.NO_BLOCKS)
+            if sample is None:
+                # libvirt will say so; until then it is not there.
+                self._forget(uuid)
+                self._keeper.changed(uuid)
+                continue
+            found.append(sample)
+        return tuple(found)
+
+    def _meet(self, uuid: str, known: _Known | None, snapshot: Snapshot
+              ) -> _Known | None:
+        """Take over what is new of a domain."""
+        domain = snapshot.domain
+        workload = domain.workload(
+            created_s=snapshot.started / TICKS_PER_S)
+        if known is not None and \
+                known.snapshot.identity == snapshot.identity:
+            if workload != known.workload:
+                known.workload = workload
+            known.counters.set_interfaces(domain.interfaces)
+            if domain.vcpus != known.snapshot.domain.vcpus:
+                known.counters.look_again()
+            known.snapshot = snapshot
+            return known
+        self._forget(uuid)
+        try:
+            counters = domain_counters.DomainCounters(
+                snapshot.pid, uuid, self._mounts, domain.interfaces,
+                self._root_dir, pressure=self._pressure)
+        except errors.WorkloadGone:
+            self._keeper.changed(uuid)
+            return None
+        except OSError as exc:
+            text = str(exc)
+            if self._failed.get(uuid) != text:
+                LOG.warning('domain %s cannot be watched: %s', domain.name,
+                            text)
+            self._failed[uuid] = text
+            return None
+        self._failed.pop(uuid, None)
+        known = self._known[uuid] = _Known(snapshot, workload, counters)
+        return known
+
+    def _forget(self, uuid: str) -> None:
+        known = self._known.pop(uuid, None)
+        if known is not None:
+            known.counters.close()
+
+    @property
+    def interfaces(self) -> dict[str, tuple[str, ...]]:
+        """The network devices of each background domain on this host."""
+        return {uuid: known.workload.interfaces
+                for uuid, known in self._known.items()
+                if known.workload.priority is Priority.BACKGROUND}
+
+    # --- limits
+
+    def lane(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.lane`."""
+        return workload if knob in domain_knobs.RULES else ''
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        if knob is Knob.CPU_IDLE:
+            rule, directory = self._idle_of(workload)
+            return rule.read(directory)
+        snapshot = self._snapshot(workload)
+        rule_ = self._rule(knob)
+        held = self._of(snapshot, knob)
+        if held is None and knob in snapshot.records:
+            raise errors.DriverError(
+                f'domain {snapshot.domain.name} came with a limit on {knob} '
+                'that is not ours: it is being lifted')
+        if held is not None and held.ours is not None \
+                and knob is Knob.MEMORY_BYTES:
+            snapshot = _arrived(snapshot, held)
+        return rule_.value(snapshot)
+
+    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs`.
+
+        A knob that is not ours yet is looked at anew.
+        """
+        if knob is Knob.CPU_IDLE:
+            rule, directory = self._idle_of(workload)
+            return directory.steps(rule.entries(directory))
+        snapshot = self._snapshot(workload)
+        rule_ = self._rule(knob)
+        held = self._of(snapshot, knob)
+        if held is None or held.ours is None:
+            with self._libvirt.domain(workload) as handle:
+                handle.check_idle()     # it would seem to be paused
+                snapshot = self._look(workload, handle)
+            if held is None and knob in snapshot.records:
+                raise errors.DriverError(
+                    f'domain {snapshot.domain.name} came with a limit on '
+                    f'{knob} that is not ours: it is being lifted')
+            values = rule_.values(snapshot)
+            self._held[workload, knob] = _Held(snapshot.identity, values)
+        else:
+            values = _now(rule_, snapshot, held, knob)
+        return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
+                 'pid': snapshot.pid, 'started': snapshot.started,
+                 'knob': str(knob), 'values': values}]
+
+    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
+
+        Only background is ever written to.
+
+        :raises WorkloadGone: also when the domain was started anew since
+            :meth:`restore_steps` described this knob.
+        """
+        snapshot = self._snapshot(workload)
+        if snapshot.domain.priority is not Priority.BACKGROUND:
+            raise errors.Unsupported(
+                f'domain {snapshot.domain.name} is foreground: it is never '
+                'limited')
+        if knob is Knob.CPU_IDLE:
+            rule, directory = self._idle_of(workload)
+            rule.write(directory, value)
+            return rule.read(directory)
+        rule_ = self._rule(knob)
+        held = self._held.get((workload, knob))
+        with self._libvirt.domain(workload) as handle:
+            handle.check_idle()
+            snapshot = self._look(workload, handle)
+            if held is None or held.identity != snapshot.identity:
+                self._held.pop((workload, knob), None)
+                raise errors.WorkloadGone(
+                    f'domain {snapshot.domain.name} was started anew; what '
+                    'we set before went with it')
+            now = _now(rule_, snapshot, held, knob)
+            held.look(now)
+            if snapshot.records.get(knob) != held.original:
+                handle.set_record(domain_record.uri(knob), domain_record.KEY,
+                                  domain_record.build(knob, held.original))
+            wanted = rule_.plan(snapshot, held.original, value)
+            held.ours, held.tried = held.ours or now, wanted
+            if wanted != now:
+                domain_knobs.apply(handle, knob, wanted)
+            held.ours = wanted
+            self._look(workload, handle)
+        known = self._known.get(workload)
+        if known is not None:
+            known.counters.wake()
+        return self.read(workload, knob)
+
+    def lifted(self, workload: str, knob: Knob) -> None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.lifted`."""
+        if self._held.pop((workload, knob), None) is None:
+            return
+        try:
+            with self._libvirt.domain(workload) as handle:
+                self._keeper.refresh(workload, handle.look)
+        except errors.DriverError:
+            self._keeper.changed(workload)
+
+    def tidy(self, held: Collection[Key]) -> None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`."""
+        for uuid, snapshot in self._keeper.snapshots.items():
+            for knob in snapshot.records:
+                if ((uuid, knob) not in held
+                        and self._of(snapshot, knob) is None):
+                    self._lifter.lift(uuid)
+                    break
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        self._lifter.close()
+        self._blocks.close()
+        self._keeper.close()
+        self._libvirt.close()
+        for uuid in list(self._known):
+            self._forget(uuid)
+
+    # --- inside
+
+    def _snapshot(self, uuid: str) -> Snapshot:
+        found = self._keeper.snapshots.get(uuid)
+        if found is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return found
+
+    def _look(self, uuid: str, handle: libvirt.Handle) -> Snapshot:
+        found = self._keeper.refresh(uuid, handle.look)
+        if found is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return found
+
+    def _of(self, snapshot: Snapshot, knob: Knob) -> _Held | None:
+        """What is held of this run of a domain."""
+        held = self._held.get((snapshot.domain.uuid, knob))
+        return (held if held is not None
+                and held.identity == snapshot.identity else None)
+
+    def _rule(self, knob: Knob) -> domain_knobs.Rule:
+        if knob not in domain_knobs.RULES:
+            raise errors.Unsupported(f'{knob} is no limit of a domain')
+        return domain_knobs.RULES[knob]
+
+    def _idle_of(self, uuid: str
+                 ) -> tuple[cgroup_knobs.Rule, cgroup_files.Directory]:
+        """The machine's own cgroup, which holds nothing but this domain."""
+        known = self._known.get(uuid)
+        if known is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        machine = known.counters.machine
+        path = machine.path('cpu') if machine else None
+        if path is None:
+            raise errors.Unsupported(
+                f'domain {known.snapshot.domain.name} has no cgroup of its '
+                'own for CPUs: see cgroup_controllers in qemu.conf')
+        version = self._mounts['cpu'].version
+        if known.idle is None:
+            try:
+                known.idle = cgroup_files.Directory(path, version=version)
+            except OSError as exc:
+                raise cgroup_files.explain(
+                    exc, f'cannot open {path}') from exc
+        return self._idle[Knob.CPU_IDLE, version], known.idle
+
+
+def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:
+    """The domain as it is when its guest has given the memory back: on the
+    way there, the balloon is somewhere between."""
+    assert held.ours is not None
+    ours = int(held.ours['balloon_kib']) * domain_knobs.BYTES_PER_KIB
+    domain = snapshot.domain
+    if domain.balloon_bytes <= ours:
+        return snapshot
+    return snapshot._replace(
+        domain=dataclasses.replace(domain, balloon_bytes=ours))
+
+
+def _now(rule: domain_knobs.Rule, snapshot: Snapshot, held: _Held,
+         knob: Knob) -> dict[str, str]:
+    if knob is Knob.MEMORY_BYTES and held.ours is not None:
+        snapshot = _arrived(snapshot, held)
+    return rule.values(snapshot)

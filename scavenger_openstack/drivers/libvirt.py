@@ -1,0 +1,413 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Calls to libvirt, and nothing else; the only module that imports it.
+
+A call may hang: in libvirtd, on a job of a domain, in a QEMU that does not
+answer.  So nothing here is called by the tick, and each thread has a
+connection of its own: a few calls that hang stop all others of the same
+one.  What libvirt says comes out as an error of this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import logging
+import re
+import threading
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+URI = re.compile(r'qemu(\+unix)?:///system(\?socket=(/[A-Za-z0-9_.@-]+)+)?')
+"""What scavenger-restore may be told to connect to: it runs as root, and
+some transports of libvirt run programs."""
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 3
+"""A libvirtd that answers nothing for so many times that long is gone."""
+
+MAX_IDLE = 2
+"""So many connections for writes are kept open."""
+
+NS_PER_S = 1e9
+
+Blocks = tuple[float, int, int]
+"""Seconds that all finished operations took, operations, and bytes."""
+
+
+class Unreachable(errors.DriverError):
+    """There is no connection to libvirt, or it broke."""
+
+
+class Busy(errors.DriverError):
+    """The domain has a job (it migrates, is saved): nothing is written."""
+
+
+class Seen(NamedTuple):
+    """One look at a domain; ``held``: somebody paused it on purpose.
+
+    One that was paused when it was saved comes back as if it migrated.
+    """
+
+    uuid: str
+    xml: str
+    held: bool
+
+
+class Loop:
+    """libvirt-python and the thread that runs its event loop."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._module: Any = None
+
+    def module(self) -> Any:
+        """libvirt-python, with its event loop running.
+
+        :raises ConfigError: it is not installed.
+        """
+        with self._mutex:
+            if self._module is None:
+                try:
+                    import libvirt
+                except ImportError as exc:
+                    raise errors.ConfigError(
+                        f'[libvirt] uri: libvirt-python cannot be used '
+                        f'({exc}); install the package python3-libvirt, or '
+                        'leave uri empty') from None
+                libvirt.registerErrorHandler(lambda *_: None, None)
+                libvirt.virEventRegisterDefaultImpl()
+                threading.Thread(target=self._turn, args=(libvirt,),
+                                 name='libvirt-events', daemon=True).start()
+                self._module = libvirt
+            return self._module
+
+    @staticmethod
+    def _turn(libvirt: Any) -> None:
+        while True:
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except libvirt.libvirtError as exc:
+                LOG.warning('event loop of libvirt: %s', exc)
+
+
+LOOP = Loop()
+"""Of the process: libvirt knows one event loop."""
+
+
+class Libvirt:
+    """One libvirtd.
+
+    :param uri: how it is reached, see :data:`URI`
+    :raises ConfigError: libvirt-python is missing, or the URI is of another
+        kind.
+    """
+
+    def __init__(self, uri: str) -> None:
+        if not URI.fullmatch(uri):
+            raise errors.ConfigError(
+                f'[libvirt] uri: {uri!r:.199} cannot work: it has to be '
+                'qemu:///system, or with another socket '
+                'qemu+unix:///system?socket=/PATH')
+        self.uri = uri
+        self._api = LOOP.module()
+        self._mutex = threading.Lock()
+        self._idle: list[Any] = []
+
+    @contextlib.contextmanager
+    def _said(self, doing: str) -> Iterator[None]:
+        """What libvirt raises, in our words."""
+        try:
+            yield
+        except self._api.libvirtError as exc:
+            raise self._error(exc, doing) from None
+
+    def _error(self, exc: Any, doing: str) -> errors.DriverError:
+        api, code = self._api, exc.get_error_code()
+        said = ' '.join(str(exc.get_error_message()).split())
+        text = f'{doing}: libvirt says: {said}'
+        if code == api.VIR_ERR_NO_DOMAIN or (
+                code == api.VIR_ERR_OPERATION_INVALID
+                and 'not running' in said):
+            return errors.WorkloadGone(text)
+        if code in (api.VIR_ERR_CONFIG_UNSUPPORTED, api.VIR_ERR_NO_SUPPORT,
+                    api.VIR_ERR_ARGUMENT_UNSUPPORTED,
+                    api.VIR_ERR_OPERATION_UNSUPPORTED):
+            return errors.Unsupported(text)
+        if code == api.VIR_ERR_OPERATION_TIMEOUT:
+            return Busy(f'{text}; see virsh domjobinfo')
+        if exc.get_error_domain() == api.VIR_FROM_RPC or code in (
+                api.VIR_ERR_NO_CONNECT, api.VIR_ERR_INVALID_CONN,
+                api.VIR_ERR_AUTH_FAILED, api.VIR_ERR_AUTH_CANCELLED,
+                api.VIR_ERR_RPC):
+            return Unreachable(text)
+        return errors.DriverError(text)
+
+    def open(self) -> Any:
+        """A connection of its own.
+
+        :raises Unreachable: there is no libvirtd, or it does not let us in.
+        """
+        try:
+            found = self._api.open(self.uri)
+            found.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+            return found
+        except self._api.libvirtError as exc:
+            said = ' '.join(str(exc.get_error_message()).split())
+            raise Unreachable(
+                f'{self.uri}: libvirt says: {said}; see that libvirtd (or '
+                'virtqemud) runs and that the agent may use its socket'
+            ) from None
+
+    def watch(self, changed: Callable[[str], None],
+              lost: Callable[[], None]) -> Watch:
+        """Be told of all that happens to domains; see :class:`Watch`.
+
+        :raises Unreachable: there is no connection.
+        """
+        return Watch(self._api, self._said, self.open(), changed, lost)
+
+    @contextlib.contextmanager
+    def domain(self, uuid: str) -> Iterator[Handle]:
+        """A domain to be written to, over a connection of its own.
+
+        :raises Unreachable: there is no connection.
+        :raises WorkloadGone: there is no such domain.
+        """
+        with self._mutex:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None or not connection.isAlive():
+            connection = self.open()
+        try:
+            with self._said(f'domain {uuid}'):
+                domain = connection.lookupByUUIDString(uuid)
+            yield Handle(self._api, self._said, domain, uuid)
+        finally:
+            with self._mutex:
+                if len(self._idle) < MAX_IDLE and connection.isAlive():
+                    self._idle.append(connection)
+                    connection = None
+            if connection is not None:
+                self.end(connection)
+
+    def blocks(self, connection: Any) -> dict[str, Blocks]:
+        """What the disks of each running domain have done since its start.
+
+        Who has a job, also one that hangs, is left out instead of being
+        waited for.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        api = self._api
+        with self._said('block statistics'):
+            found = connection.getAllDomainStats(
+                api.VIR_DOMAIN_STATS_BLOCK,
+                api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
+                | api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+            return {domain.UUIDString(): blocks for domain, values in found
+                    if (blocks := total(values)) is not None}
+
+    def end(self, connection: Any) -> None:
+        """Close a connection, broken or not."""
+        with contextlib.suppress(self._api.libvirtError):
+            connection.close()
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.end(connection)
+
+
+def total(values: Mapping[str, Any]) -> Blocks | None:
+    """All disks of a domain together; ``None`` when they are not told."""
+    took_ns = ops = size = 0
+    known = False
+    for number in range(int(values.get('block.count', 0))):
+        key = f'block.{number}.'
+        for way in ('rd', 'wr'):
+            if f'{key}{way}.reqs' in values:
+                known = True
+                ops += values[f'{key}{way}.reqs']
+                size += values.get(f'{key}{way}.bytes', 0)
+                took_ns += values.get(f'{key}{way}.times', 0)
+    return (took_ns / NS_PER_S, ops, size) if known else None
+
+
+class Watch:
+    """A connection that tells what happens, and is asked what is.
+
+    :param changed: called with the UUID of each domain of which anything
+        changed; in the thread of the event loop
+    :param lost: called when the connection broke
+    """
+
+    def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
+                 changed: Callable[[str], None],
+                 lost: Callable[[], None]) -> None:
+        self._api = api
+        self._said = said
+        self._connection = connection
+        self._events: list[int] = []
+
+        def tell(_: Any, domain: Any, *__: Any) -> None:
+            changed(domain.UUIDString())
+
+        connection.registerCloseCallback(lambda *_: lost(), None)
+        try:
+            with said('events'):
+                for name in ('LIFECYCLE', 'REBOOT', 'BALLOON_CHANGE',
+                             'DEVICE_ADDED', 'DEVICE_REMOVED', 'TUNABLE',
+                             'METADATA_CHANGE', 'JOB_COMPLETED'):
+                    self._events.append(connection.domainEventRegisterAny(
+                        None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
+                        tell, None))
+        except errors.DriverError:
+            self.close()
+            raise
+
+    def running(self) -> list[str]:
+        """The UUIDs of all domains that run.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        with self._said('list of domains'):
+            return [domain.UUIDString() for domain in
+                    self._connection.listAllDomains(
+                        self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
+
+    def look(self, uuid: str) -> Seen | None:
+        """What a domain is now; ``None`` when it does not run.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        try:
+            with self._said(f'domain {uuid}'):
+                domain = self._connection.lookupByUUIDString(uuid)
+            return Handle(self._api, self._said, domain, uuid).look()
+        except errors.WorkloadGone:
+            return None
+
+    def close(self) -> None:
+        """Be told no more."""
+        with contextlib.suppress(self._api.libvirtError):
+            for event in self._events:
+                self._connection.domainEventDeregisterAny(event)
+        with contextlib.suppress(self._api.libvirtError):
+            self._connection.unregisterCloseCallback()
+        with contextlib.suppress(self._api.libvirtError):
+            self._connection.close()
+
+
+class Handle:
+    """One domain that runs.
+
+    Each method raises :class:`~scavenger_openstack.errors.DriverError`: it
+    could not be done, and why.
+    """
+
+    def __init__(self, api: Any, said: Callable[[str], Any], domain: Any,
+                 uuid: str) -> None:
+        self._api = api
+        self._said = said
+        self._domain = domain
+        self.uuid = uuid
+
+    def look(self) -> Seen | None:
+        """What it is now; ``None`` when it does not run."""
+        api = self._api
+        with self._said(f'domain {self.uuid}'):
+            state, reason = self._domain.state()
+            if state in (api.VIR_DOMAIN_SHUTOFF, api.VIR_DOMAIN_CRASHED):
+                return None
+            return Seen(self.uuid, self._domain.XMLDesc(),
+                        state == api.VIR_DOMAIN_PAUSED
+                        and reason in (api.VIR_DOMAIN_PAUSED_USER,
+                                       api.VIR_DOMAIN_PAUSED_MIGRATION))
+
+    def inactive(self) -> str:
+        """The XML that it starts with the next time, '' for none."""
+        with self._said(f'definition of domain {self.uuid}'):
+            if not self._domain.isPersistent():
+                return ''
+            return str(self._domain.XMLDesc(
+                self._api.VIR_DOMAIN_XML_INACTIVE))
+
+    def check_idle(self) -> None:
+        """See that no job would keep a write waiting for 30 s.
+
+        :raises Busy: there is one.
+        """
+        with self._said(f'job of domain {self.uuid}'):
+            job = self._domain.jobStats().get('type',
+                                              self._api.VIR_DOMAIN_JOB_NONE)
+        if job != self._api.VIR_DOMAIN_JOB_NONE:
+            raise Busy(f'domain {self.uuid} migrates or is being saved: '
+                       'nothing is written until that has ended')
+
+    def _affect(self, inactive: bool) -> int:
+        return int(self._api.VIR_DOMAIN_AFFECT_CONFIG if inactive
+                   else self._api.VIR_DOMAIN_AFFECT_LIVE)
+
+    def set_quota(self, quota_us: int, period_us: int, *,
+                  inactive: bool = False) -> None:
+        """Of each vCPU; a quota of -1 is none."""
+        with self._said(f'CPU quota of domain {self.uuid}'):
+            self._domain.setSchedulerParametersFlags(
+                {'vcpu_period': period_us, 'vcpu_quota': quota_us},
+                self._affect(inactive))
+
+    def set_iotune(self, disk: str, limits: Mapping[str, int], *,
+                   inactive: bool = False) -> None:
+        """Limits of one disk, by the names that libvirt has for them."""
+        with self._said(f'disk {disk} of domain {self.uuid}'):
+            self._domain.setBlockIoTune(disk, dict(limits),
+                                        self._affect(inactive))
+
+    def set_balloon(self, kib: int, *, inactive: bool = False) -> None:
+        """What the guest is to have; it gets there in its own time."""
+        with self._said(f'balloon of domain {self.uuid}'):
+            self._domain.setMemoryFlags(kib, self._affect(inactive))
+
+    def pin(self, vcpu: int | None, cpus: frozenset[int], *,
+            inactive: bool = False) -> None:
+        """Let a vCPU, or the rest of QEMU (``None``), use these CPUs."""
+        which = tuple(cpu in cpus for cpu in range(max(cpus) + 1))
+        with self._said(f'pinning of domain {self.uuid}'):
+            if vcpu is None:
+                self._domain.pinEmulator(which, self._affect(inactive))
+            else:
+                self._domain.pinVcpuFlags(vcpu, which,
+                                          self._affect(inactive))
+
+    def pause(self, wanted: bool) -> None:
+        """Stop all vCPUs, or let them go on."""
+        with self._said(f'domain {self.uuid}'):
+            self._domain.suspend() if wanted else self._domain.resume()
+
+    def set_record(self, uri: str, key: str, text: str | None, *,
+                   inactive: bool = False) -> None:
+        """Keep an element of ours in the domain's metadata, or drop it."""
+        with self._said(f'metadata of domain {self.uuid}'):
+            self._domain.setMetadata(
+                self._api.VIR_DOMAIN_METADATA_ELEMENT, text,
+                key if text is not None else None, uri,
+                self._affect(inactive))

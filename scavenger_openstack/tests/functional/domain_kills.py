@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""As :mod:`.kills`, on the knobs of a domain."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import fixtures
+
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import kills
+from scavenger_openstack.tests.functional import virtual_host
+
+SLACK_S = 20.0
+"""virsh and libvirtd take their time on a machine that has other work."""
+
+
+class DomainStage(fixtures.Fixture):
+    """A domain, a watcher and a state directory; made as a
+    :class:`.kills.Stage`, so that what kills on that kills on this."""
+
+    def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
+                 limits: virtual_host.VirtualHostTestCase) -> None:
+        super().__init__()
+        self.host = host
+        self.directory = directory
+        self.state_dir = directory / 'state'
+        self._limits = limits
+        self._environment = {
+            **os.environ,
+            'PYTHONPATH': str(pathlib.Path(base.__file__).parents[3])}
+
+    def _setUp(self) -> None:
+        self.guest = virtual_host.tiny(
+            'one', machine='pc', paused=False, vcpus=2,
+            disks=(domain_guest.Disk.make(self.host.disks / 'a'),))
+        self.host.start_all([self.guest])
+        self.config = self.directory / 'agent.conf'
+        self.config.write_text(f'''
+[DEFAULT]
+state_dir = {self.state_dir}
+[agent]
+interval_s = {kills.INTERVAL_S}
+lease_s = {kills.LEASE_S + SLACK_S}
+write_deadline_s = 10
+[libvirt]
+uri = {self.host.uri}
+run_dir = {self.host.run_dir}
+timeout_s = 10
+''')
+        self.watcher = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+             '--watch', '--state-dir', str(self.state_dir), '--stop-file',
+             str(self.state_dir / 'stop')],
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self._end, self.watcher)
+        self.originals = self.look()
+
+    def look(self) -> list[str]:
+        """Every limit of the domain, as it runs and as it is defined."""
+        group, = self.host.tree.path('cpu', '/machine').glob('qemu-*')
+        return [*self._limits.limits(self.host, 'one'),
+                *self._limits.limits(self.host, 'one', '--inactive'),
+                *((group / file).read_text().strip()
+                  for file in ('cpu.idle', 'cpu.shares'))]
+
+    def changed(self) -> dict[str, tuple[str, str]]:
+        """What is not at its original."""
+        now = self.look()
+        return {} if now == self.originals else {
+            'domain': (str(self.originals), str(now))}
+
+    def agent(self, ticks: int, *inject: str) -> subprocess.Popen[str]:
+        """See :meth:`.kills.Stage.agent`."""
+        command = [sys.executable, '-m',
+                   'scavenger_openstack.tests.functional.scripted',
+                   str(self.config), str(ticks)]
+        if inject:
+            calls = ','.join(sorted({i.partition(':')[0] for i in inject}))
+            command = ['strace', '-f', '-qqq', '-o', '/dev/null', '-e',
+                       f'trace={calls}',
+                       *(word for i in inject
+                         for word in ('-e', f'inject={i}')), *command]
+        return subprocess.Popen(
+            command, env=self._environment, cwd=self.directory,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+
+    def back_within(self, seconds: float) -> tuple[float, dict[str, object]]:
+        """Wait until all is back; how long it took, and what is not."""
+        began = time.monotonic()
+        while changed := self.changed():
+            if time.monotonic() - began > seconds + SLACK_S:
+                return time.monotonic() - began, dict(changed)
+            time.sleep(0.05)
+        return time.monotonic() - began, {}
+
+    def leases(self) -> list[pathlib.Path]:
+        return list((self.state_dir / 'leases').glob('*.json'))
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

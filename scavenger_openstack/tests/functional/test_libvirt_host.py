@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""VMs as a part of a whole host, beside cgroups and network devices."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+from oslo_config import cfg
+from testtools import content
+from testtools import matchers
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import host as host_
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import domain_network
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+
+
+class HostTest(virtual_host.VirtualHostTestCase):
+
+    def host(self, bench: hypervisor.Hypervisor, *lines: str) -> host_.Host:
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        path = self.directory / 'agent.conf'
+        path.write_text('\n'.join((
+            '[cgroups]', f'background_parents = {bench.tree.name}/batch',
+            '[libvirt]', f'uri = {bench.uri}', f'run_dir = {bench.run_dir}',
+            'timeout_s = 10', *lines)))
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(path), '--state-dir',
+                          str(self.directory / 'state')], 'test')
+        driver = service.load_driver(conf)
+        assert isinstance(driver, host_.Host)
+        self.addCleanup(driver.close)
+        self.leases = leases_.Leases(self.directory / 'state', 600)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        self.actuator = actuator_.Actuator(driver, self.leases, 20.0)
+        return driver
+
+    def put(self, *wishes: tuple[str, Knob, Value]) -> actuator_.Outcome:
+        caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
+        known = self.actuator.originals(caps)
+        return self.actuator.reconcile({
+            (cap.workload, cap.knob): cap for cap in caps
+            if (cap.workload, cap.knob) in known})
+
+    def test_vms_beside_cgroups(self) -> None:
+        bench = self.hypervisor()
+        bench.tree.make('/batch/a')
+        guest = virtual_host.tiny('one')
+        bench.start_all([guest])
+        driver = self.host(bench)
+        cgroup = f'{bench.tree.name}/batch/a'
+        found = {one.workload.id: one.workload
+                 for one in driver.sample().workloads}
+        self.assertEqual({cgroup, guest.uuid}, set(found))
+        self.assertEqual(Priority.BACKGROUND, found[guest.uuid].priority)
+        outcome = self.put((cgroup, Knob.CPU_CORES, 0.5),
+                           (guest.uuid, Knob.CPU_CORES, 0.5),
+                           (guest.uuid, Knob.CPU_IDLE, 1),
+                           (cgroup, Knob.CPU_IDLE, 1))
+        self.assertEqual((4, []), (outcome.written, outcome.problems))
+        self.assertEqual([0.5, 0.5], [driver.read(one, Knob.CPU_CORES)
+                                      for one in (cgroup, guest.uuid)])
+        self.assertRaises(errors.Unsupported, driver.kill, guest.uuid)
+        self.assertEqual(4, self.put().lifted)
+
+    def test_what_a_vm_sends(self) -> None:
+        bench = self.hypervisor()
+        bridge = self.useFixture(domain_network.Bridge(bench))
+        guest = virtual_host.background(
+            'one', interfaces=(bridge.interface(),))
+        console = bench.define_and_start(guest)
+        console.tell(f'address {bridge.address()}')
+        driver = self.host(bench, '[network]',
+                           f'links = {bridge.name}=125000000')
+        console.tell(f'net {domain_network.ADDRESS} tcp '
+                     'bytes_per_s=4000000')
+        console.measure(1)
+        before = bridge.bytes_per_s(3)
+        sample = driver.sample()
+        self.assertEqual({guest.interfaces[0].tap: bridge.name},
+                         sample.link_of)
+        outcome = self.put(
+            (guest.uuid, Knob.EGRESS_BYTES_PER_S, 1_000_000))
+        self.assertEqual((1, []), (outcome.written, outcome.problems))
+        time.sleep(2)
+        first = driver.sample()
+        during = bridge.bytes_per_s(5)
+        last = driver.sample()
+        told = ((last.workloads[0].net_tx_bytes or 0)
+                - (first.workloads[0].net_tx_bytes or 0)) / (
+                    last.time_s - first.time_s)
+        self.put()
+        time.sleep(2)
+        after = bridge.bytes_per_s(3)
+        self.addDetail('bytes per s', content.text_content(
+            f'before {before:.0f}, during {during:.0f} (told {told:.0f}), '
+            f'after {after:.0f}'))
+        self.assertThat(abs(during / 1e6 - 1), matchers.LessThan(0.07))
+        self.assertThat(abs(told / 1e6 - 1), matchers.LessThan(0.1))
+        for free in (before, after):
+            self.assertThat(free, matchers.GreaterThan(2e6))
+
+    def test_the_agent_as_a_process(self) -> None:
+        """It sees VMs, survives libvirtd, and ends clean."""
+        bench = self.hypervisor()
+        bench.start_all([virtual_host.tiny('one')])
+        self.host(bench).close()
+        self.leases.close()
+        agent = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.agent', 'run',
+             '--config-file', str(self.directory / 'agent.conf'),
+             '--state-dir', str(self.directory / 'state')],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(agent.kill)
+        status = self.directory / 'state/status.json'
+        self.wait_for('status', status.exists, timeout_s=30)
+        bench.kill()
+        time.sleep(2)
+        self.assertIn('"background":1', status.read_text())
+        os.kill(agent.pid, signal.SIGTERM)
+        _, said = agent.communicate(timeout=30)
+        self.assertEqual(0, agent.returncode, said)
+        self.assertEqual(1, said.count('cannot be reached'), said)
+        self.assertNotIn('Traceback', said)

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A dead agent's limits on a domain are taken back, whenever it died."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+
+import fixtures
+from testtools import content
+
+from scavenger_openstack.tests.functional import domain_kills
+from scavenger_openstack.tests.functional import kills
+from scavenger_openstack.tests.functional import virtual_host
+
+STEPS = {'write': 149, 'fsync': 5, 'rename': 5, 'unlink': 5}
+"""Calls through which it changes a file, or libvirt, or a cgroup: of so
+many of each, one is its last."""
+
+
+class DomainKillsTest(virtual_host.VirtualHostTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        if shutil.which('strace') is None:
+            self.skipTest('needs strace: see bindep.txt')
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.stage = self.useFixture(domain_kills.DomainStage(
+            self.hypervisor(), directory, self))
+
+    def test_the_script_touches_every_knob_and_ends_clean(self) -> None:
+        agent = self.stage.agent(0)
+        touched: set[str] = set()
+
+        def all_touched() -> bool:
+            now = str(self.stage.look())
+            touched.update(word for word in (
+                '<quota>', 'vcpupin', 'emulatorpin', 'read_bytes_sec',
+                'write_iops_sec', 'paused', '/lease/1/') if word in now)
+            return len(touched) == 7
+
+        try:
+            self.wait_for('every knob was set once', all_touched, 60)
+        finally:
+            self.addDetail('touched', content.text_content(str(touched)))
+            agent.send_signal(signal.SIGKILL)
+            _, errors = agent.communicate(timeout=10)
+        self.assertNotIn('Traceback', errors)
+        took, left = self.stage.back_within(kills.LEASE_S)
+        self.assertEqual({}, left)
+        agent = self.stage.agent(kills.TICKS)
+        _, errors = agent.communicate(timeout=60)
+        self.assertEqual(0, agent.returncode, errors)
+        self.assertEqual({}, self.stage.changed())
+        self.assertEqual([], self.stage.leases())
+
+    def test_sigkill_at_calls(self) -> None:
+        instants = []
+        for call, step in STEPS.items():
+            for _, number, took, left in kills.enumerate_kills(
+                    self.stage, calls=(call,),  # type: ignore[arg-type]
+                    step=step):
+                instants.append(f'{call} {number}: {took:.2f} s')
+                self.assertEqual({}, left, f'killed at {call} number '
+                                           f'{number}, after {took:.2f} s')
+        self.addDetail('instants', content.text_content(
+            '\n'.join(instants)))
+        self.assertGreater(len(instants), 8)
+
+    def test_sigkill_at_random_instants(self) -> None:
+        for lived, took, left in kills.random_kills(
+                self.stage, 6):     # type: ignore[arg-type]
+            self.assertEqual({}, left, f'killed after {lived:.3f} s, looked '
+                                       f'{took:.2f} s later')

@@ -1,0 +1,232 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Limits on real domains: they hold, and go without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+import time
+
+from testtools import content
+from testtools import matchers
+
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+TUNED = """
+  <cputune><quota>150000</quota><period>100000</period></cputune>"""
+
+
+class LimitsCase(virtual_host.VirtualHostTestCase):
+
+    def timed(self, what: str, call: Callable[[], object]) -> None:
+        began = time.monotonic()
+        call()
+        self.times = [*getattr(self, 'times', []),
+                      f'{what}: {(time.monotonic() - began) * 1e3:.1f} ms']
+        self.addDetail('times', content.text_content('\n'.join(self.times)))
+
+
+class TestAllKnobs(LimitsCase):
+
+    def test_each_is_set_and_lifted(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background(
+            'one', vcpus=2,
+            disks=(domain_guest.Disk.make(host.disks / 'a'),))
+        host.define_and_start(guest)
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        inactive = self.limits(host, 'one', '--inactive')
+        for knob, value in virtual_host.ALL.items():
+            self.timed(f'{knob} set', functools.partial(
+                agent.tick, {guest.uuid: {knob: value}}))
+            self.assertEqual([(guest.uuid, knob)],
+                             list(agent.leases.held()), self.log.output)
+            self.assertEqual(value, agent.driver.read(guest.uuid, knob))
+            self.assertNotEqual(before, self.limits(host, 'one'))
+            self.timed(f'{knob} changed', functools.partial(
+                agent.tick, {guest.uuid: {knob: tighter(knob, value)}}))
+            self.timed(f'{knob} lifted', agent.tick)
+            self.assertEqual({}, dict(agent.leases.held()))
+            if knob is Knob.MEMORY_BYTES:
+                self.wait_for('balloon', lambda: self.limits(host, 'one')
+                              == before, timeout_s=30)
+            self.assertEqual(before, self.limits(host, 'one'), knob)
+        self.assertEqual(inactive, self.limits(host, 'one', '--inactive'))
+
+    def test_cpu_idle_is_of_the_machine(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.tiny('one')
+        host.start_all([guest])
+        agent = self.agent(host)
+        group, = host.tree.path('cpu', '/machine').glob('qemu-*')
+        shares = (group / 'cpu.shares').read_text()
+        agent.tick({guest.uuid: {Knob.CPU_IDLE: 1}})
+        self.assertEqual('1', (group / 'cpu.idle').read_text().strip())
+        agent.tick()
+        self.assertEqual('0', (group / 'cpu.idle').read_text().strip())
+        self.assertEqual(shares, (group / 'cpu.shares').read_text())
+
+    def test_foreground_is_never_written(self) -> None:
+        host = self.hypervisor()
+        guest = domain_guest.tiny('one')
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        agent.tick({guest.uuid: {Knob.CPU_CORES: 0.2}})
+        self.assertEqual(before, self.limits(host, 'one'))
+        self.assertIn('never limited', self.log.output)
+        for knob in (Knob.CPU_CORES, Knob.CPU_IDLE, Knob.PAUSED):
+            self.assertRaises(errors.Unsupported, agent.driver.write,
+                              guest.uuid, knob, 1)
+
+    def test_without_disks_and_balloon(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.tiny('one')
+        host.start_all([guest])
+        agent = self.agent(host)
+        agent.tick({guest.uuid: virtual_host.ALL})
+        held = {knob for _, knob in agent.leases.held()}
+        self.assertEqual({Knob.CPU_CORES, Knob.CPU_SET}, held)
+        for why in ('has no balloon', 'has no disks'):
+            self.assertIn(why, self.log.output)
+        agent.tick()
+        self.assertEqual({}, dict(agent.leases.held()))
+
+    def test_the_operators_own_limits(self) -> None:
+        """In force is the tighter one, in the family that there was."""
+        host = self.hypervisor()
+        guest = virtual_host.background(
+            'one', vcpus=2, extra=TUNED, cpuset='0',
+            disks=tuple(domain_guest.Disk.make(host.disks / name)
+                        for name in 'ab'))
+        host.start_all([guest])
+        for options in ('vda --total-bytes-sec 8000000',
+                        'vdb --read-bytes-sec 3000000 '
+                        '--read-bytes-sec-max 9000000 '
+                        '--read-bytes-sec-max-length 3'):
+            host.virsh(f'blkdeviotune one {options} --live')
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        caps: dict[Knob, Value] = {
+            Knob.CPU_CORES: 0.001, Knob.IO_BYTES_PER_S: 5_000_000,
+            Knob.CPU_SET: '1'}
+        agent.tick({guest.uuid: caps})
+        # libvirt's least, of two vCPUs.
+        self.assertEqual(0.002, agent.driver.read(
+            guest.uuid, Knob.CPU_CORES))
+        self.assertEqual('0', agent.driver.read(guest.uuid, Knob.CPU_SET))
+        found = bytes_sec(host)
+        self.assertEqual(['5000000', '0', '0', '0', '3000000', '5000000'],
+                         found)
+        agent.tick({guest.uuid: {Knob.CPU_CORES: 2,
+                                 Knob.IO_BYTES_PER_S: 20_000_000}})
+        agent.tick()
+        self.assertEqual(before, self.limits(host, 'one'))
+
+    def test_somebody_else_sets_a_part(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background('one', disks=tuple(
+            domain_guest.Disk.make(host.disks / name) for name in 'ab'))
+        host.start_all([guest])
+        agent = self.agent(host)
+        caps = {guest.uuid: {Knob.IO_BYTES_PER_S: 5_000_000}}
+        agent.tick(caps)
+        host.virsh('blkdeviotune one vda --live --read-bytes-sec 9000000 '
+                   '--write-bytes-sec 9000000')
+        for _ in range(5):
+            time.sleep(0.2)
+            agent.tick(caps)
+        self.assertIn('somebody else set it', self.log.output)
+        self.assertEqual(5_000_000, agent.driver.read(
+            guest.uuid, Knob.IO_BYTES_PER_S))
+        agent.tick()
+        found = bytes_sec(host)
+        self.assertEqual(['0', '9000000', '9000000', '0', '0', '0'], found)
+
+
+class TestTheyHold(LimitsCase):
+
+    def test_cpu_and_disk(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background(
+            'one', vcpus=2,
+            disks=(domain_guest.Disk.make(host.disks / 'a'),))
+        console = host.define_and_start(guest)
+        agent = self.agent(host)
+        console.tell('cpu 2')
+        agent.tick({guest.uuid: {Knob.CPU_CORES: 0.2}})
+        time.sleep(1)
+        first, began = agent.sample()[guest.uuid], time.monotonic()
+        time.sleep(10)
+        last, took = agent.sample()[guest.uuid], time.monotonic() - began
+        assert first.cpu_s is not None and last.cpu_s is not None
+        cores = (last.cpu_s - first.cpu_s) / took
+        throttled = (last.throttled_s or 0) - (first.throttled_s or 0)
+        agent.tick()
+        console.tell('disk seq kib=64')
+        agent.tick({guest.uuid: {Knob.IO_BYTES_PER_S: 5_000_000}})
+        console.measure(1)
+        work = console.measure(5)
+        agent.tick()
+        free = console.measure(2)
+        self.addDetail('measured', content.text_content(
+            f'{cores:.4f} cores of 0.2, throttled '
+            f'{throttled:.1f} s; {work.bytes_per_s / 1e6:.2f} MB/s of 5; '
+            f'free {free.bytes_per_s / 1e6:.1f} MB/s'))
+        self.assertThat(abs(cores - 0.2), matchers.LessThan(0.01), str(cores))
+        self.assertThat(abs(work.bytes_per_s / 1e6 - 5),
+                        matchers.LessThan(0.5), str(work))
+        self.assertThat(free.bytes_per_s, matchers.GreaterThan(
+            1.5 * work.bytes_per_s))
+
+    def test_pause_and_balloon(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background('one')
+        console = host.define_and_start(guest)
+        agent = self.agent(host)
+        console.tell('cpu 1')
+        agent.tick({guest.uuid: {Knob.PAUSED: 1}})
+        self.assertEqual('paused', host.virsh('domstate', 'one').strip())
+        first = agent.sample()[guest.uuid].cpu_s
+        time.sleep(1)
+        last = agent.sample()[guest.uuid].cpu_s
+        assert first is not None and last is not None
+        self.assertThat(last - first, matchers.LessThan(0.1))
+        agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
+        self.assertEqual('running', host.virsh('domstate', 'one').strip())
+        self.wait_for('the balloon', lambda: '65536' in self.limits(
+            host, 'one')[0] + self.limits(host, 'one')[-2], timeout_s=30)
+        for _ in range(5):
+            agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
+        self.assertNotIn('somebody else', self.log.output)
+
+
+def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
+    """Total, read and write of each of two disks."""
+    said = host.virsh('blkdeviotune one vda; blkdeviotune one vdb')
+    return [line.split()[-1] for line in said.splitlines()
+            if line.partition(':')[0].strip() in (
+                'total_bytes_sec', 'read_bytes_sec', 'write_bytes_sec')]
+
+
+def tighter(knob: Knob, value: Value) -> Value:
+    return (value if isinstance(value, str) or knob is Knob.PAUSED
+            else value * 0.8)

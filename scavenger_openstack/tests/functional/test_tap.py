@@ -1,0 +1,349 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The egress of a VM, held behind a real tap in throw-away namespaces."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+from scavenger_openstack.agent import steps
+from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers import rtnetlink
+from scavenger_openstack.drivers import tap
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.tests.functional import taps
+from scavenger_openstack.tests.functional.taps import RATE
+from scavenger_openstack.tests.functional.taps import VM
+
+HEADERS = 0.044
+"""What TCP, IP and Ethernet take of a packet of 1500 bytes."""
+SO_RCVBUFFORCE = 33
+
+
+class Rates(taps.TapTestCase):
+
+    def test_goodput_is_near_the_rate(self) -> None:
+        """Whatever the rate was before, and only in this direction."""
+        free = self.vm.goodput(1, back=True, warm_up_s=0.2)
+        self.driver.write(VM, RATE, 25e6)
+        self.vm.goodput(0.3, warm_up_s=0.3)
+        for rate, seconds in ((2.5e6, 2), (125e3, 4)):
+            self.assertEqual(rate, self.driver.write(VM, RATE, rate))
+            got: list[float] = []
+            while len(got) < 3 and max(got, default=0.0) < 0.93:
+                # Again, if the machine was too busy to send so much.
+                got.append(self.vm.goodput(seconds) / rate)
+            self.assertLess(abs(max(got) - (1 - HEADERS)), 0.07 - HEADERS,
+                            f'{got} of {rate}')
+        self.driver.write(VM, RATE, 2.5e6)
+        back = self.vm.goodput(1, back=True, warm_up_s=0.2)
+        self.assertGreater(back, free / 3, f'{back} of {free} bytes/s')
+
+    def test_nothing_is_lost_at_once_or_in_the_end(self) -> None:
+        """A packet each millisecond, while limits come, change and go."""
+        step, stop, sent = self.step(), threading.Event(), 0
+        with namespaces.socket_in(self.vm.far, socket.SOCK_DGRAM) as far, \
+                namespaces.socket_in(self.vm.guest,
+                                     socket.SOCK_DGRAM) as near:
+            far.bind((taps.FAR, 0))
+            far.settimeout(5)
+            far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+
+            def limit() -> None:
+                for _ in range(5):
+                    for rate in (500e3, 5e6, 500e3):
+                        self.driver.write(VM, RATE, rate)
+                        time.sleep(0.02)
+                    self.lift(step)
+                stop.set()
+
+            limiter = threading.Thread(target=limit)
+            limiter.start()
+            while not stop.is_set():
+                near.sendto(b'%d' % sent, far.getsockname())
+                sent += 1
+                time.sleep(0.001)
+            limiter.join(10)
+            got = {int(far.recv(99)) for _ in range(sent)}
+        self.assertGreater(sent, 100)
+        self.assertEqual(set(range(sent)), got)
+        self.same()
+
+    def test_what_waits_outlives_change_and_lifting(self) -> None:
+        step = self.step()
+        self.driver.write(VM, RATE, 50000)
+        with namespaces.socket_in(self.vm.far, socket.SOCK_DGRAM) as far, \
+                namespaces.socket_in(self.vm.guest,
+                                     socket.SOCK_DGRAM) as near:
+            far.bind((taps.FAR, 0))
+            far.settimeout(10)
+            far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+            for number in range(250):
+                near.sendto(bytes([number]) * 1000, far.getsockname())
+            self.wait_for('something waits', lambda: 'backlog 0b' not in
+                          self.vm.tc('-s', 'qdisc', 'show', 'dev',
+                                     f'scv{step["ifindex"]}'))
+            self.driver.write(VM, RATE, 100000)
+            self.assertTrue(self.lift(step))
+            self.assertEqual(set(range(250)),
+                             {far.recv(2000)[0] for _ in range(250)})
+
+    def test_sent_is_what_got_through(self) -> None:
+        """Not what the limit has dropped, before, during and after."""
+        step = self.step()
+
+        def flood(seconds: float) -> float:
+            """Bytes per second that count as sent."""
+            began, before = time.monotonic(), self.driver.tx_bytes(self.tap)
+            with namespaces.socket_in(self.vm.guest,
+                                      socket.SOCK_DGRAM) as near:
+                while time.monotonic() < began + seconds:
+                    near.sendto(bytes(1400), (taps.FAR, 9))
+            after = self.driver.tx_bytes(self.tap)
+            assert before is not None and after is not None
+            return (after - before) / (time.monotonic() - began)
+
+        self.assertGreater(flood(0.5), 2e6)
+        self.driver.write(VM, RATE, 500e3)
+        flood(0.5)
+        self.assertLess(abs(flood(2) / 500e3 - 1), 0.1)
+        self.lift(step)
+        flood(0.2)
+        self.assertGreater(flood(0.5), 2e6)
+
+    def test_every_queue_of_a_tap(self) -> None:
+        fds = [taps.inside(self.vm.host, lambda: taps.open_tap(
+            'many', taps.MULTI_QUEUE)) for _ in range(4)]
+        for fd in fds:
+            self.addCleanup(os.close, fd)
+        self.vm.ip('link', 'set', 'many', 'master', 'br0', 'up')
+        self.driver.attach('other', tap.Tap(f'{self.vm.host}:many'))
+        self.driver.write('other', RATE, 1e6)
+        # To nobody that the bridge knows, of an experimental protocol.
+        frame = bytes.fromhex('0e00000000aa0e00000000bb88b5') + bytes(1400)
+        far = rtnetlink.Rtnetlink(self.vm.far)
+        self.addCleanup(far.close)
+        up1 = far.link('up1').ifindex
+
+        def flood(seconds: float) -> float:
+            began, before = time.monotonic(), far.rx_bytes(up1)
+            while time.monotonic() < began + seconds:
+                for fd in fds:
+                    os.write(fd, frame)
+            return ((far.rx_bytes(up1) - before)
+                    / (time.monotonic() - began))
+
+        flood(0.5)
+        self.assertLess(abs(flood(2) / 1e6 - 1), 0.07)
+        self.driver.detach('other')
+        self.assertRaises(errors.Unsupported, self.driver.read, 'other',
+                          RATE)
+
+    def test_frames_too_short_to_look_into(self) -> None:
+        fd = taps.inside(self.vm.host, lambda: taps.open_tap('tiny', 0))
+        self.addCleanup(os.close, fd)
+        self.vm.ip('link', 'set', 'tiny', 'master', 'br0', 'up')
+        self.driver.attach('other', tap.Tap(f'{self.vm.host}:tiny'))
+        step, = self.driver.restore_steps('other', RATE)
+        self.driver.write('other', RATE, 1e6)
+        head = bytes.fromhex('0e00000000aa0e00000000bb88b5')
+
+        def through() -> int:
+            shown, = json.loads(self.vm.ip(
+                '-s', '-json', 'link', 'show', 'dev',
+                f'scv{step["ifindex"]}'))
+            return int(shown['stats64']['tx']['packets'])
+
+        for size in range(5):
+            before = through()
+            os.write(fd, head + bytes(size))
+            self.assertEqual(1, through() - before, f'{size} bytes')
+
+
+class Life(taps.TapTestCase):
+    """What becomes of a limit, and of what is left of it."""
+
+    def test_back_to_what_it_was(self) -> None:
+        self.assertIsNone(self.driver.read(VM, RATE))
+        step = self.step()
+        self.assertEqual(
+            {'do': 'tap', 'netns': self.vm.host, 'dev': taps.TAP,
+             'ifindex': self.vm.ifindex}, step)
+        self.same()
+        self.assertEqual(125000, self.driver.write(VM, RATE, 125000))
+        self.assertEqual(125000, self.driver.read(VM, RATE))
+        self.assertEqual(step, self.step())
+        self.assertTrue(self.lift(step))
+        self.assertIsNone(self.driver.read(VM, RATE))
+        self.same()
+        self.assertFalse(self.lift(step))
+        self.assertEqual(12.5e9, self.driver.write(VM, RATE, 12.5e9))
+        self.assertTrue(self.vm.arrives(20))
+        self.assertTrue(self.lift(step))
+        self.same()
+
+    def test_tap_deleted_and_made_again(self) -> None:
+        step = self.step()
+        self.driver.write(VM, RATE, 1e6)
+        self.vm.stop()
+        self.assertIn(': scv', self.vm.ip('link'))
+        for _ in range(2):
+            self.assertRaises(steps.Gone, self.lift, step)
+            self.assertNotIn(': scv', self.vm.ip('link'))
+        self.assertIsNone(self.driver.tx_bytes(self.tap))
+        self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
+        self.vm.start()
+        self.assertRaises(errors.WorkloadGone, self.driver.write, VM, RATE,
+                          1e6)
+        self.assertNotIn(': scv', self.vm.ip('link'))
+        again = self.step()
+        self.assertNotEqual(step['ifindex'], again['ifindex'])
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+        self.assertRaises(steps.Gone, self.lift, step)
+        self.assertEqual(1e6, self.driver.read(VM, RATE))
+        self.assertTrue(self.lift(again))
+
+    def test_tap_renamed(self) -> None:
+        step = self.step()
+        self.driver.write(VM, RATE, 1e6)
+        self.vm.ip('link', 'set', taps.TAP, 'name', 'renamed')
+        self.assertTrue(self.lift(step))
+        self.vm.ip('link', 'set', 'renamed', 'name', taps.TAP)
+        self.same()
+
+    def test_namespace_deleted(self) -> None:
+        step = self.step()
+        self.driver.write(VM, RATE, 1e6)
+        self.vm.stop()
+        self.vm.remove(self.vm.host)
+        self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
+        self.assertRaises(steps.Gone, self.lift, step)
+        # Nothing of ours keeps it, and its end of the wire, alive.
+        self.wait_for('the far end goes with the namespace', lambda:
+                      'up1' not in namespaces.run(
+                          'ip', '-n', self.vm.far, 'link'))
+
+    def test_made_whole_again(self) -> None:
+        """What somebody else has deleted, part by part."""
+        step = self.step()
+        ifb = f'scv{step["ifindex"]}'
+        for words in (('link', 'del', ifb),
+                      ('link', 'del', ifb, 'other end first'),
+                      ('qdisc', 'del', 'dev', ifb, 'root'),
+                      ('qdisc', 'del', 'dev', taps.TAP, 'ingress'),
+                      ('filter', 'del', 'dev', taps.TAP, 'ingress', 'pref',
+                       '23712')):
+            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+            self.assertIsNotNone(self.driver.tx_bytes(self.tap))
+            tool = self.vm.ip if words[0] == 'link' else self.vm.tc
+            tool(*words[:5 if words[0] == 'qdisc' else
+                        None if words[0] == 'filter' else 3])
+            self.assertIsNone(self.driver.read(VM, RATE), ' '.join(words))
+            if len(words) == 4:     # as the restore step finds it
+                self.assertTrue(self.lift(step))
+                self.same()
+            self.assertIsNotNone(self.driver.tx_bytes(self.tap))
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+        self.assertTrue(self.vm.arrives(20))
+        self.assertTrue(self.lift(step))
+        self.same()
+
+    def test_orphans_are_swept(self) -> None:
+        """Those of taps that are gone, and of nobody else."""
+        fds = {}
+        for name in ('gone', 'alive'):
+            fds[name] = taps.inside(
+                self.vm.host, functools.partial(taps.open_tap, name))
+            self.driver.attach(name, tap.Tap(f'{self.vm.host}:{name}'))
+            self.driver.write(name, RATE, 1e6)
+        self.addCleanup(os.close, fds['alive'])
+        self.vm.ip('link', 'add', 'scv9999', 'type', 'ifb')
+        self.vm.ip('link', 'add', 'scvother', 'group', '23712', 'type',
+                   'ifb')
+        os.close(fds['gone'])
+        before = self.vm.ip('-oneline', 'link')
+        self.step()     # looks, and touches nothing
+        self.assertEqual(before, self.vm.ip('-oneline', 'link'))
+        self.driver.write(VM, RATE, 1e6)
+        left = json.loads(self.vm.ip('-json', 'link', 'show', 'type', 'ifb'))
+        alive = json.loads(self.vm.ip('-json', 'link', 'show', 'alive'))
+        self.assertEqual(
+            {'scv9999', 'scvother', f'scv{self.vm.ifindex}',
+             f'scv{alive[0]["ifindex"]}'},
+            {link['ifname'] for link in left if link})
+        self.assertEqual(1e6, self.driver.read('alive', RATE))
+
+    def test_nothing_stays_open(self) -> None:
+        def open_files() -> int:
+            return len(os.listdir('/proc/self/fd'))
+
+        before = open_files()
+        driver = network.Network({}, {VM: self.tap})
+        driver.write(VM, RATE, 1e6)
+        self.assertGreater(open_files(), before)
+        driver.close()
+        self.assertEqual(before, open_files())
+        self.assertEqual('', self.log.output)
+
+
+class Lowered(base.FunctionalTestCase):
+    """A packet that waits fits into a bucket that was made smaller."""
+
+    def test_while_it_is_full(self) -> None:
+        wire = self.useFixture(namespaces.Wire())
+        for interface in (wire.device, tap.Tap(f'{wire.far}:scv1')):
+            driver = network.Network({}, {VM: interface})
+            self.addCleanup(driver.close)
+            step, = driver.restore_steps(VM, RATE)
+            for before, after in ((125e6, 5e6), (5e6, 1e6)):
+                driver.write(VM, RATE, before)
+                with self.flow(wire) as receiver:
+                    taps.receive(receiver, 0.5)
+                    driver.write(VM, RATE, after)
+                    taps.receive(receiver, 0.5)
+                    got = taps.receive(receiver, 1)
+                self.assertLess(abs(got / after - 1), 0.15, f'{interface}')
+            self.assertTrue(steps.run(step, []))
+
+    @contextlib.contextmanager
+    def flow(self, wire: namespaces.Wire) -> Any:
+        stop = threading.Event()
+        with namespaces.socket_in(wire.far) as listener, \
+                namespaces.socket_in(wire.near) as sender:
+            listener.bind(('10.99.0.2', 0))
+            listener.listen()
+            listener.settimeout(10)
+            sender.settimeout(10)
+            sender.connect(listener.getsockname())
+            receiver = listener.accept()[0]
+            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                struct.pack('ii', 1, 0))
+            thread = threading.Thread(target=taps.send, args=(sender, stop))
+            thread.start()
+            try:
+                yield receiver
+            finally:
+                stop.set()
+                receiver.close()
+                thread.join(10)

@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Kill what limits a VM, and what lifts the limit, before each call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from scavenger_openstack.agent import records
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import taps
+from scavenger_openstack.tests.functional.taps import RATE
+from scavenger_openstack.tests.functional.taps import VM
+
+LIMIT = '''
+import sys
+from scavenger_openstack.drivers import network, tap
+from scavenger_openstack.types import Knob
+network.Network({}, {'vm': tap.Tap(sys.argv[1])}).write(
+    'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[2]))
+'''
+PACKAGE = pathlib.Path(base.__file__).parents[3]
+
+
+class Kills(taps.TapTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not shutil.which('strace'):
+            self.skipTest('needs strace: apt-get install strace')
+        self.state = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state')
+        (self.state / 'leases').mkdir(parents=True)
+        self.state.chmod(0o700)
+        found = self.step()
+        self.lease = records.dump(records.Lease(
+            VM, str(RATE), records.boot_id(), [found]))
+        self.ifb = f'scv{found["ifindex"]}'
+
+    def stage(self) -> tuple[bool, ...]:
+        """Which parts of a limit are in place, in the order of making."""
+        found = taps.listing(self.vm.host)
+        ifb = re.search(rf'(?m)^.*: {self.ifb}:.*$', found)
+        line = ifb[0] if ifb else ''
+        return (bool(ifb), 'addrgenmode none' in line, ' alias ' in line,
+                ',UP' in line, f'tbf 5ca0: dev {self.ifb}' in found,
+                'rate 10Gbit' not in found, 'qdisc ingress' in found,
+                'Egress Redirect' in found)
+
+    def run_killed(self, calls: str, *command: str) -> Iterator[int]:
+        """Run a command until its N-th call, for each N; last, to its end.
+
+        The call itself is not made any more.  Yields the return code.
+        """
+        for number in range(1, 100):
+            code = subprocess.run(
+                ['strace', '-qqq', '-o', '/dev/null', '-e',
+                 f'trace={calls}', '-e',
+                 f'inject={calls}:signal=KILL:when={number}',
+                 sys.executable, *command], check=False, timeout=60,
+                env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
+                stdin=subprocess.DEVNULL, capture_output=True).returncode
+            yield code
+            if code == 0:
+                return
+        self.fail('no end')
+
+    def restore_command(self) -> tuple[str, ...]:
+        """Put a lease down; what lifts it."""
+        lease = self.state / 'leases' / ('0' * 32 + '.json')
+        lease.write_bytes(self.lease)
+        lease.chmod(0o600)
+        return ('-m', 'scavenger_openstack.agent.restore', '--all',
+                '--state-dir', str(self.state))
+
+    def restore(self) -> None:
+        """All is back, and stays so."""
+        for _ in range(2):
+            subprocess.run(
+                [sys.executable, *self.restore_command()], check=True,
+                timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
+                env={**os.environ, 'PYTHONPATH': str(PACKAGE)})
+            self.same()
+
+    def test_while_it_is_set(self) -> None:
+        stages: list[tuple[bool, ...]] = []
+        for _ in self.run_killed('sendto', '-c', LIMIT, self.vm.device,
+                                 '2.5e6'):
+            self.assertTrue(self.vm.arrives(20), str(stages))
+            stages.append(self.stage())
+            self.restore()
+        y, n = True, False
+        self.assertEqual(
+            [(n, n, n, n, n, y, n, n), (y, n, n, n, n, y, n, n),
+             (y, y, n, n, n, y, n, n), (y, y, y, n, n, y, n, n),
+             (y, y, y, y, n, y, n, n), (y, y, y, y, y, y, n, n),
+             (y, y, y, y, y, y, y, n), (y, y, y, y, y, y, y, y)],
+            list(dict.fromkeys(stages)))
+
+    def test_while_it_is_changed(self) -> None:
+        seen = set()
+        self.driver.write(VM, RATE, 2.5e6)
+        for _ in self.run_killed('sendto', '-c', LIMIT, self.vm.device,
+                                 '5e6'):
+            self.assertTrue(self.vm.arrives(20))
+            seen.add(self.driver.read(VM, RATE))
+            self.driver.write(VM, RATE, 2.5e6)
+        self.assertEqual({2.5e6, 5e6}, seen)
+        self.restore()
+
+    def test_while_it_is_lifted(self) -> None:
+        stages: list[tuple[bool, ...]] = []
+        self.driver.write(VM, RATE, 2.5e6)
+        calls = 'fork,vfork,clone,clone3'
+        for _ in self.run_killed(calls, *self.restore_command()):
+            self.assertTrue(self.vm.arrives(20), str(stages))
+            stages.append(self.stage())
+            self.restore()
+            self.restore_command()
+            self.driver.write(VM, RATE, 2.5e6)
+        y, n = True, False
+        self.assertEqual(
+            [(y, y, y, y, y, y, y, y), (y, y, y, y, y, n, y, y),
+             (y, y, y, y, y, n, n, n), (n, n, n, n, n, y, n, n)],
+            list(dict.fromkeys(stages)))
+        self.restore()
+
+    def test_both_at_once(self) -> None:
+        """The agent stood still, its lease ran out, and it went on."""
+        trace = self.state.parent / 'trace'
+        for number in range(1, 100):
+            trace.write_text('')
+            tracer = subprocess.Popen(
+                ['strace', '-f', '-o', str(trace), '-e', 'trace=sendto', '-e',
+                 f'inject=sendto:signal=STOP:when={number}',
+                 sys.executable, '-c', LIMIT, self.vm.device, '2.5e6'],
+                env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
+                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(self.end, tracer)
+            self.wait_for('it stops or ends', lambda tracer=tracer: (
+                'stopped by SIGSTOP' in trace.read_text()
+                or tracer.poll() is not None))
+            if tracer.poll() is not None:
+                self.assertEqual(0, tracer.returncode)
+                break
+            stopped = re.search(r'(\d+) +--- stopped', trace.read_text())
+            assert stopped
+            self.restore()
+            os.kill(int(stopped[1]), signal.SIGCONT)
+            tracer.wait(10)
+            self.assertTrue(self.vm.arrives(20), f'{number} calls')
+            self.restore()
+        else:
+            self.fail('no end')
+
+    @staticmethod
+    def end(tracer: subprocess.Popen[bytes]) -> None:
+        tracer.kill()
+        tracer.wait(10)

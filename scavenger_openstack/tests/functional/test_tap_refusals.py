@@ -1,0 +1,163 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A tap at which there is somebody else already, or comes later."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+
+import fixtures
+
+from scavenger_openstack.agent import actuator
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.drivers import tap
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import taps
+from scavenger_openstack.tests.functional.taps import RATE
+from scavenger_openstack.tests.functional.taps import VM
+from scavenger_openstack import types
+
+
+class Others(taps.TapTestCase):
+    """What somebody else has at the ingress is never touched."""
+
+    def refused(self, what: str, *, late: bool = False) -> None:
+        """Nothing is done; ``late``: but our limit has to be lifted."""
+        before = taps.listing(self.vm.host)
+        for call in (lambda: self.driver.read(VM, RATE),
+                     lambda: self.driver.restore_steps(VM, RATE),
+                     lambda: self.driver.write(VM, RATE, 1e6)):
+            exc = self.assertRaises(errors.WorkloadGone if late
+                                    else errors.Unsupported, call)
+            self.assertIn(what, str(exc))
+        self.assertEqual(before, taps.listing(self.vm.host))
+        self.assertTrue(self.vm.arrives(1))
+
+    def drop(self, preference: str) -> None:
+        """A filter such as a firewall of somebody else may have."""
+        self.vm.tc('filter', 'add', 'dev', taps.TAP, 'ingress', 'protocol',
+                   'ip', 'pref', preference, 'u32', 'match', 'ip', 'dport',
+                   '4242', '0xffff', 'action', 'mirred', 'egress', 'mirror',
+                   'dev', 'br0')
+
+    def test_filters(self) -> None:
+        for kind in ('ingress', 'clsact'):
+            self.vm.tc('qdisc', 'add', 'dev', taps.TAP, kind)
+            self.refused(f'an empty qdisc {kind}')
+            self.drop('7')
+            self.refused('a filter (u32, pref 7)')
+            self.vm.tc('qdisc', 'del', 'dev', taps.TAP, kind)
+        self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+
+    def test_filters_that_came_later(self) -> None:
+        """Ours goes, theirs stays."""
+        step = self.step()
+        for preference in ('7', '50000'):
+            self.driver.write(VM, RATE, 1e6)
+            self.drop(preference)
+            self.refused(f'pref {preference}', late=True)
+            self.assertTrue(self.lift(step))
+            self.refused(f'pref {preference}')
+            self.assertFalse(self.lift(step))
+            shown = self.vm.tc('filter', 'show', 'dev', taps.TAP, 'ingress')
+            self.assertIn(f'pref {preference} u32', shown)
+            self.assertNotIn('23712', shown)
+            self.assertNotIn(': scv', self.vm.ip('link'))
+            self.assertTrue(self.vm.arrives(20))
+            self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
+        self.driver.write(VM, RATE, 1e6)
+        self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
+        self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'clsact')
+        self.drop('7')
+        self.assertTrue(self.lift(step))
+        self.assertIn('clsact', self.vm.tc('qdisc', 'show'))
+        self.assertNotIn(': scv', self.vm.ip('link'))
+
+    def test_the_agent_steps_aside(self) -> None:
+        """Its limit is set, then lifted for a filter that came later."""
+        leases = leases_.Leases(pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state'))
+        leases.open()
+        self.addCleanup(leases.close)
+        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
+        cap = types.Cap(VM, RATE, 1e6, 'test', 'to see it')
+
+        def tick() -> list[str]:
+            agent.originals([cap])
+            return agent.reconcile({(VM, RATE): cap}).problems
+
+        self.assertEqual([], tick())
+        self.assertEqual(1e6, self.driver.read(VM, RATE))
+        self.drop('7')
+        for _ in range(2 * actuator.LOOK_TICKS):
+            problems = tick()
+        self.assertIn('pref 7', ''.join(problems))
+        self.assertEqual({}, leases.held())
+        self.assertNotIn(': scv', self.vm.ip('link'))
+        self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
+        self.assertEqual([], tick())
+        self.assertEqual(1e6, self.driver.read(VM, RATE))
+        agent.lift((VM, RATE))
+        self.same()
+
+    def test_nftables_at_the_ingress(self) -> None:
+        """An IFB hands packets back behind these hooks."""
+        try:
+            taps.hook_nftables(self.vm.host, taps.TAP)
+        except OSError as exc:
+            self.skipTest(f'needs nf_tables with the netdev family: {exc}')
+        self.refused('the nftables chain "scv filter"')
+        taps.unhook_nftables(self.vm.host)
+        step = self.step()
+        self.driver.write(VM, RATE, 1e6)
+        taps.hook_nftables(self.vm.host, taps.TAP, family=1, hook=5)
+        self.refused('the nftables chain "scv filter"', late=True)
+        self.assertTrue(self.lift(step))
+        self.refused('the nftables chain "scv filter"')
+        taps.unhook_nftables(self.vm.host)
+        for device, hook in (('br0', 0), (taps.TAP, 1)):
+            taps.hook_nftables(self.vm.host, device, hook=hook)
+            self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
+            taps.unhook_nftables(self.vm.host)
+        self.assertTrue(self.lift(step))
+        try:
+            taps.hook_nftables(self.vm.host, taps.TAP[:1], prefix=True)
+        except OSError:
+            return      # a kernel before 6.16
+        self.refused('the nftables chain "scv filter"')
+
+    def test_a_name_that_is_taken(self) -> None:
+        name = f'scv{self.vm.ifindex}'
+        for words in (('type', 'ifb'), ('group', '23712', 'type', 'bridge')):
+            self.vm.ip('link', 'add', name, *words)
+            self.refused(f'a device {name} of somebody else')
+            step = {'do': 'tap', 'netns': self.vm.host, 'dev': taps.TAP,
+                    'ifindex': self.vm.ifindex}
+            self.assertFalse(self.lift(step))
+            self.assertIn(name, self.vm.ip('link'))
+            self.vm.ip('link', 'del', name)
+
+    def test_a_device_that_sends(self) -> None:
+        try:
+            self.vm.ip('link', 'add', 'link', 'up1', 'name', 'mac0', 'type',
+                       'macvtap', netns=self.vm.far)
+        except subprocess.CalledProcessError as exc:
+            self.skipTest(f'needs macvtap: {exc}')
+        self.driver.attach('other', tap.Tap(f'{self.vm.far}:mac0'))
+        exc_ = self.assertRaises(errors.Unsupported, self.driver.read,
+                                 'other', RATE)
+        self.assertIn('as a device, not as a tap', str(exc_))
+        self.driver.attach('other', f'{self.vm.far}:mac0')
+        self.assertEqual(1e6, self.driver.write('other', RATE, 1e6))

@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the libvirt tests share: the driver and the actuator on a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import logging
+import pathlib
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import fixtures
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers import domains
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import WorkloadSample
+
+BACKGROUND = {'scavenger:priority': 'background',
+              'scavenger:floor_memory_mb': '32'}
+
+ALL: Mapping[Knob, Value] = {
+    Knob.CPU_CORES: 0.2, Knob.CPU_SET: '1', Knob.MEMORY_BYTES: 64 * 2**20,
+    Knob.IO_BYTES_PER_S: 5_000_000, Knob.IO_OPS_PER_S: 200,
+    Knob.PAUSED: 1}
+"""A cap on each knob that is set through libvirt."""
+
+
+def background(name: str, **more: Any) -> domain_guest.DomainGuest:
+    """A guest that an operator calls background."""
+    return domain_guest.DomainGuest(name=name, **{
+        'nova': domain_guest.Nova(extra_specs=BACKGROUND), **more})
+
+
+def tiny(name: str, **more: Any) -> domain_guest.DomainGuest:
+    """The same, with nothing to run."""
+    return domain_guest.tiny(name, **{
+        'nova': domain_guest.Nova(extra_specs=BACKGROUND), **more})
+
+
+class Agent:
+    """As much of an agent as puts caps in force on domains.
+
+    :param directory: for its leases
+    """
+
+    def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
+                 *, deadline_s: float = 20.0, **options: Any) -> None:
+        self.driver = domains.Domains(host.uri, run_dir=str(host.run_dir), **{
+            'stats_ticks': 1, 'timeout_s': 10.0, **options})
+        self.leases = leases_.Leases(directory, 600)
+        self.leases.open()
+        self.actuator = actuator_.Actuator(self.driver, self.leases,
+                                           deadline_s)
+
+    def close(self) -> None:
+        self.leases.close()
+        self.driver.close()
+
+    def sample(self) -> dict[str, WorkloadSample]:
+        """What there is, by the id of the domain."""
+        return {one.workload.id: one for one in self.driver.sample()}
+
+    def tick(self, wanted: Mapping[str, Mapping[Knob, Value]] | None = None
+             ) -> actuator_.Outcome:
+        """One turn with these caps, by domain."""
+        self.sample()
+        caps = [Cap(uuid, knob, value, 'test', 'the test says so')
+                for uuid, knobs in (wanted or {}).items()
+                for knob, value in knobs.items()]
+        known = self.actuator.originals(caps)
+        return self.actuator.reconcile({
+            (cap.workload, cap.knob): cap for cap in caps
+            if (cap.workload, cap.knob) in known})
+
+
+class VirtualHostTestCase(hypervisor.HypervisorTestCase):
+    """A test with an agent on a bench."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+
+    def agent(self, host: hypervisor.Hypervisor, **options: Any) -> Agent:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        agent = Agent(host, directory / 'state', **options)
+        self.addCleanup(agent.close)
+        return agent
+
+    def wait_for_domains(self, agent: Agent, *uuids: str) -> None:
+        self.wait_for('these domains', lambda: set(agent.sample())
+                      == set(uuids), timeout_s=20)
+
+    def limits(self, host: hypervisor.Hypervisor, name: str, *options: str
+               ) -> list[str]:
+        """All limits of a domain, and our records in it.
+
+        Without what libvirt shows of limits that are none.
+        """
+        root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
+        every = format_cpus(domain_knobs.online_cpus())
+        neutral = {'<quota>-1</quota>', '<period>100000</period>'}
+        found = []
+        for path in ('cputune/*', 'devices/disk/iotune', 'currentMemory'):
+            for one in root.findall(path):
+                text = re.sub(r'\s+', ' ', ElementTree.tostring(
+                    one).decode()).strip()
+                if one.get('cpuset') != every and text not in neutral:
+                    found.append(text)
+        found += [one.tag for one in root.find('metadata') or ()
+                  if 'scavenger' in one.tag]
+        if '--inactive' not in options:
+            found.append(host.virsh('domstate', name).strip())
+        return found
+
+    def said(self, text: str) -> int:
+        """How often the log says this."""
+        return self.log.output.count(text)

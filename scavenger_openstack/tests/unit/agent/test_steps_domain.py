@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.agent import originals
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent import steps_domain
+from scavenger_openstack.drivers import domain_keeper
+from scavenger_openstack.drivers import domain_lease
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.types import Knob
+
+STEP: dict[str, Any] = {
+    'do': 'domain', 'uri': 'qemu:///system',
+    'uuid': '5e1bc1c3-310c-4e22-9612-764abf6ac7db', 'pid': 5, 'started': 77,
+    'knob': 'cpu_cores',
+    'values': {'vcpu_quota': '-1', 'vcpu_period': '100000'}}
+
+VALUES: dict[str, dict[str, str]] = {
+    'cpu_set': {'vcpupin.0': '0-3,7', 'emulatorpin': '0'},
+    'memory_bytes': {'balloon_kib': '65536'},
+    'io_bytes_per_s': {'vda.total_bytes_sec': '0',
+                       'sdaa.read_bytes_sec_max_length': '3'},
+    'io_ops_per_s': {'vda.write_iops_sec_max': '100'},
+    'paused': {'state': 'running'}}
+
+
+def step(**changes: Any) -> dict[str, Any]:
+    return {**STEP, **changes}
+
+
+class Closed(testtools.TestCase):
+    """What a lease may hold about a domain, and what not."""
+
+    def test_allowed(self) -> None:
+        steps.validate(STEP, [])
+        for knob, values in VALUES.items():
+            steps.validate(step(knob=knob, values=values), [])
+        for uri in ('qemu+unix:///system',
+                    'qemu+unix:///system?socket=/run/libvirt/libvirt-sock'):
+            steps.validate(step(uri=uri), [])
+
+    def test_refused(self) -> None:
+        odds: list[Any] = [
+            {}, None, [], 'x', {'vcpu_quota': '-1'},
+            {**STEP['values'], 'x': '1'},
+            {**STEP['values'], 'vcpu_quota': -1},
+            {**STEP['values'], 'vcpu_quota': '1;reboot'},
+            {**STEP['values'], 'vcpu_quota': '-2'},
+            {**STEP['values'], 'vcpu_period': '1\n'}]
+        wrongs: list[dict[str, Any]] = [
+            *({'uri': uri} for uri in (
+                '', None, ['qemu:///system'], 'qemu:///session',
+                'qemu+ext:///system?command=/bin/sh',
+                'qemu+ssh://root@host/system', 'qemu+libssh2://h/system',
+                'qemu:///system?socket=/a;b', 'qemu:///system?socket=/a b',
+                'qemu:///system?socket=/a&command=/bin/sh',
+                'qemu:///system?socket=a', 'qemu:///system\n',
+                'xen:///system', 'qemu:///system?mode=direct')),
+            *({'uuid': uuid} for uuid in (
+                '', None, 'one', '--all', STEP['uuid'] + ';reboot',
+                STEP['uuid'].upper(), STEP['uuid'] + '\n')),
+            *({name: value} for name in ('pid', 'started')
+              for value in (0, -1, True, '5', 5.0, None)),
+            *({'knob': knob} for knob in (
+                'cpu_idle', 'egress_bytes_per_s', '', None, ['paused'])),
+            *({'values': odd} for odd in odds),
+            {'argv': ['sh']}, {'do': 'virsh'}, {'do': 'Domain'}]
+        for knob, values in (
+                ('cpu_set', {'vcpupin.0': '0 1'}),
+                ('cpu_set', {'vcpupin.x': '0'}),
+                ('memory_bytes', {'hard_limit_kib': '1'}),
+                ('io_bytes_per_s', {'vda;x.read_bytes_sec': '1'}),
+                ('io_bytes_per_s', {'--a.read_bytes_sec': '1'}),
+                ('io_bytes_per_s', {'vda.read_iops_sec': '1'}),
+                ('io_ops_per_s', {'vda.group_name': 'x'}),
+                ('paused', {'state': 'shutoff'})):
+            wrongs.append({'knob': knob, 'values': values})
+        for wrong in wrongs:
+            self.assertRaises(steps.Refused, steps.validate,
+                              {**STEP, **wrong}, [])
+        for missing in STEP:
+            self.assertRaises(steps.Refused, steps.validate, {
+                key: value for key, value in STEP.items()
+                if key != missing}, [])
+
+    def test_what_it_shares_with_the_driver(self) -> None:
+        self.assertEqual(domain_lease.NAMESPACE, steps_domain.NAMESPACE)
+        self.assertEqual(libvirt.URI.pattern.replace('(?:', '('),
+                         steps_domain.URI.replace('(?:', '('))
+        for knob, grammar in steps_domain.GRAMMAR.items():
+            self.assertEqual(f'{steps_domain.NAMESPACE}/{knob}',
+                             domain_record.uri(Knob(knob)))
+            self.assertTrue(grammar)
+        for knob, values in VALUES.items():
+            for key, value in values.items():
+                self.assertTrue(domain_lease.fits(Knob(knob), key, value),
+                                key)
+
+
+class Identity(testtools.TestCase):
+
+    def test_gone(self) -> None:
+        pid = os.getpid()
+        started = domain_keeper.started_ticks(pid)
+        for wrong in ({'pid': 2**22 - 1, 'started': 1},
+                      {'pid': pid, 'started': started + 1}):
+            self.assertRaises(steps.Gone, steps.run, step(**wrong), [])
+
+    def test_no_libvirt(self) -> None:
+        """It may come back, and the cap is still there: try again."""
+        pid = os.getpid()
+        exc = self.assertRaises(steps.RestoreError, steps.run, step(
+            pid=pid, started=domain_keeper.started_ticks(pid),
+            uri='qemu+unix:///system?socket=/nonexistent/socket'), [])
+        self.assertRegex(str(exc), 'libvirtd runs|install libvirt-clients')
+
+    def test_made_anew(self) -> None:
+        self.assertFalse(originals.made_anew([STEP], [step()]))
+        self.assertTrue(originals.made_anew([STEP], [step(pid=6)]))
+        self.assertTrue(originals.made_anew([STEP], [step(started=78)]))
+
+
+class Drift(testtools.TestCase):
+
+    def test_what_is_ours_keeps_its_original(self) -> None:
+        def limits(vda: str, vdb: str) -> dict[str, Any]:
+            return step(knob='io_bytes_per_s', values={
+                'vda.read_bytes_sec': vda, 'vdb.read_bytes_sec': vdb})
+
+        self.assertEqual(
+            [limits('0', '9')], originals.after_drift(
+                [limits('0', '0')], [limits('5', '5')], [limits('5', '9')]))
+        self.assertEqual(
+            [limits('0', '0')], originals.after_drift(
+                [limits('0', '0')], [limits('5', '5')], [limits('5', '5')]))
+        plugged = step(knob='io_bytes_per_s', values={
+            'vda.read_bytes_sec': '5', 'vdc.read_bytes_sec': '0'})
+        self.assertEqual(
+            [{**plugged, 'values': {'vda.read_bytes_sec': '0',
+                                    'vdc.read_bytes_sec': '0'}}],
+            originals.after_drift([limits('0', '0')], [limits('5', '5')],
+                                  [plugged]))

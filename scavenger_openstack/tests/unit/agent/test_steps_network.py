@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+from __future__ import annotations
+
+import os
+from typing import Any
+import uuid
+
+import testtools
+
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent import steps_network
+from scavenger_openstack.drivers import ingress
+from scavenger_openstack.drivers import tap
+
+TAP = {'do': 'tap', 'netns': '', 'dev': 'tap5f0a1b2c-3d', 'ifindex': 5}
+
+
+class Tap(testtools.TestCase):
+    """What a lease may hold about a tap, and what not."""
+
+    def test_allowed(self) -> None:
+        for changes in ({}, {'netns': 'ns-1.x'}, {'dev': 'vnet0'},
+                        {'ifindex': 2**31 - 1}):
+            steps.validate({**TAP, **changes}, [])
+
+    def test_refused(self) -> None:
+        wrongs: list[dict[str, Any]] = [
+            {'dev': 'a;reboot'}, {'dev': '$(id)'}, {'dev': '-batch'},
+            {'dev': 'a b'}, {'dev': '../a'}, {'dev': ''}, {'dev': 'a' * 16},
+            {'dev': 'a\n'}, {'dev': None}, {'dev': ['a']},
+            {'netns': '/proc/1/ns/net'}, {'netns': '..'}, {'netns': '-a'},
+            {'netns': 'a;b'}, {'netns': None}, {'netns': 'a' * 65},
+            {'ifindex': 0}, {'ifindex': -1}, {'ifindex': '5'},
+            {'ifindex': '5; ip link del eth0'}, {'ifindex': True},
+            {'ifindex': 5.0}, {'ifindex': None}, {'ifindex': 2**31},
+            {'argv': ['sh']}, {'ifb': 'eth0'}, {'do': 'ip'},
+            {'do': ['tap']}, {'do': {}}, {'do': 'TAP'}, {'do': 'tap '}]
+        for wrong in wrongs:
+            self.assertRaises(steps.Refused, steps.validate,
+                              {**TAP, **wrong}, [])
+        for missing in ('netns', 'dev', 'ifindex'):
+            self.assertRaises(steps.Refused, steps.validate,
+                              {key: value for key, value in TAP.items()
+                               if key != missing}, [])
+
+    def test_our_marks_are_those_of_the_driver(self) -> None:
+        self.assertEqual(str(ingress.PREFERENCE), steps_network.PREFERENCE)
+        self.assertEqual(str(tap.GROUP), steps_network.PREFERENCE)
+        self.assertEqual(tap.PREFIX, steps_network.IFB)
+        self.assertEqual(f'qdisc tbf {tap.HANDLE >> 16:x}: ',
+                         steps_network.BUCKET)
+
+    def test_the_name_of_an_ifb_fits(self) -> None:
+        self.assertLess(len(f'{steps_network.IFB}{2**31 - 1}'), 16)
+
+    def test_no_such_namespace(self) -> None:
+        name = f'scv-{uuid.uuid4().hex[:8]}'
+        self.assertFalse(os.path.exists(f'/run/netns/{name}'))
+        for kind in ('tap', 'tc'):
+            exc = self.assertRaises(
+                steps.Gone, steps.run, {**TAP, 'do': kind, 'netns': name},
+                [])
+            self.assertIn(f'namespace {name} is no longer there', str(exc))

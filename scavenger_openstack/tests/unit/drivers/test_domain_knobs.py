@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from __future__ import annotations
+
+import testtools
+
+from scavenger_openstack.drivers.domain_keeper import Snapshot
+from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import domain_xml
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+UUID = '5e1bc1c3-310c-4e22-9612-764abf6ac7db'
+
+
+def seen(*, tune: str = '', disks: str = '', vcpu: str = '<vcpu>2</vcpu>',
+         more: str = '', metadata: str = '', paused: bool = False
+         ) -> Snapshot:
+    """A domain with this in its XML."""
+    text = (f'<domain type="kvm"><name>one</name><uuid>{UUID}</uuid>'
+            f'<metadata>{metadata}</metadata><memory>1024</memory>{vcpu}'
+            f'<cputune>{tune}</cputune>{more}<devices>{disks}'
+            '<memballoon model="virtio"/></devices></domain>')
+    return Snapshot(domain_xml.parse(text), 5, 77, paused,
+                    domain_record.find(text))
+
+
+def disk(target: str, *limits: str) -> str:
+    tune = ''.join(f'<{name}>{value}</{name}>' for name, _, value in
+                   (limit.partition('=') for limit in limits))
+    return (f'<disk><source file="/x"/><target dev="{target}"/>'
+            f'<iotune>{tune}</iotune></disk>')
+
+
+class Quota(testtools.TestCase):
+
+    def plan(self, value: float, tune: str = '', vcpus: int = 2
+             ) -> tuple[int, int]:
+        one = seen(tune=tune, vcpu=f'<vcpu>{vcpus}</vcpu>')
+        rule = domain_knobs.RULES[Knob.CPU_CORES]
+        found = rule.plan(one, rule.values(one), value)
+        return int(found['vcpu_quota']), int(found['vcpu_period'])
+
+    def test_all_vcpus_together_get_the_cap(self) -> None:
+        self.assertEqual((25_000, 100_000), self.plan(0.5))
+        self.assertEqual((5_000, 50_000),
+                         self.plan(0.2, '<period>50000</period>'))
+
+    def test_a_small_cap_has_a_longer_period(self) -> None:
+        quota, period = self.plan(0.1, vcpus=64)
+        self.assertEqual(640_000, period)
+        self.assertEqual(1000, quota)
+        self.assertEqual((1000, 1_000_000), self.plan(1e-6))
+
+    def test_never_looser_than_the_original(self) -> None:
+        tune = '<quota>20000</quota><period>100000</period>'
+        self.assertEqual((20_000, 100_000), self.plan(1.0, tune))
+        self.assertEqual((10_000, 100_000), self.plan(0.2, tune))
+
+    def test_values(self) -> None:
+        rule = domain_knobs.RULES[Knob.CPU_CORES]
+        for tune in ('', '<quota>-1</quota>', '<quota>0</quota>'):
+            self.assertIsNone(rule.value(seen(tune=tune)))
+            self.assertEqual('-1', rule.values(seen(tune=tune))[
+                'vcpu_quota'])
+        self.assertEqual(0.4, rule.value(seen(
+            tune='<quota>20000</quota><period>100000</period>')))
+        self.assertRaises(errors.DriverError, self.plan, 'much')
+
+
+class Disks(testtools.TestCase):
+    rule = domain_knobs.RULES[Knob.IO_BYTES_PER_S]
+
+    def plan(self, value: float, *limits: str) -> dict[str, str]:
+        one = seen(disks=disk('vda', *limits))
+        found = self.rule.plan(one, self.rule.values(one), value)
+        return {key[4:]: text for key, text in found.items()}
+
+    def test_each_direction(self) -> None:
+        self.assertEqual({'total_bytes_sec': '0', 'read_bytes_sec': '5',
+                          'write_bytes_sec': '5'}, self.plan(5))
+        self.assertEqual({'total_bytes_sec': '0', 'read_bytes_sec': '3',
+                          'write_bytes_sec': '5'},
+                         self.plan(5, 'read_bytes_sec=3'))
+
+    def test_a_total_stays_one(self) -> None:
+        for there, wanted in (('9', '5'), ('3', '3')):
+            self.assertEqual(
+                {'total_bytes_sec': wanted, 'read_bytes_sec': '0',
+                 'write_bytes_sec': '0'},
+                self.plan(5, f'total_bytes_sec={there}'))
+
+    def test_bursts_go_while_the_cap_is_tighter(self) -> None:
+        burst = ('total_bytes_sec=9', 'total_bytes_sec_max=90',
+                 'total_bytes_sec_max_length=2')
+        found = self.plan(5, *burst)
+        self.assertEqual(('5', '0', '0'), (
+            found['total_bytes_sec'], found['total_bytes_sec_max'],
+            found['total_bytes_sec_max_length']))
+        found = self.plan(9, *burst)
+        self.assertEqual('90', found['total_bytes_sec_max'])
+
+    def test_value_is_the_loosest_disk(self) -> None:
+        self.assertIsNone(self.rule.value(seen(
+            disks=disk('vda', 'read_bytes_sec=3'))))
+        self.assertIsNone(self.rule.value(seen(
+            disks=disk('vda', 'total_bytes_sec=3') + disk('vdb'))))
+        self.assertEqual(7, self.rule.value(seen(
+            disks=disk('vda', 'total_bytes_sec=3')
+            + disk('vdb', 'read_bytes_sec=7', 'write_bytes_sec=6'))))
+
+    def test_none(self) -> None:
+        for call in (self.rule.value, self.rule.values):
+            self.assertRaises(errors.Unsupported, call, seen())
+
+    def test_unplugged_since(self) -> None:
+        one = seen(disks=disk('vdb'))
+        self.assertEqual(
+            {'vdb.read_bytes_sec': '1'}, domain_knobs.still_there(
+                one, Knob.IO_BYTES_PER_S, {'vda.read_bytes_sec': '1',
+                                           'vdb.read_bytes_sec': '1'}))
+        self.assertEqual(
+            {'vcpupin.1': '0', 'emulatorpin': '0'}, domain_knobs.still_there(
+                one, Knob.CPU_SET, {'vcpupin.1': '0', 'vcpupin.2': '0',
+                                    'emulatorpin': '0'}))
+
+
+class Pins(testtools.TestCase):
+    rule = domain_knobs.RULES[Knob.CPU_SET]
+
+    def test_inside_of_what_was_allowed(self) -> None:
+        one = seen(vcpu='<vcpu cpuset="0-3">2</vcpu>',
+                   tune='<vcpupin vcpu="0" cpuset="0-1"/>')
+        values = self.rule.values(one)
+        self.assertEqual({'vcpupin.0': '0-1', 'vcpupin.1': '0-3',
+                          'emulatorpin': '0-3'}, values)
+        self.assertEqual({'vcpupin.0': '1', 'vcpupin.1': '1,3',
+                          'emulatorpin': '1,3'},
+                         self.rule.plan(one, values, '1,3,5'))
+        self.assertEqual({'vcpupin.0': '0-1', 'vcpupin.1': '3',
+                          'emulatorpin': '3'},
+                         self.rule.plan(one, values, '3'))
+        self.assertRaises(errors.DriverError, self.rule.plan, one, values,
+                          'all')
+
+    def test_what_is_in_force_with_a_record(self) -> None:
+        """The record says what was there, the rest of the XML what is."""
+        record = domain_record.build(Knob.CPU_SET, {
+            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-3'})
+        one = seen(metadata=record.replace(
+            '<lease>', f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">'),
+            tune='<vcpupin vcpu="0" cpuset="1"/><vcpupin vcpu="1" '
+                 'cpuset="1"/><emulatorpin cpuset="1"/>')
+        self.assertEqual('1', self.rule.value(one))
+        self.assertEqual(frozenset(range(4)), one.domain.allowed_cpus)
+        self.assertEqual('0-3', one.records[Knob.CPU_SET]['emulatorpin'])
+
+    def test_never_of_whom_they_are_his_own(self) -> None:
+        pinned = ('<vcpupin vcpu="0" cpuset="0"/>'
+                  '<vcpupin vcpu="1" cpuset="1"/>')
+        numa = '<numatune><memory mode="strict" nodeset="0"/></numatune>'
+        for one in (seen(tune=pinned), seen(more=numa)):
+            self.assertRaises(errors.Unsupported, self.rule.values, one)
+
+
+class Others(testtools.TestCase):
+
+    def test_balloon(self) -> None:
+        rule = domain_knobs.RULES[Knob.MEMORY_BYTES]
+        one = seen(more='<currentMemory>512</currentMemory>')
+        self.assertEqual(512 * 1024, rule.value(one))
+        self.assertIsNone(rule.value(seen()))
+        self.assertEqual({'balloon_kib': '256'}, rule.plan(
+            one, rule.values(one), 256 * 1024))
+        self.assertEqual({'balloon_kib': '512'}, rule.plan(
+            one, rule.values(one), 4096 * 1024))
+
+    def test_pause(self) -> None:
+        rule = domain_knobs.RULES[Knob.PAUSED]
+        self.assertEqual([0, 1], [rule.value(seen(paused=paused))
+                                  for paused in (False, True)])
+        one = seen(paused=True)
+        self.assertEqual({'state': 'paused'}, rule.plan(
+            one, rule.values(one), 0))
