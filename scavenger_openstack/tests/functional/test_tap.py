@@ -99,6 +99,9 @@ class Rates(taps.TapTestCase):
             far.bind((taps.FAR, 0))
             far.settimeout(10)
             far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+            # Until the neighbour has answered, few packets may wait for it.
+            near.sendto(b'known', far.getsockname())
+            far.recv(99)
             for number in range(250):
                 near.sendto(bytes([number]) * 1000, far.getsockname())
             self.wait_for('something waits', lambda: 'backlog 0b' not in
