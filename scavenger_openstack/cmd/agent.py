@@ -33,6 +33,12 @@ from scavenger_openstack.types import as_json
 
 STOP_WAIT_S = 10.0
 
+RECORD_OPT = cfg.StrOpt(
+    'record', metavar='FILE',
+    help='Record the run: every sample and decision goes to this new file, '
+         'for scavenger-replay.  It grows with every tick; see "Recordings" '
+         'in the documentation.')
+
 CLI_OPTS = [
     cfg.StrOpt('command', positional=True,
                help='run: regulate this host until SIGTERM.  sample: print '
@@ -45,10 +51,7 @@ CLI_OPTS = [
     cfg.FloatOpt('seconds', default=0, min=0,
                  help='sample: go on for so many seconds; 0 prints one '
                       'line.'),
-    cfg.StrOpt('record', metavar='FILE',
-               help='run: write every sample and decision to this new file, '
-                    'for scavenger-replay.  It grows with every tick; see '
-                    '"Recordings" in the documentation.'),
+    RECORD_OPT,
 ]
 
 

@@ -19,7 +19,6 @@ own, so that it outlives the agent and gives every limit back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-import pathlib
 import subprocess
 import sys
 import threading
@@ -30,17 +29,13 @@ from oslo_log import log
 
 from scavenger_openstack.agent import ownership
 from scavenger_openstack.agent import service
+from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import conf as conf_
 
 LOG = log.getLogger(__name__)
 
 WATCHER_START_S = 10.0
-
-RECORD_OPT = cfg.StrOpt(
-    'record', metavar='FILE',
-    help='Write every sample and decision to this new file, for '
-         'scavenger-replay.  It grows with every tick.')
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,12 +47,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
-    conf.register_cli_opt(RECORD_OPT)
+    conf.register_cli_opt(agent.RECORD_OPT)
     conf_.load(conf, arguments, 'scavenger-standalone')
     service.set_up_log(conf)
     with Watcher(conf):
-        return service.Service(conf, conf.record and pathlib.Path(
-            conf.record)).run()
+        return agent.run(conf)
 
 
 class Watcher:

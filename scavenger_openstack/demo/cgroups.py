@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import os
 import pathlib
@@ -42,9 +43,11 @@ REMEMBERED = {
 """What the agent may change: it has to read the same after it has gone."""
 
 
-def mounts() -> dict[str, pathlib.Path]:
+def mounts(*also_needed: str) -> dict[str, pathlib.Path]:
     """Where each cgroup v1 controller is mounted.
 
+    :param also_needed: of :data:`ALSO`, those that this demo cannot be
+        played without
     :raises DriverError: this host does not offer what the demo needs.
     """
     found: dict[str, pathlib.Path] = {}
@@ -54,7 +57,8 @@ def mounts() -> dict[str, pathlib.Path]:
             for option in options.split(','):
                 if option in NEEDED + ALSO:
                     found.setdefault(option, pathlib.Path(where))
-    missing = [name for name in NEEDED if name not in found]
+    missing = [name for name in (*NEEDED, *also_needed)
+               if name not in found]
     if missing:
         raise errors.DriverError(
             'the demo needs the cgroup v1 controllers '
@@ -177,6 +181,15 @@ class Tree:
                     with contextlib.suppress(FileNotFoundError):
                         found[str(path)] = path.read_text().strip()
         return found
+
+    def changed(self, before: Mapping[str, str]) -> list[str]:
+        """What no longer reads as in ``before``, in plain words.
+
+        :param before: what :meth:`knobs` returned
+        """
+        now = self.knobs()
+        return [f'{path}: was {text!r}, is {now.get(path)!r}'
+                for path, text in before.items() if now.get(path) != text]
 
     def remove(self) -> None:
         for mount in dict.fromkeys(self.mounts.values()):

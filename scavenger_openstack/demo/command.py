@@ -23,6 +23,7 @@ import sys
 from typing import Any
 
 from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import load
 from scavenger_openstack.demo import phases
@@ -58,7 +59,11 @@ def parser() -> argparse.ArgumentParser:
                     'the batch work gets done; --who shows who disturbs '
                     'whom.  Everything happens in '
                     'cgroups and network namespaces of its own, which it '
-                    'removes at the end.')
+                    'removes at the end; --who also makes a loop device on '
+                    f'a file of {disk.SIZE_MIB} MiB in {disk.ROOM} '
+                    f'({disk.SPARE * disk.SIZE_MIB} MiB have to be free), '
+                    'and has kernel.task_delayacct set to 1, for the whole '
+                    'machine, while it plays.')
     found.add_argument('--quick', action='store_true',
                        help='2 short rounds, less than 4 minutes in all '
                             '(default: 5 rounds, less than 20 minutes)')
@@ -74,8 +79,8 @@ def parser() -> argparse.ArgumentParser:
                                          '--who, those in which somebody '
                                          f'disturbs (default {WHO_S:g})')
     found.add_argument('--only', metavar='PHASES', type=_names,
-                       default=list(phases.PHASES),
-                       help='phases to play, with commas between: '
+                       help='phases to play (default: all), with commas '
+                            'between: '
                             + ', '.join(phases.PHASES))
     found.add_argument('--memory', type=_positive(int), metavar='MIB',
                        default=2048,
@@ -118,6 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse.parse_args(argv)
     if bool(options.watch_foreground) != bool(options.watch_background):
         parse.error('--watch-foreground and --watch-background go together')
+    if options.who:
+        for name in ('quick', 'rounds', 'only'):
+            if getattr(options, name):
+                parse.error(f'--{name} is for the first act; the second, '
+                            '--who, takes --phase-seconds')
     if options.memory < LEAST_MEMORY_MIB:
         parse.error(f'--memory: the service and the batch work need '
                     f'{LEAST_MEMORY_MIB} MiB')
@@ -163,14 +173,16 @@ def _names(text: str) -> list[str]:
 
 
 def _clean() -> int:
-    removed, playing = stage_.clean()
+    removed, playing, problems = stage_.clean()
     for name in removed:
         print(f'removed what demo {name} left')
     for name in playing:
         print(f'demo {name} is still playing; left alone')
-    if not removed and not playing:
+    for problem in problems:
+        print(f'scavenger-demo: {problem}', file=sys.stderr)
+    if not removed and not playing and not problems:
         print('nothing to remove')
-    return 0
+    return 1 if problems else 0
 
 
 def _picture(options: argparse.Namespace) -> int:
@@ -212,7 +224,8 @@ def _play(options: argparse.Namespace,
           interrupt: interrupt_.Interrupt) -> int:
     rounds, seconds = QUICK if options.quick else FULL
     settings = play.Settings(
-        names=options.only, rounds=options.rounds or rounds,
+        names=options.only or list(phases.PHASES),
+        rounds=options.rounds or rounds,
         seconds=options.phase_seconds or seconds, seed=options.seed)
     cgroups.mounts()
     cpus = _cpus()
@@ -245,7 +258,7 @@ def _who(options: argparse.Namespace,
          interrupt: interrupt_.Interrupt) -> int:
     """Play the second act; the exit code."""
     seconds = options.phase_seconds or WHO_S
-    cgroups.mounts()
+    cgroups.mounts('blkio')
     cpus = _cpus()
     _check_memory(options.memory)
     options.output.mkdir(parents=True, exist_ok=True)

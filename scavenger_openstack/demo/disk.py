@@ -23,12 +23,13 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 
 from scavenger_openstack import errors
 
-ROOM = pathlib.Path('/var/tmp')
-"""/run is memory; this has to be a disk."""
+ROOM = pathlib.Path('/var/lib')
+"""/run is memory; this has to be a disk, where only root makes files."""
 
 PREFIX = 'scavenger-demo-'
 MIB = 2**20
@@ -71,20 +72,66 @@ class Disk:
     def remove(self) -> None:
         """Take the disk and its file away, also of a demo that was killed.
 
-        :raises DriverError: the disk is still in use.
+        A disk that somebody still uses goes with its last user.
+
+        :raises DriverError: it is not one that we made, or does not go.
         """
-        if self._file.exists():
-            for line in _losetup('--associated', str(self._file),
-                                 '--noheadings', '--output',
-                                 'NAME').splitlines():
-                _losetup('--detach', line.strip())
-        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            if self._is_there():
+                for line in _losetup('--associated', str(self._file),
+                                     '--noheadings', '--output',
+                                     'NAME').splitlines():
+                    _losetup('--detach', line.strip())
+                shutil.rmtree(self._directory)
+        except OSError as exc:
+            raise errors.DriverError(
+                f'{self._directory} cannot be removed: {exc.strerror}'
+            ) from exc
+
+    def _is_there(self) -> bool:
+        """Whether there is anything to remove, all of it ours.
+
+        Nobody else can change that later, in a directory of our own.
+
+        :raises DriverError: it is somebody else's; nothing was touched.
+        :raises OSError: it cannot be looked at
+        """
+        if not os.path.lexists(self._directory):
+            return False
+        if not _is_own(self._directory):
+            raise errors.DriverError(
+                f'{self._directory} is not what a demo made, and is left '
+                'alone: see whose it is, and remove it by hand')
+        try:
+            file = os.open(self._file, os.O_PATH | os.O_NOFOLLOW
+                           | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            what = os.fstat(file)
+        finally:
+            os.close(file)
+        if not stat.S_ISREG(what.st_mode) or what.st_uid != os.geteuid():
+            raise errors.DriverError(
+                f'{self._file} is not the file that a demo made, and is '
+                'left alone: see whose it is, and remove it by hand')
+        return True
 
 
 def left_over() -> set[str]:
     """Names of demos that have a disk."""
     return {path.name.removeprefix(PREFIX)
-            for path in ROOM.glob(PREFIX + '*')}
+            for path in ROOM.glob(PREFIX + '*') if _is_own(path)}
+
+
+def _is_own(path: pathlib.Path) -> bool:
+    """Whether it is a directory that nobody but us can write to."""
+    try:
+        what = path.lstat()
+    except OSError:
+        return False
+    return (stat.S_ISDIR(what.st_mode) and what.st_uid == os.geteuid()
+            and stat.S_IMODE(what.st_mode) == 0o700)
 
 
 def _losetup(*arguments: str) -> str:

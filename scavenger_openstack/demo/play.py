@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import dataclasses
-import shutil
 import subprocess
 import time
 from typing import Any
@@ -59,7 +58,7 @@ class Play:
         self._iterations_per_ms = iterations_per_ms
         self._interrupt = interrupt
         self._progress = progress
-        self._agent: subprocess.Popen[bytes] | None = None
+        self._agent = product.Agent(stage, interrupt)
         self._requests: list[tuple[float, float]] = []
 
     def rounds(self) -> list[dict[str, Any]]:
@@ -91,8 +90,7 @@ class Play:
         self._wait_for_base()
         status = None
         if phase.agent:
-            status = product.Status(self._stage.directory)
-            self._start_agent(status)
+            status = self._agent.start(product.config_of(self._stage))
         batch = batch_.Batch(self._stage)
         if phase.batch:
             batch.launch()
@@ -104,7 +102,7 @@ class Play:
         record = self._record(phase, number, watch, batch.kills,
                               time.monotonic() - start_s)
         self._stage.end()
-        self._end_agent()
+        self._agent.stop()
         phase.end(self._stage)
         record['knobs_left'] = self._compare(before)
         return record
@@ -114,7 +112,7 @@ class Play:
 
         :raises DriverError: it did not end as it should.
         """
-        self._end_agent()
+        self._agent.stop()
 
     def _run(self, watch: measure.Watch, start_s: float, end_s: float,
              batch: batch_.Batch) -> None:
@@ -188,24 +186,6 @@ class Play:
                 return
             self._interrupt.wait_until(time.monotonic() + 0.05)
 
-    def _start_agent(self, status: product.Status) -> None:
-        """Start the product and wait until it says that it turns."""
-        directory = self._stage.directory
-        shutil.rmtree(directory / 'state', ignore_errors=True)
-        self._agent = self._stage.launch_outside(
-            *product.command(directory, product.config_of(self._stage)),
-            log='agent')
-        (directory / 'agent.pid').write_text(str(self._agent.pid))
-        product.wait(self._agent, status, self._interrupt,
-                     lambda: self._stage.said('agent'))
-
-    def _end_agent(self) -> None:
-        if self._agent is None:
-            return
-        agent, self._agent = self._agent, None
-        said = self._stage.said('agent')
-        product.end(agent, f': {said}' if said else '')
-
     def _record(self, phase: phases_.Phase, number: int,
                 watch: measure.Watch, kills: int,
                 now_s: float) -> dict[str, Any]:
@@ -229,9 +209,7 @@ class Play:
     def _compare(self, before: tuple[dict[str, str], str]) -> list[str]:
         """Knobs that do not read as before the phase."""
         knobs, qdiscs = before
-        now = self._stage.tree.knobs()
-        changed = [f'{path}: was {text!r}, is {now.get(path)!r}'
-                   for path, text in knobs.items() if now.get(path) != text]
+        changed = self._stage.tree.changed(knobs)
         after = self._stage.uplink.qdiscs()
         if after != qdiscs:
             changed.append(f'{self._stage.uplink.background}: was '

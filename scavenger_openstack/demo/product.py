@@ -14,10 +14,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Mapping
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -121,22 +121,6 @@ class Status:
         return int((self.last.get('counters') or {}).get(name) or 0)
 
 
-def wait(process: subprocess.Popen[bytes], status: Status,
-         interrupt: interrupt_.Interrupt, said: Callable[[], str]) -> None:
-    """Wait until the product says that it turns.
-
-    :param said: its last words, for the error
-    :raises DriverError: it does not start.
-    :raises Interrupted: somebody wants to stop.
-    """
-    deadline_s = time.monotonic() + START_S
-    while not status.look():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            raise errors.DriverError('scavenger-standalone does not start: '
-                                     + (said() or 'it says nothing'))
-        interrupt.wait_until(time.monotonic() + 0.05)
-
-
 def end(process: subprocess.Popen[bytes], what: str) -> None:
     """Ask the product to end and wait until it has.
 
@@ -156,3 +140,49 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
         raise errors.DriverError(
             'scavenger-standalone ended with '
             f'{process.returncode}{what}')
+
+
+class Agent:
+    """The product beside a stage: one process at a time."""
+
+    def __init__(self, stage: stage_.Stage,
+                 interrupt: interrupt_.Interrupt) -> None:
+        self._stage = stage
+        self._interrupt = interrupt
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, text: str, *more: str) -> Status:
+        """Start it on a configuration and wait until it says that it turns.
+
+        It begins without a state of earlier ones.
+
+        :param more: arguments
+        :raises DriverError: it does not start.
+        :raises Interrupted: somebody wants to stop.
+        """
+        directory = self._stage.directory
+        shutil.rmtree(directory / 'state', ignore_errors=True)
+        status = Status(directory)
+        self._process = self._stage.launch_outside(
+            *command(directory, text), *more, log='agent')
+        (directory / 'agent.pid').write_text(str(self._process.pid))
+        deadline_s = time.monotonic() + START_S
+        while not status.look():
+            if (self._process.poll() is not None
+                    or time.monotonic() > deadline_s):
+                raise errors.DriverError(
+                    'scavenger-standalone does not start: '
+                    + (self._stage.said('agent') or 'it says nothing'))
+            self._interrupt.wait_until(time.monotonic() + 0.05)
+        return status
+
+    def stop(self) -> None:
+        """Ask it to end, if it was started, and wait until it has.
+
+        :raises DriverError: it ended badly or not at all.
+        """
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        said = self._stage.said('agent')
+        end(process, f': {said}' if said else '')

@@ -13,9 +13,10 @@
 """Where the demo plays, and how it leaves no trace.
 
 A stage is a directory in /run (held by a lock while its demo lives), one
-tree of cgroups, four network namespaces, and the processes in them.  All
-carry the stage's id, so that ``scavenger-demo --clean`` finds what a
-killed demo left.
+tree of cgroups, four network namespaces, and the processes in them; for the
+second act also a loop device on a file of its own, and the machine's switch
+of delay accounting, kept in the directory as it was.  All carry the stage's
+id, so that ``scavenger-demo --clean`` finds what a killed demo left.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import time
 import uuid
 
-from scavenger_openstack.demo import accounting
+from scavenger_openstack.demo import accounting as accounting_
 from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk as disk_
 from scavenger_openstack.demo import uplink
@@ -39,6 +41,7 @@ from scavenger_openstack import errors
 
 RUN = pathlib.Path('/run')
 PREFIX = 'scavenger-demo-'
+NAME = re.compile('[0-9a-f]{6}')
 SERVICE = '/foreground/service'
 TRANSFER = '/foreground/transfer'
 CPU = '/background/cpu'
@@ -69,38 +72,52 @@ def take_lock(directory: pathlib.Path) -> int | None:
     return descriptor
 
 
-def clean() -> tuple[list[str], list[str]]:
-    """Remove what killed demos left: (removed, still playing).
+def left_over() -> set[str]:
+    """Names of demos that are here, alive or not.
 
-    :raises DriverError: something does not go.
+    What else is called like our own may be anybody's, and is left alone.
     """
     mounts = dict.fromkeys(cgroups.mounts().values())
-    spaces = uplink.left_over()
-    names = disk_.left_over() | {
-        path.name.removeprefix(PREFIX)
-        for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
-    removed, playing = [], []
-    for name in sorted(names | set(spaces)):
-        directory = RUN / (PREFIX + name)
-        directory.mkdir(mode=0o700, exist_ok=True)
-        lock = take_lock(directory)
-        if lock is None:
-            pid = (directory / 'lock').read_text().strip()
-            playing.append(f'{name} (process {pid})')
-            continue
+    found = {path.name.removeprefix(PREFIX)
+             for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
+    return {name for name in found | disk_.left_over() | set(
+        uplink.left_over()) if NAME.fullmatch(name)}
+
+
+def clean() -> tuple[list[str], list[str], list[str]]:
+    """Remove what killed demos left: removed, still playing, and what went
+    wrong."""
+    removed: list[str] = []
+    playing: list[str] = []
+    problems: list[str] = []
+    for name in sorted(left_over()):
         try:
-            end_agent(directory)
-            for mount in mounts:
-                cgroups.remove(mount / (PREFIX + name))
-            for netns in spaces.get(name, ()):
-                uplink.delete(netns)
-            disk_.Disk(name).remove()
-            accounting.restore(directory)
-            shutil.rmtree(directory)
-        finally:
-            os.close(lock)
-        removed.append(name)
-    return removed, playing
+            _clean(name, removed, playing)
+        except (errors.DriverError, OSError) as exc:
+            problems.append(f'demo {name}: {exc}')
+    return removed, playing, problems
+
+
+def _clean(name: str, removed: list[str], playing: list[str]) -> None:
+    directory = RUN / (PREFIX + name)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    lock = take_lock(directory)
+    if lock is None:
+        pid = (directory / 'lock').read_text().strip()
+        playing.append(f'{name} (process {pid})')
+        return
+    try:
+        end_agent(directory)
+        for mount in dict.fromkeys(cgroups.mounts().values()):
+            cgroups.remove(mount / (PREFIX + name))
+        for netns in uplink.left_over().get(name, ()):
+            uplink.delete(netns)
+        disk_.Disk(name).remove()
+        accounting_.Accounting(directory).restore()
+        shutil.rmtree(directory)
+    finally:
+        os.close(lock)
+    removed.append(name)
 
 
 def end_agent(directory: pathlib.Path) -> None:
@@ -135,6 +152,7 @@ class Stage:
         self.tree = cgroups.Tree('/' + PREFIX + self.name)
         self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
         self.disk = disk_.Disk(self.name)
+        self.accounting = accounting_.Accounting(self.directory)
         self._lock: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -209,10 +227,10 @@ class Stage:
         """Remove everything; return what went wrong, in plain words."""
         problems = []
         for remove in (self.tree.remove, self.uplink.remove,
-                       self.disk.remove):
+                       self.disk.remove, self.accounting.restore):
             try:
                 remove()
-            except errors.DriverError as exc:
+            except (errors.DriverError, OSError) as exc:
                 problems.append(str(exc))
         for process in self._processes:
             try:
@@ -220,7 +238,6 @@ class Stage:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        accounting.restore(self.directory)
         if not problems:
             shutil.rmtree(self.directory, ignore_errors=True)
         if self._lock is not None:

@@ -34,7 +34,6 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import rates as rates_
-from scavenger_openstack.demo import accounting
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import load
 from scavenger_openstack.demo import product
@@ -130,7 +129,7 @@ class Who:
         self._interrupt = interrupt
         self._end_s = QUIET_S + seconds
         self._seed = seed
-        self._agent: subprocess.Popen[bytes] | None = None
+        self._agent = product.Agent(stage, interrupt)
         self._jobs: dict[str, subprocess.Popen[bytes]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
 
@@ -141,19 +140,20 @@ class Who:
         :raises DriverError: a program failed, or a knob was left changed.
         """
         stage = self._stage
+        stage.accounting.switch_on()
         stage.disk.make()
-        accounting.switch_on(stage.directory)
         self._divide()
         before = stage.tree.knobs()
-        status = product.Status(stage.directory)
-        self._start_agent(status)
+        status = self._agent.start(
+            CONFIG.format(name=stage.tree.name, device=stage.disk.device,
+                          sample_s=SAMPLE_S),
+            '--record', stage.file('recording'))
         # Everybody after the accounting, so that all their waits count.
         start_s = time.monotonic() + LAUNCH_S
         self._launch(start_s)
         looks = self._run(start_s, status)
         stage.end()
         self.stop()
-        now = stage.tree.knobs()
         return {
             'seconds': self._end_s, 'sample_s': SAMPLE_S,
             'cpus': len(stage.cpus), 'looks': looks,
@@ -161,19 +161,14 @@ class Who:
                 SERVICE: self._latencies('arrivals', 'service.out'),
                 LOOKUP: self._latencies('lookups', 'lookup.out')},
             'signals': self._signals(start_s),
-            'knobs_left': [f'{path}: was {text!r}, is {now.get(path)!r}'
-                           for path, text in before.items()
-                           if now.get(path) != text]}
+            'knobs_left': stage.tree.changed(before)}
 
     def stop(self) -> None:
         """End the agent.
 
         :raises DriverError: it did not end as it should.
         """
-        if self._agent is not None:
-            agent, self._agent = self._agent, None
-            said = self._stage.said('agent')
-            product.end(agent, f': {said}' if said else '')
+        self._agent.stop()
 
     def _divide(self) -> None:
         """Who shares what: the CPUs are divided between the two pairs, as
@@ -187,17 +182,6 @@ class Who:
                                  ','.join(map(str, cpus)))
         # A twentieth of a CPU, whatever it wants: it disturbs nobody.
         stage.tree.write('cpu', STEADY, 'cpu.cfs_quota_us', '5000')
-
-    def _start_agent(self, status: product.Status) -> None:
-        directory = self._stage.directory
-        command = product.command(directory, CONFIG.format(
-            name=self._stage.tree.name, device=self._stage.disk.device,
-            sample_s=SAMPLE_S))
-        self._agent = self._stage.launch_outside(
-            *command, '--record', str(directory / 'recording'), log='agent')
-        (directory / 'agent.pid').write_text(str(self._agent.pid))
-        product.wait(self._agent, status, self._interrupt,
-                     lambda: self._stage.said('agent'))
 
     def _launch(self, start_s: float) -> None:
         stage, file = self._stage, self._stage.file

@@ -15,19 +15,8 @@
 
 From the kernel's delay accounting, process by process, while the operator
 has it on (``kernel.task_delayacct``); no cgroup counts it.  Off, nothing is
-read and the signal is unknown.
-
-A workload's total is what its processes have added since the agent met them.
-One that ends between two ticks takes what it added in the last one with it.
-One that began since the last listing of who is there counts from zero, one
-that is older and was moved in from what it has.  One that began before
-accounting was on is not accounted, so nothing is known about its workload.
-
-Operations and bytes come from the cgroup where it counts.  With version 1 it
-may not (some kernels count for a device only once somebody set a limit on
-it): what does not begin to count when processes wait or move bytes is not
-used while the workload lives.  Then an operation is one wait of a process,
-and the bytes are those of its threads.
+read and the signals are unknown.  What becomes of the processes' numbers is
+in :mod:`~scavenger_openstack.drivers.delay_totals`.
 """
 
 from __future__ import annotations
@@ -44,70 +33,27 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.cgroup_files import GONE
 from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers import cgroup_tasks
-from scavenger_openstack.drivers.cgroup_tasks import CLOCK_S
+from scavenger_openstack.drivers import delay_totals
+from scavenger_openstack.drivers.delay_totals import Asked
+from scavenger_openstack.drivers.delay_totals import Totals
 from scavenger_openstack.drivers import taskstats
-from scavenger_openstack.drivers.taskstats import Waits
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
-
-NS_PER_S = 1e9
 
 TURN_TICKS = 60
 """When not all can be read, some are for so many ticks and then others are:
 a rate takes two ticks in a row, a detector some tens."""
 
-LIST_TICKS = 4
-"""At most every so many ticks it is listed who is in a workload, where that
-did not change the last time: half the cost of all."""
-
 SWITCH = '/proc/sys/kernel/task_delayacct'
 
 
 class Settings(NamedTuple):
-    """See the options ``io_wait_*`` of the section ``[cgroups]``."""
+    """See the options ``delay_*`` of the section ``[cgroups]``."""
 
     tasks: int = 500
     cpu_s: float = 0.005
-
-
-class _Process:
-    __slots__ = ('accounted', 'last')
-
-    def __init__(self, last: Waits, *, accounted: bool) -> None:
-        self.last = last
-        self.accounted = accounted
-
-
-class _Workload:
-    """What the processes of one workload have added so far."""
-
-    __slots__ = ('bytes', 'counts', 'created_s', 'first', 'listed_s',
-                 'nodes', 'period', 'processes', 'rest', 'threads',
-                 'cpu_wait_ns', 'wait_ns', 'waits')
-
-    def __init__(self, created_s: float) -> None:
-        self.created_s = created_s
-        self.nodes: list[tuple[str, int]] = []
-        self.processes: dict[int, _Process] = {}
-        self.threads: dict[int, int] = {}
-        self.wait_ns = self.waits = self.bytes = self.cpu_wait_ns = 0
-        self.counts: bool | None = None     # the cgroup itself
-        self.first = True
-        self.listed_s = 0.0
-        self.period = 1     # ticks from one listing to the next
-        self.rest = 0       # of these, how many are left
-
-
-class _Asked(NamedTuple):
-    """What is asked about one workload in this tick."""
-
-    one: _Workload
-    sample: WorkloadSample
-    processes: list[int]
-    fresh: list[int]
-    threads: list[int]
-    listed: bool
 
 
 class DelayAccounting:
@@ -126,19 +72,20 @@ class DelayAccounting:
                             if name in mounts), None)
         self._kernel: taskstats.Taskstats | None = None
         self._switch: int | None = None
-        self._known: dict[str, _Workload] = {}
+        self._known: dict[str, Totals] = {}
         self._why = 'nothing was looked at so far'
         self._refused = ''
-        self._said: set[str] = set()
-        self._first = ''
+        self._said: set[tuple[str, str]] = set()
         self._turn = 0
+        self._ticks = 0     # of this turn
         self._since_s = 0.0
-        self._measured = 0
+        self._measured = {'run_delay': 0, 'io_wait': 0}
 
     def facts(self) -> dict[str, Any]:
-        """Whether the signal is there, and why not, for the status."""
+        """Whether the signals are there, and why not, for the status."""
         return {'on': not self._why, 'why': self._why,
-                'measured_workloads': self._measured}
+                'measured_workloads': self._measured['run_delay'],
+                'measured_io_wait': self._measured['io_wait']}
 
     def add(self, samples: tuple[WorkloadSample, ...], now: float
             ) -> tuple[WorkloadSample, ...]:
@@ -146,7 +93,7 @@ class DelayAccounting:
 
         :param now: the time of these samples, CLOCK_BOOTTIME
         """
-        self._measured = 0
+        self._measured = {'run_delay': 0, 'io_wait': 0}
         why = self._why_not()
         if why != self._why:
             self._say_state(why)
@@ -156,20 +103,31 @@ class DelayAccounting:
             self._known.clear()
             return samples
         self._follow(samples)
-        asked, unread = self._collect(samples)
+        asked, waiting = self._choose(samples)
         try:
             answers = self._ask(asked)
         except (OSError, ValueError) as exc:
-            self._say('answer', 'io_wait: the kernel does not answer as '
-                      'expected: %s; unknown in ticks when that happens', exc)
+            self._say('answer', '', 'io_wait and run_delay: the kernel does '
+                      'not answer as expected: %s; unknown in ticks when '
+                      'that happens', exc)
             self._hang_up()
             return samples
-        found = {one.sample[0].id: self._account(one, answers, now)
+        found = {one.sample[0].id: self._add(one, answers, now)
                  for one in asked}
-        self._measured = sum(sample.io_wait_s is not None
-                             for sample in found.values())
-        self._take_turns(samples, unread)
+        self._take_turns(samples, waiting)
         return tuple(found.get(sample[0].id, sample) for sample in samples)
+
+    def _add(self, asked: Asked, answers: delay_totals.Answers, now: float
+             ) -> WorkloadSample:
+        sample, unknown = asked.one.add(asked, answers, now=now,
+                                        since_s=self._since_s)
+        if unknown:
+            self._say('old', sample[0].id, '%s: io_wait is unknown: %s of '
+                      'its processes began before delay accounting was on; '
+                      'restart it', sample[0].id, unknown)
+        self._measured['run_delay'] += sample.run_delay_s is not None
+        self._measured['io_wait'] += sample.io_wait_s is not None
+        return sample
 
     def close(self) -> None:
         """Give back what is kept open."""
@@ -215,11 +173,12 @@ class DelayAccounting:
         else:
             LOG.info('delays are not measured: %s', why)
 
-    def _say(self, key: str, text: str, *args: object) -> None:
+    def _say(self, what: str, workload: str, text: str, *args: object
+             ) -> None:
         """Warn about one thing once."""
-        if key not in self._said:
+        if (what, workload) not in self._said:
             LOG.warning(text, *args)
-        self._said.add(key)
+        self._said.add((what, workload))
 
     def _hang_up(self) -> None:
         """The next tick opens a new conversation."""
@@ -230,205 +189,93 @@ class DelayAccounting:
     # --- who
 
     def _follow(self, samples: Sequence[WorkloadSample]) -> None:
+        """Forget who is gone or was made again, take down who is new."""
+        assert self._mount is not None
         known = self._known
-        for name in known.keys() - {s[0].id for s in samples}:
+        made = {sample[0].id: sample[0].created_s for sample in samples}
+        gone = {name for name, one in known.items()
+                if made.get(name) != one.created_s}
+        if gone:
+            self._said = {key for key in self._said if key[1] not in gone}
+        for name in gone:
             del known[name]
-        for sample in samples:
-            who = sample[0]
-            one = known.get(who.id)
-            if one is None or one.created_s != who.created_s:
-                known[who.id] = _Workload(who.created_s)
+        for name in made.keys() - known.keys():
+            known[name] = Totals(made[name], self._mount, self._root)
 
-    def _collect(self, samples: Sequence[WorkloadSample]
-                 ) -> tuple[list[_Asked], list[WorkloadSample]]:
-        """What to ask, and the workloads that must wait for their turn."""
-        start = next((at for at, sample in enumerate(samples)
-                      if sample[0].id == self._first), 0)
-        order = [*samples[start:], *samples[:start]]
+    def _choose(self, samples: Sequence[WorkloadSample]
+                ) -> tuple[list[Asked], list[WorkloadSample]]:
+        """What to ask, and the workloads that must wait for their turn.
+
+        The foreground comes first: it is what can suffer.
+        """
         until = time.thread_time() + self._settings.cpu_s
-        left = self._settings.tasks
-        asked: list[_Asked] = []
-        for at, sample in enumerate(order):
-            if time.thread_time() > until:
-                return asked, order[at:]
+        left = most = self._settings.tasks
+        asked: list[Asked] = []
+        waiting: list[WorkloadSample] = []
+        for sample in sorted(samples, key=lambda sample: (
+                sample[0].priority is not Priority.FOREGROUND,
+                self._known[sample[0].id].rank)):
+            name = sample[0].id
+            one = self._known[name]
+            if one.cost > most:
+                continue
+            if one.cost > left or asked and time.thread_time() > until:
+                waiting.append(sample)
+                continue
             try:
-                one, cost = self._look(sample, left)
+                look = one.look(sample, most=most, left=left)
             except cgroup_tasks.TooMany:
-                if left < self._settings.tasks:
-                    return asked, order[at:]
-                self._say(sample[0].id, '%s: io_wait is unknown: it has more '
-                          'than [cgroups] delay_tasks = %s processes or '
-                          'threads', sample[0].id, left)
+                one.cost = most + 1
+                self._say('many', name, '%s: io_wait and run_delay are '
+                          'unknown: it has more than [cgroups] delay_tasks '
+                          '= %s processes or threads', name, most)
                 continue
             except OSError as exc:
-                self._known[sample[0].id].nodes = []
                 if exc.errno not in GONE:
-                    self._say('read', '%s: io_wait is unknown: its processes '
-                              'cannot be listed: %s', sample[0].id,
-                              exc.strerror)
+                    self._say('read', '', '%s: io_wait and run_delay are '
+                              'unknown: its processes cannot be listed: %s',
+                              name, exc.strerror)
                 continue
-            asked.append(one)
-            left -= cost
-        return asked, []
-
-    def _look(self, sample: WorkloadSample, left: int) -> tuple[_Asked, int]:
-        """What to ask about a workload, and what that costs.
-
-        :raises cgroup_tasks.TooMany: more than ``left``
-        :raises OSError: it is gone, or may not be read
-        """
-        one = self._known[sample[0].id]
-        if one.rest > 0 and one.nodes:
-            one.rest -= 1
-            pids, threads = list(one.processes), list(one.threads)
-            cost, listed = len(pids) + len(threads), False
-        else:
-            pids, threads = self._list(one, sample, left)
-            cost = len(one.nodes) + len(pids) + len(threads)
-            listed = True
-        fresh = [pid for pid in pids if pid not in one.processes
-                 or not one.processes[pid].accounted]
-        cost += len(fresh)
-        if cost > left:
-            one.rest = 0
-            raise cgroup_tasks.TooMany
-        return _Asked(one, sample, pids, fresh, threads, listed), cost
-
-    def _list(self, one: _Workload, sample: WorkloadSample, left: int
-              ) -> tuple[list[int], list[int]]:
-        """Processes of a workload, and threads if these are needed."""
-        assert self._mount is not None
-        nodes, one.nodes = one.nodes, []
-        if not nodes or any(os.stat(path).st_nlink != links
-                            for path, links in nodes):
-            nodes = cgroup_tasks.nodes(self._mount.path + sample[0].id, left)
-        pids = cgroup_tasks.members(nodes, 'cgroup.procs', left)
-        threads = []
-        if self._trusts(one, sample) is not True:
-            threads = cgroup_tasks.members(
-                nodes, 'tasks' if self._mount.version == 1
-                else 'cgroup.threads', left)
-        one.nodes = nodes
-        same = (not one.first and one.processes.keys() == set(pids)
-                and one.threads.keys() == set(threads))
-        one.period = min(LIST_TICKS, 2 * one.period) if same else 1
-        one.rest = one.period - 1
-        return pids, threads
-
-    def _trusts(self, one: _Workload, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: nobody knows yet."""
-        if one.counts is None:
-            assert self._mount is not None
-            if sample.io_bytes or (sample.io_bytes is not None
-                                   and self._mount.version == 2):
-                one.counts = True
-        return one.counts
+            if look is None:
+                waiting.append(sample)
+                continue
+            one.turn = self._turn
+            asked.append(look)
+            left -= one.cost
+        return asked, waiting
 
     def _take_turns(self, samples: Sequence[WorkloadSample],
-                    unread: Sequence[WorkloadSample]) -> None:
-        if not unread:
+                    waiting: Sequence[WorkloadSample]) -> None:
+        """Let others come first after a while: who waited longest.
+
+        In every other turn those come before that need no more than their
+        share, so that many small ones do not wait for one that is large;
+        and it does not wait for ever for room beside them.
+        """
+        if waiting:
+            self._say('turns', '', 'io_wait and run_delay of only %s of %s '
+                      'workloads are known at a time, in turns of %s ticks: '
+                      'raise [cgroups] delay_tasks or delay_cpu_s, at the '
+                      'cost of CPU', len(samples) - len(waiting),
+                      len(samples), TURN_TICKS)
+        self._ticks += 1
+        if self._ticks < TURN_TICKS:
             return
-        self._say('turns', 'io_wait of only %s of %s workloads is known at a '
-                  'time, in turns of %s ticks: raise [cgroups] delay_tasks '
-                  'or delay_cpu_s, at the cost of CPU',
-                  len(samples) - len(unread), len(samples), TURN_TICKS)
+        self._ticks = 0
         self._turn += 1
-        if self._turn >= TURN_TICKS:
-            self._turn = 0
-            self._first = unread[0][0].id
+        share = self._settings.tasks / max(1, len(samples))
+        for one in self._known.values():
+            one.rank = (self._turn % 2 == 1 and one.cost > share, one.turn)
+            if one.turn < self._turn - 1:
+                one.cost = 0    # it may have become less
 
     # --- what
 
-    def _ask(self, asked: Sequence[_Asked]
-             ) -> dict[tuple[int, int], Waits | None]:
+    def _ask(self, asked: Sequence[Asked]) -> delay_totals.Answers:
         about = list(dict.fromkeys(
-            question for one in asked for question in (
-                *((taskstats.PROCESS, pid) for pid in one.processes),
-                *((taskstats.TASK, pid) for pid in one.fresh),
-                *((taskstats.TASK, tid) for tid in one.threads))))
+            question for one in asked for question in one.questions()))
         assert self._kernel is not None
         return dict(zip(about, self._kernel.ask(about), strict=True))
-
-    def _account(self, asked: _Asked,
-                 answers: Mapping[tuple[int, int], Waits | None], now: float
-                 ) -> WorkloadSample:
-        """The sample of one workload, its totals brought up to now."""
-        one, sample = asked.one, asked.sample
-        known, one.processes = one.processes, {}
-        born = set()
-        unknown = 0
-        before = one.waits, one.bytes
-        for pid in asked.processes:
-            cur = answers[taskstats.PROCESS, pid]
-            if cur is None:
-                one.rest = 0    # who else is gone, or new?
-                continue
-            process = known.get(pid)
-            if process is not None and cur.runs < process.last.runs:
-                process = None      # another one got its number
-            if process is None:
-                began_s = cgroup_tasks.began_s(self._root, pid)
-                process = _Process(cur, accounted=began_s > self._since_s)
-                if began_s + CLOCK_S > one.listed_s and not one.first:
-                    process.last = Waits(0, 0, 0)
-                    born.add(pid)
-            if not process.accounted:
-                process.accounted = _is_accounted(
-                    cur, answers.get((taskstats.TASK, pid)))
-            one.waits += max(0, cur.waits - process.last.waits)
-            one.wait_ns += max(0, cur.wait_ns - process.last.wait_ns)
-            one.cpu_wait_ns += max(
-                0, cur.cpu_wait_ns - process.last.cpu_wait_ns)
-            process.last = cur
-            one.processes[pid] = process
-            unknown += not process.accounted
-        self._add_bytes(asked, answers, born)
-        one.first = False
-        if asked.listed:
-            one.listed_s = now
-        counts = self._trusts(one, sample)
-        if counts is None and (one.waits, one.bytes) != before:
-            counts = one.counts = False
-        if sample.run_delay_s is None:
-            sample = sample._replace(run_delay_s=one.cpu_wait_ns / NS_PER_S)
-        if counts:
-            sample = sample._replace(io_wait_s=one.wait_ns / NS_PER_S)
-        else:
-            sample = sample._replace(
-                io_wait_s=one.wait_ns / NS_PER_S, io_ops=one.waits,
-                io_bytes=one.bytes)
-        if unknown:
-            self._say(f'old {sample[0].id}', '%s: io_wait is unknown: %s of '
-                      'its processes began before delay accounting was on; '
-                      'restart it', sample[0].id, unknown)
-            return sample._replace(
-                io_wait_s=None, io_ops=asked.sample.io_ops if counts
-                else None)
-        return sample
-
-    def _add_bytes(self, asked: _Asked,
-                   answers: Mapping[tuple[int, int], Waits | None],
-                   born: set[int]) -> None:
-        one = asked.one
-        known, one.threads = one.threads, {}
-        for tid in asked.threads:
-            cur = answers[taskstats.TASK, tid]
-            if cur is not None:
-                total = one.threads[tid] = cur.read_bytes + cur.write_bytes
-                one.bytes += max(0, total - known.get(
-                    tid, 0 if tid in born else total))
-
-
-def _is_accounted(process: Waits, leader: Waits | None) -> bool:
-    """Whether a process has surely been accounted since it began.
-
-    Its first thread shows that.  A thread that is younger than the switch
-    proves nothing about the others, but where the kernel counts no copies it
-    has to do.
-    """
-    if leader is None or leader.copies is None:
-        return bool(process.waits)
-    return bool(leader.waits or leader.copies)
 
 
 def _advice(exc: OSError | ValueError) -> str:

@@ -190,6 +190,11 @@ class Perf:
                       'running: %s; a workload alone on a CPU is measured '
                       'late', perf_grade.advice(exc.errno))
 
+    @property
+    def _clock_files(self) -> int:
+        """Descriptors that keep the clock running."""
+        return self._clock.descriptors if self._clock is not None else 0
+
     def _look_at_cpus(self) -> bool:
         """Whether the set of CPUs that are online has changed."""
         try:
@@ -292,8 +297,9 @@ class Perf:
         until = time.monotonic() + OPENING_S
         each = 1 + len(self._cpus) * len(self._grade.events)
         room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        room -= sum(one.counters.descriptors for one in self._known.values()
-                    if one.counters is not None)
+        room -= self._clock_files + sum(
+            one.counters.descriptors for one in self._known.values()
+            if one.counters is not None)
         for workload in waiting:
             one = self._known[workload.id]
             if room < each:
@@ -318,7 +324,7 @@ class Perf:
                 break
 
     def _out_of_files(self, each: int) -> None:
-        need = int(each * self._of / FD_SHARE) + 1
+        need = int((self._clock_files + each * self._of) / FD_SHARE) + 1
         self._say(
             'files', 'only %s of %s workloads are measured: each takes %s '
             'descriptors for its hardware counters; raise LimitNOFILE of '

@@ -18,7 +18,6 @@ The disk is a loop device on a file; processes go past the page cache.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pathlib
 import subprocess
@@ -31,17 +30,15 @@ from oslo_config import cfg
 
 from scavenger_openstack.algorithms import rates
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers import delay_accounting
 from scavenger_openstack.drivers.delay_accounting import Settings
+from scavenger_openstack.drivers import delay_totals
 from scavenger_openstack.drivers import host
-from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import delays
 from scavenger_openstack.tests.functional import test_privileges
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.types import WorkloadSample
 
-SWITCH = '/proc/sys/kernel/task_delayacct'
 MIB = 1 << 20
 
 READ = '''
@@ -78,20 +75,6 @@ def known(value: float | None) -> float:
     return value
 
 
-class DelayAccounting(fixtures.Fixture):
-    """The kernel's switch, back as it was at the end; for one at a time."""
-
-    def _setUp(self) -> None:
-        self._fd = os.open(SWITCH, os.O_RDWR)
-        self.addCleanup(os.close, self._fd)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-        was = pathlib.Path(SWITCH).read_text().strip()
-        self.addCleanup(self.set, was)
-
-    def set(self, value: str) -> None:
-        pathlib.Path(SWITCH).write_text(value)
-
-
 class Disk(fixtures.Fixture):
     """A loop device, on a file of 32 MiB; ``path`` such as /dev/loop0.
 
@@ -115,21 +98,7 @@ class Disk(fixtures.Fixture):
                         check=True)
 
 
-class DelaysTest(base.FunctionalTestCase):
-    """Workloads below ``/fore`` and ``/back`` of a tree of our own."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        if not os.path.exists(SWITCH):
-            self.skipTest(f'needs {SWITCH}: a kernel of 5.14 or later with '
-                          'CONFIG_TASK_DELAY_ACCT')
-        self.tree = self.cgroups()
-        for below in ('/fore/victim', '/back'):
-            self.tree.make(below)
-        self.switch = self.useFixture(DelayAccounting())
-        self.logs = self.useFixture(fixtures.FakeLogger())
-        self.switch.set('1')
-        self.new(Settings())
+class DelaysTest(delays.DelaysTestCase):
 
     def disk(self, *, direct: bool = False) -> str:
         try:
@@ -138,35 +107,11 @@ class DelaysTest(base.FunctionalTestCase):
             self.skipTest(f'needs a loop device (losetup of util-linux): '
                           f'{exc}')
 
-    def new(self, settings: Settings) -> None:
-        """An agent that has just begun, as far as this is concerned."""
-        self.cgroup = cgroups.Cgroups([f'{self.tree.name}/back'],
-                                      [f'{self.tree.name}/fore'])
-        self.addCleanup(self.cgroup.close)
-        self.io = delay_accounting.DelayAccounting(
-            settings, cgroup_files.find_mounts())
-        self.addCleanup(self.io.close)
-
-    def look(self) -> dict[str, WorkloadSample]:
-        samples = self.io.add(self.cgroup.sample(), time.clock_gettime(
-            time.CLOCK_BOOTTIME))
-        top = f'{self.tree.name}/'
-        return {sample.workload.id.removeprefix(top): sample
-                for sample in samples}
-
-    def victim(self) -> WorkloadSample:
-        return self.look()['fore/victim']
-
     def reader(self, disk: str, code: str, below: str = '/fore/victim',
                size: int = 4096) -> subprocess.Popen[str]:
         """A process that has read ``disk`` available, and runs ``code``."""
         return self.spawn(READ.format(path=disk, size=size) + code,
                           self.tree, below)
-
-    def said(self, process: subprocess.Popen[str]) -> None:
-        """Wait until it has printed a line."""
-        assert process.stdout is not None
-        self.assertTrue(process.stdout.readline())
 
     def test_it_rises_when_another_hammers_the_disk(self) -> None:
         disk = self.disk(direct=True)
@@ -181,7 +126,8 @@ class DelaysTest(base.FunctionalTestCase):
         conf.set_override('io_devices', [disk], 'cgroups')
         real = host.Host(conf)
         self.addCleanup(real.close)
-        self.reader(disk, 'while True: read(1, 0.002)')
+        self.said(self.reader(
+            disk, 'print("up")\nwhile True: read(1, 0.002)'))
 
         def over_a_second() -> WorkloadRates:
             before = real.sample()
@@ -192,14 +138,15 @@ class DelaysTest(base.FunctionalTestCase):
             self.batch_bytes_per_s = batch.io_bytes_per_s
             return found[f'{self.tree.name}/fore/victim']
 
-        for _ in range(delay_accounting.LIST_TICKS):
+        for _ in range(delay_totals.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         alone = over_a_second()
-        for _ in range(4):
-            self.reader(disk, 'while True: read(1, 0)', '/back/batch',
-                        size=MIB)
-        for _ in range(delay_accounting.LIST_TICKS):
+        for reader in [self.reader(
+                disk, 'print("up")\nwhile True: read(1, 0)', '/back/batch',
+                size=MIB) for _ in range(4)]:
+            self.said(reader)
+        for _ in range(delay_totals.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         beside = over_a_second()
@@ -252,6 +199,8 @@ class DelaysTest(base.FunctionalTestCase):
         for _ in range(3):
             sample = self.victim()
             self.assertIsNone(sample.io_wait_s)
+            self.assertIsNone(sample.run_delay_s)
+        self.assertEqual(0, self.io.facts()['measured_workloads'])
         self.assertIn('kernel.task_delayacct=1', self.io.facts()['why'])
         self.assertEqual(1, self.logs.output.count('are not measured'))
         self.switch.set('1')
@@ -259,7 +208,9 @@ class DelaysTest(base.FunctionalTestCase):
         self.victim()
         self.assertTrue(self.io.facts()['on'])
         self.switch.set('0')
-        self.assertIsNone(self.victim().io_wait_s)
+        sample = self.victim()
+        self.assertEqual((None, None),
+                         (sample.io_wait_s, sample.run_delay_s))
         self.assertEqual(2, self.logs.output.count('are not measured'))
 
     def test_who_began_before_it_was_on_is_unknown(self) -> None:
@@ -273,6 +224,11 @@ class DelaysTest(base.FunctionalTestCase):
         sample = self.victim()
         self.assertIsNone(sample.io_wait_s)
         self.assertIsNone(sample.io_ops)
+        # Waits for a CPU are counted of all.
+        self.assertIsNotNone(sample.run_delay_s)
+        facts = self.io.facts()
+        self.assertEqual((1, 0), (facts['measured_workloads'],
+                                  facts['measured_io_wait']))
         self.assertIn('restart it', self.logs.output)
         self.assertEqual(1, self.logs.output.count('restart it'))
         old.kill()
@@ -314,12 +270,12 @@ class DelaysTest(base.FunctionalTestCase):
             disk, 'read(500, 0)\nprint("read")\ntime.sleep(60)',
             '/elsewhere')
         self.said(one)
-        for _ in range(delay_accounting.LIST_TICKS + 1):
+        for _ in range(delay_totals.LIST_TICKS + 1):
             self.victim()
         for controller in self.tree.mounts:
             self.tree.write(controller, '/fore/victim', 'cgroup.procs',
                             str(one.pid))
-        for _ in range(delay_accounting.LIST_TICKS):
+        for _ in range(delay_totals.LIST_TICKS):
             self.assertEqual((0, 0, 0), self.victim()[11:14])
         self.assertIn(one.pid, self.io._known[
             f'{self.tree.name}/fore/victim'].processes)
@@ -386,37 +342,6 @@ class DelaysTest(base.FunctionalTestCase):
         self.assertGreater(float(wait_s), 0)
         self.assertGreater(int(read_bytes), 0)
         self.assertEqual('', warned)
-
-    def test_many_processes_take_turns(self) -> None:
-        sleepers = 'import os\nfor _ in range(9):\n if not os.fork(): break\n'
-        for name in ('/back/one', '/back/two', '/back/three'):
-            self.tree.make(name)
-            self.said(self.spawn(
-                sleepers + 'import time\nprint(1)\ntime.sleep(60)',
-                self.tree, name))
-        self.wait_for('all are there', lambda: all(
-            len(self.tree.read('blkio', f'/back/{name}', 'tasks').split())
-            == 10 for name in ('one', 'two', 'three')))
-        self.new(Settings(tasks=45))
-        measured = []
-        for _ in range(4 * delay_accounting.TURN_TICKS):
-            found = self.look()
-            measured.append({name for name, sample in found.items()
-                             if sample.io_wait_s is not None})
-        half = delay_accounting.TURN_TICKS
-        self.assertEqual(1, len(set(map(frozenset, measured[1:half]))))
-        self.assertLess(len(measured[1]), 4)
-        self.assertEqual({'back/one', 'back/two', 'back/three'}, {
-            name for names in measured for name in names
-            if name.startswith('back')})
-        self.assertEqual(1, self.logs.output.count('in turns of'))
-        self.new(Settings(tasks=20))
-        self.assertIsNone(self.look()['back/one'].io_wait_s)
-        self.assertIn('more than [cgroups] delay_tasks',
-                      self.logs.output)
-        self.new(Settings(tasks=0))
-        self.assertIsNone(self.victim().io_wait_s)
-        self.assertIn('is 0', self.io.facts()['why'])
 
     def test_nothing_stays_open(self) -> None:
         before = len(os.listdir('/proc/self/fd'))

@@ -17,94 +17,20 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
-from scavenger_openstack.demo import accounting
-from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import stage
-from scavenger_openstack.demo import uplink
-from scavenger_openstack.demo import who
-from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
-
-DEADLINE_S = 120.0
-SHORT = ('--rounds', '1', '--phase-seconds', '2')
-
-
-def traces(name: str) -> list[str]:
-    """What is there of the demo ``name``."""
-    found = [str(mount / (stage.PREFIX + name))
-             for mount in {*base.mounts().values(), stage.RUN, disk.ROOM}
-             if (mount / (stage.PREFIX + name)).exists()]
-    return found + uplink.left_over().get(name, [])
+from scavenger_openstack.tests.functional import demos
+from scavenger_openstack.tests.functional.demos import DEADLINE_S
+from scavenger_openstack.tests.functional.demos import SHORT
+from scavenger_openstack.tests.functional.demos import traces
 
 
-class DemoTest(base.FunctionalTestCase):
-
-    def setUp(self) -> None:
-        super().setUp()
-        missing = set(base.CONTROLLERS) - set(base.mounts())
-        if missing:
-            self.skipTest('needs cgroup v1 controllers: '
-                          + ', '.join(sorted(missing)))
-        for tool in ('cc', 'ip', 'tc', 'nsenter'):
-            if not shutil.which(tool):
-                self.skipTest(f'needs {tool}')
-        directory = tempfile.mkdtemp()
-        self.addCleanup(shutil.rmtree, directory)
-        self.output = pathlib.Path(directory)
-
-    def start(self, *argv: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.cmd.demo',
-             '--output', str(self.output), *argv],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self._sweep, process)
-        return process
-
-    def _sweep(self, process: subprocess.Popen[str]) -> None:
-        if process.poll() is None:
-            process.kill()
-            process.communicate(timeout=DEADLINE_S)
-            stage.clean()
-
-    def name_of(self, process: subprocess.Popen[str]) -> str:
-        """The id of the demo that ``process`` plays."""
-        def find() -> bool:
-            for lock in stage.RUN.glob(f'{stage.PREFIX}*/lock'):
-                try:
-                    if lock.read_text() == f'{process.pid}\n':
-                        self.name = lock.parent.name.removeprefix(
-                            stage.PREFIX)
-                        return True
-                except OSError:
-                    pass   # another demo went away meanwhile
-            return False
-        self.wait_for('the demo builds its stage', find, DEADLINE_S)
-        return self.name
-
-    def wait_for_batch(self, name: str) -> list[int]:
-        """Wait until the CPU hog runs; return all processes."""
-        top = base.mounts()['memory'] / (stage.PREFIX + name)
-        hog = pathlib.Path(f'{top}{stage.CPU}/cgroup.procs')
-        self.wait_for('the batch work runs',
-                      lambda: hog.exists() and hog.read_text().strip(),
-                      DEADLINE_S)
-        return [int(pid) for procs in top.rglob('cgroup.procs')
-                for pid in procs.read_text().split()]
-
-    def assert_gone(self, name: str, pids: list[int]) -> None:
-        self.assertEqual([], traces(name))
-        for pid in pids:
-            command = pathlib.Path(f'/proc/{pid}/cmdline')
-            if command.exists():
-                self.assertNotIn(name, command.read_text())
+class DemoTest(demos.DemoTestCase):
 
     def test_two_short_phases(self) -> None:
         process = self.start('--only', 'alone,unmanaged', '--json', *SHORT)
@@ -199,57 +125,6 @@ class DemoTest(base.FunctionalTestCase):
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=DEADLINE_S)
         self.assert_gone(name, [])
-
-    def who(self, *argv: str) -> subprocess.Popen[str]:
-        """The second act, if this machine can play it."""
-        if not accounting.SWITCH.exists():
-            self.skipTest(f'needs {accounting.SWITCH}')
-        try:
-            disk._losetup('--find')
-        except errors.DriverError as exc:
-            self.skipTest(f'needs a loop device: {exc}')
-        switch = accounting.SWITCH.read_text()
-        self.addCleanup(lambda: self.assertEqual(
-            switch, accounting.SWITCH.read_text()))
-        return self.start('--who', *argv)
-
-    def test_who_did_it(self) -> None:
-        """Too short to find out, but all of it is there and goes away."""
-        process = self.who('--phase-seconds', '6', '--json')
-        name = self.name_of(process)
-        out, err = process.communicate(timeout=DEADLINE_S)
-        self.assertIn(process.returncode, (0, 1), err)
-        found = json.loads(out)
-        self.assertEqual([], found['knobs_left'])
-        self.assertEqual({who.SERVICE, who.LOOKUP}, set(found['victims']))
-        for one in found['victims'].values():
-            self.assertGreater(one['mean_ms']['alone'], 0)
-        self.assertLessEqual(set(found['limited']), {who.CRUNCH, who.SCAN})
-        page = (self.output / 'who.html').read_text()
-        self.assertIn('<svg', page)
-        drawn = self.output / 'who.svg'
-        picture = self.start('--who', '--picture', str(drawn))
-        _, err = picture.communicate(timeout=DEADLINE_S)
-        self.assertEqual(0, picture.returncode, err)
-        self.assertIn(drawn.read_text().strip(), page)
-        self.assert_gone(name, [])
-        self.assertNotIn(name, disk._losetup('--list'))
-
-    def test_clean_after_sigkill_of_who(self) -> None:
-        process = self.who()
-        name = self.name_of(process)
-        top = base.mounts()['memory'] / (stage.PREFIX + name)
-        procs = pathlib.Path(f'{top}{who.LOOKUP}/cgroup.procs')
-        self.wait_for('the lookups run', lambda: procs.exists()
-                      and procs.read_text().strip(), DEADLINE_S)
-        process.kill()
-        process.communicate(timeout=DEADLINE_S)
-        self.assertIn(name, disk._losetup('--list'))
-        clean = self.start('--clean')
-        _, err = clean.communicate(timeout=DEADLINE_S)
-        self.assertEqual(0, clean.returncode, err)
-        self.assert_gone(name, [])
-        self.assertNotIn(name, disk._losetup('--list'))
 
     def test_watching_touches_nothing(self) -> None:
         tree = self.cgroups()

@@ -51,6 +51,9 @@ class CommandTest(testtools.TestCase):
                 (['--rounds', '0'], '--rounds'),
                 (['--phase-seconds', 'x'], '--phase-seconds'),
                 (['--memory', '100'], '1280 MiB'),
+                (['--who', '--quick'], '--quick is for the first act'),
+                (['--who', '--rounds', '2'], '--rounds is for'),
+                (['--who', '--only', 'alone'], '--only is for'),
                 (['--watch-foreground', '/a'], 'go together')):
             code, _, err = run(*argv)
             self.assertEqual(2, code, ' '.join(argv))

@@ -1,0 +1,90 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Workloads whose delays are looked at, and the kernel's switch for them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+import subprocess
+import time
+
+import fixtures
+
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import delay_accounting
+from scavenger_openstack.drivers.delay_accounting import Settings
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.types import WorkloadSample
+
+SWITCH = '/proc/sys/kernel/task_delayacct'
+
+
+class DelayAccounting(fixtures.Fixture):
+    """The kernel's switch, back as it was at the end; for one at a time."""
+
+    def _setUp(self) -> None:
+        self._fd = os.open(SWITCH, os.O_RDWR)
+        self.addCleanup(os.close, self._fd)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        was = pathlib.Path(SWITCH).read_text().strip()
+        self.addCleanup(self.set, was)
+
+    def set(self, value: str) -> None:
+        pathlib.Path(SWITCH).write_text(value)
+
+
+class DelaysTestCase(base.FunctionalTestCase):
+    """Workloads below ``/fore`` and ``/back`` of a tree of our own."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not os.path.exists(SWITCH):
+            self.skipTest(f'needs {SWITCH}: a kernel of 5.14 or later with '
+                          'CONFIG_TASK_DELAY_ACCT')
+        self.tree = self.cgroups()
+        for below in ('/fore/victim', '/back'):
+            self.tree.make(below)
+        # Whatever else this machine does hardly counts beside this.
+        self.tree.write('cpu', '', 'cpu.shares', '262144')
+        self.switch = self.useFixture(DelayAccounting())
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.switch.set('1')
+        self.new(Settings())
+
+    def new(self, settings: Settings) -> None:
+        """An agent that has just begun, as far as this is concerned."""
+        self.cgroup = cgroups.Cgroups([f'{self.tree.name}/back'],
+                                      [f'{self.tree.name}/fore'])
+        self.addCleanup(self.cgroup.close)
+        self.io = delay_accounting.DelayAccounting(
+            settings, cgroup_files.find_mounts())
+        self.addCleanup(self.io.close)
+
+    def look(self) -> dict[str, WorkloadSample]:
+        samples = self.io.add(self.cgroup.sample(), time.clock_gettime(
+            time.CLOCK_BOOTTIME))
+        top = f'{self.tree.name}/'
+        return {sample.workload.id.removeprefix(top): sample
+                for sample in samples}
+
+    def victim(self) -> WorkloadSample:
+        return self.look()['fore/victim']
+
+    def said(self, process: subprocess.Popen[str]) -> None:
+        """Wait until it has printed a line."""
+        assert process.stdout is not None
+        self.assertTrue(process.stdout.readline())

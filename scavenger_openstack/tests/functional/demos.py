@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A demo that plays on this machine, and what is left of it."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from scavenger_openstack.demo import accounting
+from scavenger_openstack.demo import disk
+from scavenger_openstack.demo import stage
+from scavenger_openstack.demo import uplink
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+
+DEADLINE_S = 120.0
+SHORT = ('--rounds', '1', '--phase-seconds', '2')
+
+
+def traces(name: str) -> list[str]:
+    """What is there of the demo ``name``."""
+    found = [str(mount / (stage.PREFIX + name))
+             for mount in {*base.mounts().values(), stage.RUN, disk.ROOM}
+             if (mount / (stage.PREFIX + name)).exists()]
+    return found + uplink.left_over().get(name, [])
+
+
+class DemoTestCase(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        missing = set(base.CONTROLLERS) - set(base.mounts())
+        if missing:
+            self.skipTest('needs cgroup v1 controllers: '
+                          + ', '.join(sorted(missing)))
+        for tool in ('cc', 'ip', 'tc', 'nsenter'):
+            if not shutil.which(tool):
+                self.skipTest(f'needs {tool}')
+        directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, directory)
+        self.output = pathlib.Path(directory)
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.demo',
+             '--output', str(self.output), *argv],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._sweep, process)
+        return process
+
+    def _sweep(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=DEADLINE_S)
+            stage.clean()
+
+    def name_of(self, process: subprocess.Popen[str]) -> str:
+        """The id of the demo that ``process`` plays."""
+        def find() -> bool:
+            for lock in stage.RUN.glob(f'{stage.PREFIX}*/lock'):
+                try:
+                    if lock.read_text() == f'{process.pid}\n':
+                        self.name = lock.parent.name.removeprefix(
+                            stage.PREFIX)
+                        return True
+                except OSError:
+                    pass   # another demo went away meanwhile
+            return False
+        self.wait_for('the demo builds its stage', find, DEADLINE_S)
+        return self.name
+
+    def wait_for_batch(self, name: str) -> list[int]:
+        """Wait until the CPU hog runs; return all processes."""
+        top = base.mounts()['memory'] / (stage.PREFIX + name)
+        hog = pathlib.Path(f'{top}{stage.CPU}/cgroup.procs')
+        self.wait_for('the batch work runs',
+                      lambda: hog.exists() and hog.read_text().strip(),
+                      DEADLINE_S)
+        return [int(pid) for procs in top.rglob('cgroup.procs')
+                for pid in procs.read_text().split()]
+
+    def assert_gone(self, name: str, pids: list[int]) -> None:
+        self.assertEqual([], traces(name))
+        for pid in pids:
+            command = pathlib.Path(f'/proc/{pid}/cmdline')
+            if command.exists():
+                self.assertNotIn(name, command.read_text())
+
+    def who(self, *argv: str) -> subprocess.Popen[str]:
+        """The second act, if this machine can play it."""
+        if not accounting.SWITCH.exists():
+            self.skipTest(f'needs {accounting.SWITCH}')
+        try:
+            disk._losetup('--find')
+        except errors.DriverError as exc:
+            self.skipTest(f'needs a loop device: {exc}')
+        switch = accounting.SWITCH.read_text()
+        self.addCleanup(lambda: self.assertEqual(
+            switch, accounting.SWITCH.read_text()))
+        return self.start('--who', *argv)

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whose delays are looked at, where there are more processes than allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+import os
+import signal
+
+from scavenger_openstack.drivers.delay_accounting import Settings
+from scavenger_openstack.drivers.delay_accounting import TURN_TICKS
+from scavenger_openstack.tests.functional import delays
+from scavenger_openstack.types import WorkloadSample
+
+SLEEPERS = '''
+import os, time
+for _ in range({more}):
+    if not os.fork():
+        break
+else:
+    print('up')
+time.sleep(600)
+'''
+
+
+class TurnsTest(delays.DelaysTestCase):
+
+    def idle(self, below: str, processes: int) -> None:
+        """A workload of so many processes that do nothing."""
+        self.tree.make(below)
+        self.said(self.spawn(SLEEPERS.format(more=processes - 1), self.tree,
+                             below))
+        self.wait_for('all are there', lambda: len(self.tree.read(
+            'blkio', below, 'cgroup.procs').split()) == processes)
+
+    def known(self, ticks: int) -> Counter[str]:
+        """In how many of some ticks each workload had both signals."""
+        found: Counter[str] = Counter()
+        for _ in range(ticks):
+            found.update(name for name, sample in self.look().items()
+                         if None not in (sample.io_wait_s,
+                                         sample.run_delay_s))
+        return found
+
+    def test_turns(self) -> None:
+        for name in ('one', 'two', 'three'):
+            self.idle(f'/back/{name}', 10)
+        self.new(Settings(tasks=45, cpu_s=1.0))
+        first = self.known(1)
+        half = TURN_TICKS // 2
+        found = self.known(half)
+        self.assertEqual({half}, set(found.values()))   # nobody changes
+        self.assertEqual(set(first), set(found))
+        self.assertLess(len(found), 4)
+        self.assertEqual({'back/one', 'back/two', 'back/three',
+                          'fore/victim'}, set(self.known(3 * TURN_TICKS)))
+        self.assertEqual(1, self.logs.output.count('in turns of'))
+
+    def test_the_foreground_comes_first(self) -> None:
+        for number in range(10):
+            self.idle(f'/back/batch{number}', 25)
+        self.idle('/fore/victim', 3)
+        ticks = 3 * TURN_TICKS
+        self.new(Settings(tasks=100, cpu_s=1.0))
+        found = self.known(ticks)
+        self.assertEqual(ticks, found['fore/victim'])
+        self.assertGreater(len(found), 2)
+        self.new(Settings(cpu_s=1e-9))      # for one a tick
+        self.assertEqual({'fore/victim': ticks}, self.known(ticks))
+
+    def test_small_ones_do_not_wait_for_large_ones(self) -> None:
+        """Nor these for ever for room beside the small ones."""
+        large = [f'back/a{number}' for number in range(3)]
+        small = [f'back/b{number}' for number in range(20)]
+        for name in large:
+            self.idle(f'/{name}', 78)
+        for name in small:
+            self.idle(f'/{name}', 4)
+        self.new(Settings(tasks=240, cpu_s=1.0))
+        self.known(TURN_TICKS)      # how large all are has to be seen first
+        turns = 2 * (len(large) + 1)
+        found = self.known(turns * TURN_TICKS)
+        for name in small:
+            self.assertGreater(found[name], 0.49 * turns * TURN_TICKS,
+                               str(found))
+        for name in large:
+            self.assertGreaterEqual(found[name], TURN_TICKS, str(found))
+
+    def test_too_many_processes(self) -> None:
+        def one() -> WorkloadSample:
+            return self.look()['back/one']
+
+        self.idle('/back/one', 10)
+        self.new(Settings(tasks=20, cpu_s=1.0))
+        for _ in range(3):
+            self.assertEqual((None, None),
+                             (one().io_wait_s, one().run_delay_s))
+        words = 'io_wait and run_delay are unknown: it has more than ' \
+                '[cgroups] delay_tasks = 20'
+        self.assertEqual(1, self.logs.output.count(words))
+        # Another one of that name is told about again.
+        self.tree.delete('/back/one')
+        self.look()
+        self.idle('/back/one', 10)
+        self.look()
+        self.assertEqual(2, self.logs.output.count(words))
+        # Fewer are seen with the next turn.
+        self.tree.delete('/back/one')
+        self.look()
+        self.idle('/back/one', 9)
+        pids = self.tree.read('blkio', '/back/one', 'cgroup.procs').split()
+        self.look()
+        self.assertIsNone(one().run_delay_s)
+        for pid in pids[3:]:
+            os.kill(int(pid), signal.SIGKILL)
+        self.known(TURN_TICKS)
+        self.assertIsNotNone(one().run_delay_s)
+        self.new(Settings(tasks=0))
+        self.assertIsNone(self.victim().io_wait_s)
+        self.assertIn('is 0', self.io.facts()['why'])
