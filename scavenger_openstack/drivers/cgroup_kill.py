@@ -84,7 +84,7 @@ def _members(top: Directory) -> set[int]:
     found: set[int] = set()
     for directory in _subtree(top):
         with contextlib.suppress(errors.WorkloadGone):
-            found.update(map(int, directory.read('cgroup.procs').split()))
+            found |= directory.processes()
     return found - {0}
 
 
