@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent.steps_fields import Gone
@@ -42,6 +43,7 @@ _LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
 _NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
 _MAX_INDEX = 2 ** 31 - 1
 _TOOL_TIMEOUT_S = 5.0
+_DRAIN_S = 0.5
 _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
 
 
@@ -112,6 +114,7 @@ def free_tap(step: Step) -> bool:
         if redirect:
             said = _tool('tc', netns, *redirect).stderr
         elif has_ifb:       # no redirect leads to it any more
+            _drain(netns, ifb)
             said = _tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
         elif tap:
             return changed
@@ -121,6 +124,20 @@ def free_tap(step: Step) -> bool:
     raise RestoreError(f'{where} keeps its rate limit; ip and tc say '
                        f'{said!r:.199}: delete it by hand (tc qdisc del dev '
                        f'{tap or step["dev"]} ingress; ip link del {ifb})')
+
+
+def _drain(netns: str, ifb: str) -> None:
+    """Give what waits time to go.
+
+    A bucket that is opened does not look before the time at which its old
+    rate allowed the next packet.
+    """
+    until = time.monotonic() + _DRAIN_S
+    while time.monotonic() < until:
+        shown = _tool('tc', netns, '-s', 'qdisc', 'show', 'dev', ifb, 'root')
+        if ' backlog 0b 0p' in shown.stdout or shown.returncode:
+            return
+        time.sleep(0.005)
 
 
 def _devices(step: Step, netns: str, where: str, ifb: str

@@ -99,7 +99,10 @@ class Restraint:
 
 @dataclasses.dataclass(slots=True)
 class Attempt:
-    """The caps that were set for a case at one instant: one experiment."""
+    """The caps that were set for a case at one instant: one experiment.
+
+    It waits while an antagonist rests, and goes on when he is back.
+    """
 
     case: Case
     trial: Trial
@@ -110,8 +113,7 @@ class Remembered(NamedTuple):
     """An antagonist whose cap was lifted because he did not need it.
 
     ``good`` is his last cap; ``proved`` when nobody suffered while he used
-    it up.  Without ``cases``, as after a restart or when its trial was not
-    over, he has to be named anew.
+    it up.  Without ``cases``, as after a restart, he has to be named anew.
     """
 
     good: float
@@ -209,6 +211,10 @@ class Restraints:
                 samples[-1][name].workload.floor.get(knob, 0.0))
             keys.append(key)
         if keys:
+            for attempt in self._attempts:
+                if attempt.case is case:    # named anew while they rested
+                    attempt.keys = [key for key in attempt.keys
+                                    if key not in keys]
             self._attempts.append(Attempt(case, Trial(
                 case.newest, case.stddev, self._trial_samples), keys))
             case.start_over()
@@ -285,8 +291,9 @@ class Restraints:
               cases: Collection[Case]) -> None:
         """Limit those who come back at their last good cap.
 
-        That they disturb was confirmed before; their victims need not wait
-        for it to be seen again.
+        That they disturb was confirmed before, or is being tried; their
+        victims need not wait for it to be seen again.  They were counted
+        as new caps when they were named.
         """
         for key, known in list(self._good.items()):
             if now >= known.until_s:
@@ -296,8 +303,7 @@ class Restraints:
             use = None if point is None else _use(key[1], point)
             alive = [case for case in known.cases if case in cases]
             if (point is None or use is None or use <= known.good
-                    or key in self._held or not alive
-                    or not self._one_more(now)):
+                    or key in self._held or not alive):
                 continue
             self._held[key] = Restraint(
                 Cubic(use, known.good / (1 - self._cut), cut=self._cut,
@@ -312,16 +318,17 @@ class Restraints:
         """Go on with the trials; caps that did not help are lifted."""
         left = []
         for attempt in self._attempts:
-            attempt.keys = [key for key in attempt.keys
-                            if key in self._held]
             case = attempt.case
+            attempt.keys = [key for key in attempt.keys
+                            if self._concerns(key, case)]
             if case not in cases or not attempt.keys:
                 continue
+            held = [key for key in attempt.keys if key in self._held]
             found = None
             # The rest of an antagonist would prove any cap right.
-            if case.newest is not None and all(
+            if held and case.newest is not None and all(
                     obeyed.get(key, 0.0) >= WORKING
-                    * self._held[key].cap.value for key in attempt.keys):
+                    * self._held[key].cap.value for key in held):
                 found = attempt.trial.add(case.newest)
             if found is None:
                 left.append(attempt)
@@ -336,13 +343,24 @@ class Restraints:
             for pair, (until_s, wait_s) in self._backs_off.items()
             if now < until_s + wait_s}
 
+    def _concerns(self, key: Key, case: Case) -> bool:
+        """Whether somebody is limited for a case, or rests meanwhile."""
+        one = self._held.get(key) or self._good.get(key)
+        return one is not None and case in one.cases
+
     def _conclude(self, now: float, key: Key, case: Case,
                   found: Verdict) -> None:
         pair = _pair(case, key[0])
         if found is Verdict.CONFIRMED:
             self._backs_off.pop(pair, None)
             return
-        one = self._held[key]
+        one = self._held.get(key)
+        if one is None:     # he rests: nothing was learnt about him
+            known = self._good[key]
+            self._good[key] = known._replace(
+                cases=tuple([other for other in known.cases
+                             if other is not case]))
+            return
         one.cases.remove(case)
         if not one.cases:
             del self._held[key]
@@ -365,7 +383,7 @@ class Restraints:
             del self._held[key]
             self._good[key] = Remembered(
                 one.cap.good, one.cap.proved, now + self._remember_s,
-                () if tried else tuple(one.cases), one.reason)
+                tuple(one.cases), one.reason)
 
     def _cut_more(self, one: Restraint, use: float,
                   suffering: Sequence[Case]) -> None:

@@ -61,6 +61,10 @@ DRAIN_S = 12.0
 SETTLE_S = 4.0
 """After a cap is set, until it is judged: two samples."""
 
+BUSY = 3
+"""Times the service's load per CPU in the first act: ``run_delay`` of who
+uses less than a quarter of a CPU is not looked at."""
+
 LOOKUPS_PER_S = 150.0
 LOOKUP_THREADS = 8
 SCAN_THREADS = 8
@@ -186,9 +190,7 @@ class Who:
     def _launch(self, start_s: float) -> None:
         stage, file = self._stage, self._stage.file
         total_s = self._end_s
-        cpus = len(stage.cpus)
-        # Twice as busy as in the first act: run_delay of who uses less than
-        # a quarter of a CPU is not looked at.
+        cpus = BUSY * (len(stage.cpus) // 2)
         load.write_doubles(stage.directory / 'arrivals', [
             value for pair in load.arrivals(
                 seed=self._seed, seconds=total_s, warm_up_s=0.0, cpus=cpus)
@@ -202,7 +204,7 @@ class Who:
         stage.launch('lookup', stage.disk.path, file('lookups'),
                      file('lookup.out'), str(LOOKUP_THREADS), start,
                      below=LOOKUP)
-        threads = load.HOG_THREADS_PER_CPU * (cpus // 2)
+        threads = load.HOG_THREADS_PER_CPU * (len(stage.cpus) // 2)
         self._programs = {
             CRUNCH: ('hog', file('crunch.out'), str(threads)),
             SCAN: ('scan', stage.disk.path, file('scan.out'),

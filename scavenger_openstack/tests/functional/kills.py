@@ -182,14 +182,15 @@ interfaces = {name}/background/a={self.netns}:v0
 
 
 def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
-                    calls: tuple[str, ...] = CALLS, step: int = 1
+                    calls: tuple[str, ...] = CALLS, first: int = 1,
+                    step: int = 1
                     ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
     """Run the agent until the N-th call, for each N until none is left.
 
-    Yields (call, N, seconds until all was back, what was not back).
+    N is ``first``, ``first + step`` and so on.  Yields (call, N, seconds until all was back, what was not back).
     """
     for call in calls:
-        for number in range(1, 10_000, step):
+        for number in range(first, 10_000, step):
             agent = stage.agent(
                 TICKS, f'{call}:signal={signal_name}:when={number}')
             agent.communicate(timeout=60)

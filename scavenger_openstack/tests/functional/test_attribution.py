@@ -43,8 +43,6 @@ foreground_parents = {name}/fore
 mode = enforce
 sample_s = 0.5
 window_s = 60
-back_off_s = 1
-max_caps_per_min = 60
 """
 
 ALONG = '''

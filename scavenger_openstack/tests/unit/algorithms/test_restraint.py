@@ -116,6 +116,67 @@ class TrialTest(RestraintsTestCase):
         self.assertEqual(0, self.held.tally.confirmed)
         self.assertEqual('open', one.outcome)
 
+    def test_a_trial_waits_while_the_antagonist_rests(self) -> None:
+        one = case()
+        self.capped(one)
+        first, sets = self.cap(), 0
+        for _ in range(3):
+            self.turn(uses(hog=first), 1.0)     # set within this sample
+            self.turn(uses(hog=first), 1.0)
+            for _ in range(4):
+                self.turn(uses(hog=0.0), 1.0)
+            self.assertEqual(math.inf, self.cap())
+            self.turn(uses(hog=4.0), 1.4)
+            self.assertAlmostEqual(first, self.cap())
+            sets += 1
+            self.assertEqual('open' if sets < 3 else Verdict.CONFIRMED,
+                             one.outcome)
+        self.assertEqual((1, 0, 0), (self.held.tally.confirmed,
+                                     self.held.tally.refuted,
+                                     self.held.tally.unclear))
+
+    def test_coming_back_is_no_new_cap(self) -> None:
+        self.capped(case())
+        for _ in range(20):     # within what is one minute to the limit
+            for _ in range(4):
+                self.turn(uses(hog=0.0), 1.0)
+            self.now -= 4 * STEP_S
+            self.turn(uses(hog=4.0), 1.4)
+            self.assertTrue(self.cap() < 4)
+
+    def test_a_verdict_is_of_those_at_work(self) -> None:
+        both = case(named=('hog', 'mate'))
+        self.cases = [both]
+        for _ in range(3):
+            self.turn(uses(hog=4.0, mate=2.0), 1.4)
+        self.answer(both)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap(), mate=0.0), None)
+        self.assertEqual(math.inf, self.cap('mate'))
+        for _ in range(3):      # the hog is innocent
+            self.turn(uses(hog=self.cap(), mate=0.0), 1.4)
+        self.assertEqual(Verdict.UNCLEAR, both.outcome)
+        self.assertEqual(
+            ['hog'], [one[2] for one in self.held.state()['backs_off']])
+        self.turn(uses(hog=0.0, mate=2.0), 1.4)
+        self.assertEqual(math.inf, self.cap('mate'))    # to be named anew
+        self.answer(both)
+        self.assertTrue(self.cap('mate') < 2)
+
+    def test_who_is_named_anew_is_tried_anew(self) -> None:
+        one = case()
+        self.capped(one)
+        less = 0.9 * self.cap()
+        for _ in range(21):     # so much is work now
+            self.turn(uses(hog=0.0), 1.0)
+        self.turn(uses(hog=less), 1.4)
+        self.assertEqual(math.inf, self.cap())
+        self.answer(one)
+        self.assertTrue(self.cap() < less)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.0)
+        self.assertEqual(1, self.held.tally.confirmed)
+
     def test_nor_does_a_victim_of_whom_nothing_is_known(self) -> None:
         one = case()
         self.capped(one)
