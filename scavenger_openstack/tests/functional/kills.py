@@ -187,7 +187,8 @@ def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
                     ) -> Iterator[tuple[str, int, float, dict[str, object]]]:
     """Run the agent until the N-th call, for each N until none is left.
 
-    N is ``first``, ``first + step`` and so on.  Yields (call, N, seconds until all was back, what was not back).
+    N is ``first``, ``first + step`` and so on.  Yields (call, N, seconds
+    until all was back, what was not back).
     """
     for call in calls:
         for number in range(first, 10_000, step):
