@@ -135,14 +135,16 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                help='How many cgroups, processes and (where the cgroup does '
                     'not count its own I/O) threads one tick may look at for '
                     'the signals io_wait and run_delay; each takes some 5 us '
-                    'of CPU.  With more on this host some workloads have '
-                    'them for 60 ticks and then others.  0 leaves them off.  '
+                    'of CPU.  With more on this host the foreground comes '
+                    'first; of the other workloads some have the signals for '
+                    '60 ticks and then others.  0 leaves them off.  '
                     'They are off, and cost nothing, while '
                     'kernel.task_delayacct is 0, too.  Not in the papers.'),
     cfg.FloatOpt('delay_cpu_s', default=0.005, min=0.0001, max=1,
                  help='CPU time, in seconds, after which one tick lists no '
-                      'more processes for io_wait and run_delay; the other '
-                      'workloads wait for their turn.  Not in the papers.'),
+                      'more processes for io_wait and run_delay, those of '
+                      'the foreground first; the other workloads wait for '
+                      'their turn.  Not in the papers.'),
     *(cfg.FloatOpt(f'floor_{knob}', default=arbitrate.DEFAULT_FLOORS[knob],
                    min=0, help=f'{text}  No cap goes below.')
       for knob, text in FLOORS.items()),
@@ -177,7 +179,12 @@ PERF_OPTS: list[cfg.Opt] = [
                  help='Seconds from one measurement to the next, 60 in '
                       'CPI2, section 3.1; 0, or no more than sample_s: '
                       'always.  A period costs less and leaves the PMU to '
-                      'others meanwhile.  Set it to what [cpi2] has, and '
+                      'others meanwhile; but a CPU that switches from one '
+                      'cgroup to another takes about a third longer for it '
+                      'also while they rest, since one counter on each CPU '
+                      'stays open to keep the clock of cgroups running.  '
+                      'Where that is too much, set enabled = off.  '
+                      'Set the period to what [cpi2] has, and '
                       'only where no rule needs each tick: [scavenger] '
                       'use_ipc would take the pauses for a lost signal and '
                       'keep the background at its minimum.'),

@@ -286,11 +286,22 @@ class Controller:
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return self._restraints.state()
+        if not math.isfinite(self._time_s):
+            return {}
+        return {'saved_s': self._time_s, **self._restraints.state()}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
-        """Go on from that."""
+        """Go on from that.
+
+        Of a state from a later time (another boot) only the tally counts:
+        what has an end by that clock would have none by this one.
+        """
+        saved_s = state.get('saved_s')
+        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
+            self._restraints.load({'tally': state.get('tally', {})})
+            return
         self._restraints.load(state)
+        self._time_s = saved_s
 
 
 def _groups(sample: Sample) -> dict[Group, list[str]]:

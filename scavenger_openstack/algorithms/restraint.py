@@ -23,13 +23,13 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import math
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.back_off import BackOffs
+from scavenger_openstack.algorithms.back_off import Pair
 from scavenger_openstack.algorithms.case import Case
 from scavenger_openstack.algorithms.case import effect
-from scavenger_openstack.algorithms.case import Group
 from scavenger_openstack.algorithms.cubic import Cubic
 from scavenger_openstack.algorithms import evidence
 from scavenger_openstack.algorithms.history import Point
@@ -44,10 +44,6 @@ KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
          'io_wait': Knob.IO_BYTES_PER_S}
 
 Key = tuple[str, Knob]
-
-Pair = tuple[Group, str, str]
-"""Victims, their signal, and who is said to disturb it.  What one tenant's
-VMs feign must not protect anybody from the others."""
 
 LOOSE = 2.0
 """A cap is lifted when it has been so many times the use for
@@ -74,8 +70,6 @@ it gets worse."""
 WORKING = 0.5
 """Part of what he uses when he works, or of his cap, from which an
 antagonist is at work.  What is suffered while he rests is not his doing."""
-
-LONGEST_S = 86400.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -138,13 +132,12 @@ class Restraints:
         self._first_cut = first_cut
         self._plateau = plateau
         self._trial_samples = trial_samples
-        self._back_off_s = back_off_s
         self._remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
         self._held: dict[Key, Restraint] = {}
         self._attempts: list[Attempt] = []
         self._good: dict[Key, Remembered] = {}
-        self._backs_off: dict[Pair, tuple[float, float]] = {}
+        self._back_offs = BackOffs(back_off_s)
         self._set_s: collections.deque[float] = collections.deque()
         self.tally = Tally()
 
@@ -174,8 +167,7 @@ class Restraints:
                       if key[0] in present}
         self._good = {key: one for key, one in self._good.items()
                       if key[0] in present}
-        self._backs_off = {pair: one for pair, one
-                           in self._backs_off.items() if pair[2] in present}
+        self._back_offs.keep(present)
 
     def answer(self, now: float, case: Case, samples: Sequence[Sample],
                again: Collection[str] = ()) -> None:
@@ -191,8 +183,7 @@ class Restraints:
         keys = []
         for name, chance in case.named.items():
             key = (name, knob)
-            if now < self._backs_off.get(_pair(case, name),
-                                         (-math.inf, 0.0))[0]:
+            if self._back_offs.hold(now, _pair(case, name)):
                 continue
             held = self._held.get(key)
             if held is not None:
@@ -338,10 +329,7 @@ class Restraints:
             for key in attempt.keys:
                 self._conclude(now, key, case, found)
         self._attempts = left
-        self._backs_off = {
-            pair: (until_s, wait_s)
-            for pair, (until_s, wait_s) in self._backs_off.items()
-            if now < until_s + wait_s}
+        self._back_offs.expire(now)
 
     def _concerns(self, key: Key, case: Case) -> bool:
         """Whether somebody is limited for a case, or rests meanwhile."""
@@ -352,7 +340,7 @@ class Restraints:
                   found: Verdict) -> None:
         pair = _pair(case, key[0])
         if found is Verdict.CONFIRMED:
-            self._backs_off.pop(pair, None)
+            self._back_offs.end(pair)
             return
         one = self._held.get(key)
         if one is None:     # he rests: nothing was learnt about him
@@ -364,9 +352,7 @@ class Restraints:
         one.cases.remove(case)
         if not one.cases:
             del self._held[key]
-        _, before_s = self._backs_off.get(pair, (0.0, 0.0))
-        wait_s = min(LONGEST_S, max(self._back_off_s, 2 * before_s))
-        self._backs_off[pair] = now + wait_s, wait_s
+        self._back_offs.begin(now, pair)
 
     def _adapt(self, now: float, key: Key, use: float, tried: bool) -> None:
         one = self._held[key]
@@ -409,9 +395,7 @@ class Restraints:
         """What was learnt about antagonists; plain JSON values."""
         return {'good': [[*key, one.good, one.proved, one.until_s]
                          for key, one in self._good.items()],
-                'backs_off': [[list(group), signal, name, *one]
-                              for (group, signal, name), one
-                              in self._backs_off.items()],
+                'backs_off': self._back_offs.state(),
                 'tally': dataclasses.asdict(self.tally)}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -423,11 +407,7 @@ class Restraints:
             (str(name), Knob(knob)): Remembered(float(value), bool(proved),
                                                 float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
-        self._backs_off = {
-            (tuple(map(str, group)), str(signal), str(name)):
-            (float(until_s), float(wait_s))
-            for group, signal, name, until_s, wait_s
-            in state.get('backs_off', ())}
+        self._back_offs.load(state.get('backs_off', ()))
         self.tally = Tally(**{str(name): int(number) for name, number
                               in state.get('tally', {}).items()})
 

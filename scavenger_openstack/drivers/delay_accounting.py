@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
 import logging
+import math
 import os
 import time
 from typing import Any
@@ -32,6 +33,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup_files import GONE
 from scavenger_openstack.drivers.cgroup_files import Mount
+from scavenger_openstack.drivers.cgroup_files import OUT_OF_FILES
 from scavenger_openstack.drivers import cgroup_tasks
 from scavenger_openstack.drivers import delay_totals
 from scavenger_openstack.drivers.delay_totals import Asked
@@ -47,6 +49,13 @@ TURN_TICKS = 60
 a rate takes two ticks in a row, a detector some tens."""
 
 SWITCH = '/proc/sys/kernel/task_delayacct'
+
+RETRY_S = 30.0
+"""After this the kernel is asked again that could not be, for a reason that
+may pass."""
+
+LASTING = (errno.EPERM, errno.EACCES, errno.ENOENT)
+"""Refusals that stay as long as the agent lives."""
 
 
 class Settings(NamedTuple):
@@ -75,9 +84,11 @@ class DelayAccounting:
         self._known: dict[str, Totals] = {}
         self._why = 'nothing was looked at so far'
         self._refused = ''
+        self._retry_s = self._failed_s = -math.inf
         self._said: set[tuple[str, str]] = set()
         self._turn = 0
         self._ticks = 0     # of this turn
+        self._on = False
         self._since_s = 0.0
         self._measured = {'run_delay': 0, 'io_wait': 0}
 
@@ -94,12 +105,8 @@ class DelayAccounting:
         :param now: the time of these samples, CLOCK_BOOTTIME
         """
         self._measured = {'run_delay': 0, 'io_wait': 0}
-        why = self._why_not()
-        if why != self._why:
-            self._say_state(why)
-            self._since_s = now
-        self._why = why
-        if why:
+        self._say_state(self._why_not(now))
+        if self._why:
             self._known.clear()
             return samples
         self._follow(samples)
@@ -107,10 +114,13 @@ class DelayAccounting:
         try:
             answers = self._ask(asked)
         except (OSError, ValueError) as exc:
-            self._say('answer', '', 'io_wait and run_delay: the kernel does '
-                      'not answer as expected: %s; unknown in ticks when '
-                      'that happens', exc)
             self._hang_up()
+            # What happens once costs one tick; what goes on costs the
+            # others, who wait for the kernel with us.
+            if now < self._failed_s + RETRY_S:
+                self._refuse(exc, now)
+            self._failed_s = now
+            self._say_state(_advice(exc))
             return samples
         found = {one.sample[0].id: self._add(one, answers, now)
                  for one in asked}
@@ -139,12 +149,10 @@ class DelayAccounting:
 
     # --- whether
 
-    def _why_not(self) -> str:
+    def _why_not(self, now: float) -> str:
         """Empty when the signal can be had."""
         if not self._settings.tasks:
             return '[cgroups] delay_tasks is 0'
-        if self._refused:
-            return self._refused
         if self._mount is None:
             return 'no cgroup controller is mounted'
         try:
@@ -153,25 +161,41 @@ class DelayAccounting:
                                        os.O_RDONLY | os.O_CLOEXEC)
             on = os.pread(self._switch, 8, 0).strip() == b'1'
         except OSError as exc:
-            return (f'{self._root}{SWITCH}: {exc.strerror}; delay accounting '
-                    'takes a kernel of 5.14 or later that was built with it')
+            self._on = False
+            return f'{self._root}{SWITCH}: {exc.strerror}' + (
+                '; delay accounting takes a kernel of 5.14 or later that '
+                'was built with it' if exc.errno == errno.ENOENT else '')
+        if on and not self._on:
+            self._since_s = now
+        self._on = on
         if not on:
             return ('delay accounting is off: sysctl kernel.task_delayacct=1 '
                     'switches it on for processes that begin from then on')
-        if self._kernel is None:
+        if self._kernel is None and now >= self._retry_s:
+            self._refused = ''
             try:
                 self._kernel = taskstats.Taskstats()
             except (OSError, ValueError) as exc:
-                self._refused = _advice(exc)
+                self._refuse(exc, now)
         return self._refused
 
+    def _refuse(self, exc: OSError | ValueError, now: float) -> None:
+        """Ask no more: for a while, or for good if it will not pass."""
+        self._refused = _advice(exc)
+        lasting = isinstance(exc, ValueError) or exc.errno in LASTING
+        self._retry_s = math.inf if lasting else now + RETRY_S
+
     def _say_state(self, why: str) -> None:
+        """Take down why the signals are not there, and log a change."""
+        if why == self._why:
+            return
         if not why:
             LOG.info('delays are measured, by delay accounting')
-        elif self._refused or not self._why:
+        elif self._on or not self._why:
             LOG.warning('delays are not measured: %s', why)
         else:
             LOG.info('delays are not measured: %s', why)
+        self._why = why
 
     def _say(self, what: str, workload: str, text: str, *args: object
              ) -> None:
@@ -287,4 +311,8 @@ def _advice(exc: OSError | ValueError) -> str:
     if exc.errno == errno.ENOENT:
         return 'this kernel has no taskstats, or the agent runs in a ' \
                'network namespace of its own'
+    if exc.errno in OUT_OF_FILES:
+        return f'taskstats: {exc.strerror}; raise LimitNOFILE of the agent'
+    if exc.errno in (errno.EAGAIN, errno.ETIMEDOUT):
+        return f'taskstats: no answer within {taskstats.TIMEOUT_S} s'
     return f'taskstats: {exc.strerror}'

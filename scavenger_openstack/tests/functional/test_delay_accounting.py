@@ -18,8 +18,13 @@ The disk is a loop device on a file; processes go past the page cache.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import contextlib
+import errno
 import os
 import pathlib
+import resource
+import socket
 import subprocess
 import sys
 import textwrap
@@ -73,6 +78,19 @@ print(sample.io_wait_s, sample.io_bytes, one.facts()['why'])
 def known(value: float | None) -> float:
     assert value is not None
     return value
+
+
+@contextlib.contextmanager
+def no_more_files() -> Iterator[None]:
+    """This process can open nothing meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Disk(fixtures.Fixture):
@@ -342,6 +360,63 @@ class DelaysTest(delays.DelaysTestCase):
         self.assertGreater(float(wait_s), 0)
         self.assertGreater(int(read_bytes), 0)
         self.assertEqual('', warned)
+
+    def test_no_descriptor_is_left_for_a_while(self) -> None:
+        """The conversation cannot begin, and begins half a minute later."""
+        self.switch.set('0')
+        samples = self.cgroup.sample()
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self.io.add(samples, now)       # opens the switch
+        self.switch.set('1')
+        with no_more_files():
+            [sample] = self.io.add(samples, now + 1)
+            self.assertEqual((None, None),
+                             (sample.io_wait_s, sample.run_delay_s))
+            self.assertIn('raise LimitNOFILE', self.io.facts()['why'])
+            self.io.add(samples, now + 32)
+        self.io.add(samples, now + 33)
+        self.assertFalse(self.io.facts()['on'])
+        [sample] = self.io.add(samples, now + 63)
+        self.assertIsNotNone(sample.run_delay_s)
+        self.assertTrue(self.io.facts()['on'])
+        self.assertEqual((1, 1), (
+            self.logs.output.count('Too many open files'),
+            self.logs.output.count('delays are measured')))
+
+    def test_answers_that_are_lost(self) -> None:
+        """Once costs one tick; twice in a row is a fault that may pass."""
+        self.reader(self.disk(), 'while True: read(1, 0.001)')
+        for _ in range(8):
+            self.spawn('import time; time.sleep(60)', self.tree,
+                       '/fore/victim')
+        self.wait_for('all are there', lambda: len(self.tree.read(
+            'cpu', '/fore/victim', 'cgroup.procs').split()) == 9)
+        samples = self.cgroup.sample()
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+        def run_delay(seconds: float, *, lost: bool = False) -> float | None:
+            if lost:    # the least buffer that there is holds one answer
+                kernel = self.io._kernel
+                assert kernel is not None
+                kernel._socket.setsockopt(socket.SOL_SOCKET,
+                                          socket.SO_RCVBUF, 1)
+            [found] = self.io.add(samples, now + seconds)
+            return found.run_delay_s
+
+        before = known(run_delay(0))
+        self.assertIsNone(run_delay(1, lost=True))
+        self.assertEqual(f'taskstats: {os.strerror(errno.ENOBUFS)}',
+                         self.io.facts()['why'])
+        self.assertGreaterEqual(known(run_delay(2)), before)
+        self.assertIsNone(run_delay(3, lost=True))
+        for seconds in (4, 32):
+            self.assertIsNone(run_delay(seconds))
+        self.assertIsNotNone(run_delay(34))
+        # Accounting was on all the time, so nobody is a stranger.
+        self.assertEqual(1, self.io.facts()['measured_io_wait'])
+        self.assertEqual((2, 3), (
+            self.logs.output.count('are not measured'),
+            self.logs.output.count('delays are measured')))
 
     def test_nothing_stays_open(self) -> None:
         before = len(os.listdir('/proc/self/fd'))

@@ -100,7 +100,25 @@ class OddInputTest(DetectorTestCase):
                       {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
                       {'tally': {'odd': 1}}):
             self.assertRaises((ValueError, TypeError), detector.Controller(
-                ).load, state, 1.0)
+                ).load, {'saved_s': 0.5, **state}, 1.0)
+
+    def test_a_state_of_a_later_time(self) -> None:
+        """Of another boot: nothing of it would ever end."""
+        state = {'good': [['hog', 'cpu_cores', 1.0, True, 5000.0]],
+                 'backs_off': [[['', 'shop'], 'cpi', 'hog', 5000.0, 300.0]],
+                 'tally': {'confirmed': 2, 'refuted': 1, 'unclear': 0}}
+        self.turn(1)
+        for saved_s in (None, 'x', math.nan, -1.0, self.now + 1):
+            other = detector.Controller()
+            other.load({**state, 'saved_s': saved_s}, self.now)
+            other.step(self.now, self.rates())
+            found = other.state()
+            self.assertEqual(([], [], state['tally']), (
+                found['good'], found['backs_off'], found['tally']),
+                str(saved_s))
+        other = detector.Controller()
+        other.load({**state, 'saved_s': self.now}, self.now)
+        self.assertEqual({**state, 'saved_s': self.now}, other.state())
 
     def test_windows_that_hold_too_few_samples_or_too_many(self) -> None:
         for window_s, sample_s in ((55.0, 5.0), (600.0, 60.0),
