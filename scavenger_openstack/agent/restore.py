@@ -140,7 +140,10 @@ def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
                     pass
                 except Refused as exc:
                     _refuse(here, name, exc, say, delete)
-        left.sort(key=lambda lease: str(lease.steps[0]).count('/'))
+        # A parent before its children; last who takes a program that may
+        # hang: the others must not wait for it.
+        left.sort(key=lambda lease: (lease.steps[0]['do'] in steps.PROGRAMS,
+                                     str(lease.steps[0]).count('/')))
         before = None
         while left and len(left) != before:     # a parent frees its children
             before = len(left)

@@ -383,6 +383,20 @@ class BadInput(RestoreTestCase):
         self.assertTrue(self.lift(dead, self.good))
         self.assertEqual('-1', self.quota())
 
+    def test_no_cgroup_waits_for_a_domain(self) -> None:
+        own = pathlib.Path('/proc/self/stat').read_text()
+        self.put({'do': 'domain', 'uuid': str(uuid.uuid4()),
+                  'uri': 'qemu:///system?socket=/no/such/socket',
+                  'pid': os.getpid(), 'knob': 'cpu_cores',
+                  'started': int(own.rpartition(') ')[2].split()[19]),
+                  'values': {'vcpu_quota': '-1', 'vcpu_period': '100000'}},
+                 name='0.json')
+        self.put(self.good, name='1.json')
+        _, said = self.main('--all')
+        self.assertEqual('-1', self.quota())
+        self.assertLess(said.index(': restored to its original'),
+                        said.index(': NOT restored'))
+
     def test_another_boot(self) -> None:
         self.put(self.good, boot_id=str(uuid.uuid4()))
         code, text = self.main('--all')
