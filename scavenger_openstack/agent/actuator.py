@@ -178,7 +178,8 @@ class Actuator:
             if key in pending or key not in self._current:
                 continue
             current = self._current[key]
-            if not arbitrate.worth_writing(cap.knob, current, cap.value):
+            if (not arbitrate.worth_writing(cap.knob, current, cap.value)
+                    or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif _tightens(cap, current):
                 lanes[self._lane(*key)].tighten.append(cap)
@@ -198,6 +199,13 @@ class Actuator:
         self._write_all(at_once.loosen, outcome)
         self._current.clear()
         return outcome
+
+    def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
+        """Whether this very cap was set, and what is in force came of it:
+        not every value can be had."""
+        old = self.in_force.get(key)
+        return (old is not None and old.value == cap.value
+                and current is not None and current == self._ours.get(key))
 
     def _easing_lane(self, key: Key) -> str:
         """Where a knob is loosened or lifted."""
@@ -376,6 +384,7 @@ class Actuator:
         LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
                     'that is what will be given back',
                     key[0], key[1], current, self._ours[key])
+        self.in_force.pop(key, None)
         self._ours[key] = current
         self._ours_steps[key] = now
 

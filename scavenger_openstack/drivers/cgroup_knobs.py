@@ -38,6 +38,9 @@ from scavenger_openstack.types import Value
 MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
 
+ROUNDING_US = 1e-6
+"""By so much a product of floats may miss a whole number."""
+
 _NOT_WHOLE_DISKS = ('loop', 'ram', 'zram', 'dm-', 'md', 'sr', 'fd')
 
 _HIGH = Entry('memory.high')
@@ -147,6 +150,12 @@ def _put_quota(d: Directory, entry: Entry, text: str, *, quota_us: int,
             'below the burst; write 0 to that file') from exc
 
 
+def quota_of(cores: float, period_us: int) -> int:
+    """The quota of a cap, in microseconds: what is read back is not above
+    the cap, or it would be tightened again and again."""
+    return max(MIN_QUOTA_US, math.floor(cores * period_us + ROUNDING_US))
+
+
 def _read_quota_v1(d: Directory) -> Value | None:
     quota = d.read_int('cpu.cfs_quota_us')
     return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
@@ -154,7 +163,7 @@ def _read_quota_v1(d: Directory) -> Value | None:
 
 def _write_quota_v1(d: Directory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
-    quota = max(MIN_QUOTA_US, round(number(Knob.CPU_CORES, value) * period))
+    quota = quota_of(number(Knob.CPU_CORES, value), period)
     _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
                burst_file='cpu.cfs_burst_us')
 
@@ -176,7 +185,7 @@ def _read_quota_v2(d: Directory) -> Value | None:
 
 def _write_quota_v2(d: Directory, value: Value) -> None:
     _, period = _quota_v2(d)
-    quota = max(MIN_QUOTA_US, round(number(Knob.CPU_CORES, value) * period))
+    quota = quota_of(number(Knob.CPU_CORES, value), period)
     _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
                burst_file='cpu.max.burst')
 

@@ -27,6 +27,7 @@ import os
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup_knobs import number
+from scavenger_openstack.drivers.cgroup_knobs import quota_of
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers.domain_xml import Disk
@@ -130,8 +131,8 @@ def _quota_plan(seen: Snapshot, original: Values, value: Value
     if share * period < MIN_QUOTA_US:
         period = (MAX_PERIOD_US if share * MAX_PERIOD_US <= MIN_QUOTA_US
                   else math.ceil(MIN_QUOTA_US / share))
-    quota = max(MIN_QUOTA_US, round(share * period))
-    return {'vcpu_quota': str(quota), 'vcpu_period': str(period)}
+    return {'vcpu_quota': str(quota_of(share, period)),
+            'vcpu_period': str(period)}
 
 
 def online_cpus(root_dir: str = '/') -> frozenset[int]:

@@ -53,6 +53,8 @@ class TestLimits(CgroupsCase):
         self.assertGreater(after, before + 0.2)
         # The kernel takes no less than 1 ms.
         self.assertEqual(0.02, driver.write(name, Knob.CPU_CORES, 0.001))
+        # Never above the cap, or it would be tightened again.
+        self.assertEqual(0.66666, driver.write(name, Knob.CPU_CORES, 0.666675))
         restore(steps)
         self.assertEqual(['-1', '50000'], self.texts(
             'cpu', '/bg/a', 'cpu.cfs_quota_us', 'cpu.cfs_period_us'))

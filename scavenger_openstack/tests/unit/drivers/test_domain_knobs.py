@@ -64,6 +64,13 @@ class Quota(testtools.TestCase):
         self.assertEqual(1000, quota)
         self.assertEqual((1000, 1_000_000), self.plan(1e-6))
 
+    def test_never_more_than_the_cap(self) -> None:
+        """Or what is read back would be tightened again and again."""
+        self.assertEqual((1666, 100_000), self.plan(0.1, vcpus=6))
+        self.assertEqual((66_666, 100_000), self.plan(2 / 3, vcpus=1))
+        # 0.3 / 3 is a little less than 0.1.
+        self.assertEqual((10_000, 100_000), self.plan(0.3, vcpus=3))
+
     def test_never_looser_than_the_original(self) -> None:
         tune = '<quota>20000</quota><period>100000</period>'
         self.assertEqual((20_000, 100_000), self.plan(1.0, tune))

@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the agent sets on a VM, while others do something to it."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import actuator
+from scavenger_openstack.agent import leases
+from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+
+CORES = (UUID, Knob.CPU_CORES)
+OPS = (UUID, Knob.IO_OPS_PER_S)
+
+
+class LimitsTestCase(testtools.TestCase):
+
+    def start(self, vcpus: int = 1) -> None:
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.libvirtd = self.useFixture(libvirtd.Libvirtd(vcpus))
+        self.machine = self.libvirtd.machine
+        self.leases = leases.Leases(self.libvirtd.path / 'state', 600.0)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        self.addCleanup(self.machine.stop)      # or virsh would be asked
+        self.actuator = actuator.Actuator(self.libvirtd.driver, self.leases,
+                                          30.0)
+
+    def tick(self, *wishes: tuple[tuple[str, Knob], float]
+             ) -> actuator.Outcome:
+        caps = [Cap(*key, value, 'owner', 'reason') for key, value in wishes]
+        known = self.actuator.originals(caps)
+        return self.actuator.reconcile({
+            (cap.workload, cap.knob): cap for cap in caps
+            if (cap.workload, cap.knob) in known})
+
+
+class Rounding(LimitsTestCase):
+
+    def test_what_stands_is_not_written_again(self) -> None:
+        for vcpus, cores in ((1, 0.1), (6, 0.1), (7, 0.1), (1, 2 / 3),
+                             (3, 1.0), (3, 0.3), (256, 0.1)):
+            self.start(vcpus)
+            self.assertEqual(1, self.tick((CORES, cores)).written)
+            for _ in range(2 * actuator.LOOK_TICKS):
+                self.assertEqual(0, self.tick((CORES, cores)).written,
+                                 f'{cores} of {vcpus}')

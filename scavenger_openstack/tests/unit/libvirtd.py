@@ -1,0 +1,221 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""A libvirtd in memory, below libvirt-python: what :mod:`.drivers.libvirt`
+calls of that library, for what no real libvirtd can be made to do at will:
+something happens between two certain calls."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+import pathlib
+import subprocess
+import threading
+import time
+from typing import Any
+
+import fixtures
+
+from scavenger_openstack.drivers import domains
+
+NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
+DEADLINE_S = 30.0
+UUID = '11111111-2222-3333-4444-555555555555'
+
+
+class libvirtError(Exception):
+    """As libvirt-python has it."""
+
+    def get_error_code(self) -> int:
+        return -1
+
+    def get_error_domain(self) -> int:
+        return -1
+
+    def get_error_message(self) -> str:
+        return str(self)
+
+
+class Machine:
+    """One domain that runs, of background.
+
+    :param before: called once, before the call of that name is carried out
+    """
+
+    def __init__(self, run_dir: pathlib.Path, vcpus: int) -> None:
+        self.run_dir = run_dir
+        self.vcpus = vcpus
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.before: dict[str, Callable[[], None]] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start it, or start it anew: nothing is as it was set."""
+        self.stop()
+        self.quota, self.period = -1, 100_000
+        self.records: dict[str, str] = {}
+        self.disks: dict[str, dict[str, int]] = {'vda': {}}
+        self._process = subprocess.Popen(['sleep', '600'])
+        (self.run_dir / 'one.pid').write_text(str(self._process.pid))
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def xml(self) -> str:
+        records = ''.join(
+            text.replace('<lease>', f'<lease xmlns="{uri}">')
+            for uri, text in self.records.items())
+        disks = ''.join(
+            f'<disk><source file="/{name}"/><target dev="{name}"/><iotune>'
+            + ''.join(f'<{key}>{value}</{key}>'
+                      for key, value in limits.items() if value)
+            + '</iotune></disk>' for name, limits in self.disks.items())
+        return (
+            f'<domain type="qemu"><name>one</name><uuid>{UUID}</uuid>'
+            f'<metadata><instance xmlns="{NOVA}"><owner><project uuid="p">x'
+            '</project></owner><flavor name="m"><extraSpecs><extraSpec '
+            'name="scavenger:priority">background</extraSpec></extraSpecs>'
+            f'</flavor></instance>{records}</metadata>'
+            f'<memory>1048576</memory><vcpu>{self.vcpus}</vcpu><cputune>'
+            f'<period>{self.period}</period><quota>{self.quota}</quota>'
+            f'</cputune><devices>{disks}<memballoon model="virtio"/>'
+            '</devices></domain>')
+
+
+class Domain:
+    """A handle of the machine, as libvirt-python gives it out."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def _called(self, name: str) -> Machine:
+        machine = self._machine
+        machine.calls[name] += 1
+        before = machine.before.pop(name, None)
+        if before is not None:
+            before()
+        return machine
+
+    def UUIDString(self) -> str:
+        return UUID
+
+    def state(self) -> list[int]:
+        return [0, 0]
+
+    def XMLDesc(self, flags: int = 0) -> str:
+        return self._called('XMLDesc').xml
+
+    def isPersistent(self) -> int:
+        return 0
+
+    def jobStats(self) -> dict[str, int]:
+        return {}
+
+    def setSchedulerParametersFlags(self, values: dict[str, int],
+                                    flags: int) -> None:
+        machine = self._called('quota')
+        machine.quota = values['vcpu_quota']
+        machine.period = values['vcpu_period']
+
+    def setBlockIoTune(self, disk: str, limits: dict[str, int],
+                       flags: int) -> None:
+        self._called('iotune').disks[disk].update(limits)
+
+    def setMetadata(self, kind: int, text: str | None, key: str | None,
+                    uri: str, flags: int) -> None:
+        if text is None:
+            self._called('drop').records.pop(uri, None)
+        else:
+            self._called('record').records[uri] = text
+
+
+class Connection:
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *_: None      # keepalive, end of callbacks
+
+    def domainEventRegisterAny(self, domain: None, kind: int,
+                               tell: Callable[..., None], _: None) -> None:
+        self._library.told.append(tell)
+
+    def isAlive(self) -> int:
+        return 1
+
+    def listAllDomains(self, flags: int) -> list[Domain]:
+        return [Domain(self._library.machine)]
+
+    def lookupByUUIDString(self, uuid: str) -> Domain:
+        name = threading.current_thread().name
+        self._library.machine.calls[f'in {name}'] += 1
+        return Domain(self._library.machine)
+
+
+class Library:
+    """The module."""
+
+    libvirtError = libvirtError
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.told: list[Callable[..., None]] = []
+        self._numbers: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> int:
+        if not name.startswith('VIR_'):
+            raise AttributeError(name)
+        if name == 'VIR_DOMAIN_JOB_NONE':
+            return 0
+        return self._numbers.setdefault(name, 1 << len(self._numbers))
+
+    def open(self, uri: str) -> Connection:
+        self.machine.calls['open'] += 1
+        return Connection(self)
+
+
+class Libvirtd(fixtures.Fixture):
+    """A libvirtd with one machine, and the driver that talks to it."""
+
+    def __init__(self, vcpus: int = 1) -> None:
+        super().__init__()
+        self._vcpus = vcpus
+
+    def _setUp(self) -> None:
+        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.machine = Machine(self.path, self._vcpus)
+        self.addCleanup(self.machine.stop)
+        self.library = Library(self.machine)
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.libvirt.LOOP._module', self.library))
+        self.driver = domains.Domains(
+            'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
+        self.addCleanup(self.driver.close)
+
+    def tell(self, until: Callable[[], bool]) -> None:
+        """Let the driver know that something changed, and wait until it
+        does."""
+        for told in self.library.told:
+            told(None, Domain(self.machine))
+        end_s = time.monotonic() + DEADLINE_S
+        while not until():
+            if time.monotonic() > end_s:
+                raise AssertionError('the driver does not see what changed')
+            time.sleep(0.001)
