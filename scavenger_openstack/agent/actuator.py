@@ -350,31 +350,40 @@ class Actuator:
         for cap in caps:
             key = (cap.workload, cap.knob)
             try:
-                self._write(key, cap.value)
+                written = self._write(key, cap.value)
             except errors.Refused as exc:
                 outcome.unmet[cap.workload] = exc.unmet_bytes
                 self._complain(key, f'{cap.workload} {cap.knob}: {exc}')
             except (errors.ScavengerError, OSError, ValueError) as exc:
                 self._failed(cap, exc, outcome)
             else:
-                outcome.written += 1
                 self._complained.pop(key, None)
+                if not written:
+                    continue
+                outcome.written += 1
                 if key not in self.in_force:
                     LOG.info('%s %s = %s: %s (%s)', cap.workload, cap.knob,
                              cap.value, cap.reason, cap.owner)
                 self.in_force[key] = cap
 
-    def _write(self, key: Key, value: Value) -> None:
+    def _write(self, key: Key, value: Value) -> bool:
+        """Set it; false: somebody else has set the knob, and the next tick
+        goes by what he set."""
+        if (key in self._ours and key in self._leases.held()
+                and self._check_drift(key, self._driver.read(*key))):
+            return False
         if key[1] is Knob.CPU_SET or key not in self._leases.held():
             self.hold(*key)
         self._ours.pop(key, None)   # half a write is not somebody else's
         with self._leases.writing(*key):
             self._ours[key] = self._driver.write(*key, value)
         self._ours_steps[key] = self._driver.restore_steps(*key)
+        return True
 
-    def _check_drift(self, key: Key, current: Value | None) -> None:
+    def _check_drift(self, key: Key, current: Value | None) -> bool:
+        """Whether somebody else wrote the knob; that is noted."""
         if _same(current, self._ours[key]):
-            return
+            return False
         now = self._driver.restore_steps(*key)
         held = self._leases.held()[key]
         if originals.made_anew(held.steps, now):
@@ -387,6 +396,7 @@ class Actuator:
         self.in_force.pop(key, None)
         self._ours[key] = current
         self._ours_steps[key] = now
+        return True
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
         if isinstance(exc, errors.WorkloadGone):

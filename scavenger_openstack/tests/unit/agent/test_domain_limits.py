@@ -61,3 +61,26 @@ class Rounding(LimitsTestCase):
             for _ in range(2 * actuator.LOOK_TICKS):
                 self.assertEqual(0, self.tick((CORES, cores)).written,
                                  f'{cores} of {vcpus}')
+
+
+class Others(LimitsTestCase):
+
+    def test_a_limit_of_somebody_else_is_given_back(self) -> None:
+        """Whenever he sets it, while ours gets tighter in each tick."""
+        for ticks in range(actuator.LOOK_TICKS):
+            self.start()
+            cores = 0.9
+            for _ in range(actuator.LOOK_TICKS + ticks):
+                cores -= 0.03
+                self.tick((CORES, cores))
+            self.machine.quota = 5000
+            self.libvirtd.tell(until=lambda: self.libvirtd.driver.read(
+                *CORES) == 0.05)
+            for _ in range(actuator.LOOK_TICKS + 1):
+                cores -= 0.03
+                self.tick((CORES, cores))
+            held = self.leases.held()[CORES]
+            self.assertEqual(0.05, held.original, ticks)
+            self.assertEqual('5000', held.steps[0]['values']['vcpu_quota'])
+            self.assertIn('somebody else set it to 0.05', self.logs.output)
+            self.assertEqual(5000, self.machine.quota)
