@@ -20,6 +20,8 @@ and, where Nova made the live definition the persistent one, in that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Collection
 import logging
 import threading
 
@@ -28,40 +30,47 @@ from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
 
 
 class Lifter:
-    """Lifts them, each domain in a thread: one may hang."""
+    """Lifts them, each domain in a thread: one may hang.
+
+    :param ours: whether we hold a knob of a domain by now: while a call
+        hung, it may have been started anew
+    """
 
     def __init__(self, connection: libvirt.Libvirt,
-                 keeper: domain_keeper.Keeper) -> None:
+                 keeper: domain_keeper.Keeper,
+                 ours: Callable[[str, Knob], bool]) -> None:
         self._libvirt = connection
         self._keeper = keeper
+        self._ours = ours
         self._mutex = threading.Lock()
         self._busy: set[str] = set()
         self._said: dict[str, str] = {}
         self._closed = False
 
-    def lift(self, uuid: str) -> None:
-        """Begin, unless that domain is being seen to already."""
+    def lift(self, uuid: str, knobs: Collection[Knob]) -> None:
+        """Begin to lift these, unless that domain is being seen to."""
         with self._mutex:
             if uuid in self._busy or self._closed:
                 return
             self._busy.add(uuid)
-        threading.Thread(target=self._run, args=(uuid,), daemon=True,
+        threading.Thread(target=self._run, args=(uuid, knobs), daemon=True,
                          name='domain-lifter').start()
 
     def close(self) -> None:
         """Begin nothing more."""
         self._closed = True
 
-    def _run(self, uuid: str) -> None:
+    def _run(self, uuid: str, knobs: Collection[Knob]) -> None:
         try:
             with self._libvirt.domain(uuid) as handle:
                 handle.check_idle()
-                self._lift(uuid, handle)
+                self._lift(uuid, knobs, handle)
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
             self._keeper.changed(uuid)
@@ -77,24 +86,25 @@ class Lifter:
             with self._mutex:
                 self._busy.discard(uuid)
 
-    def _lift(self, uuid: str, handle: libvirt.Handle) -> None:
+    def _lift(self, uuid: str, knobs: Collection[Knob],
+              handle: libvirt.Handle) -> None:
         snapshot = self._keeper.refresh(uuid, handle.look)
         if snapshot is None:
             return
         inactive = domain_record.find(handle.inactive()).records
         lifted = []
-        for knob, values in snapshot.records.items():
-            if values:
-                domain_knobs.apply(handle, knob, domain_knobs.still_there(
-                    snapshot, knob, values))
-            if inactive.get(knob):
-                domain_knobs.apply(handle, knob, domain_knobs.still_there(
-                    snapshot, knob, inactive[knob]), inactive=True)
-            if knob in inactive:
-                handle.set_record(domain_record.uri(knob), domain_record.KEY,
-                                  None, inactive=True)
-            handle.set_record(domain_record.uri(knob), domain_record.KEY,
-                              None)
+        for knob in knobs:
+            if knob not in snapshot.records:
+                continue
+            uri = domain_record.uri(knob)
+            for found, saved in ((snapshot.records, False), (inactive, True)):
+                if found.get(knob) and not self._ours(uuid, knob):
+                    domain_knobs.apply(handle, knob, domain_knobs.still_there(
+                        snapshot, knob, found[knob]), inactive=saved)
+            for found, saved in ((inactive, True), (snapshot.records, False)):
+                if knob in found and not self._ours(uuid, knob):
+                    handle.set_record(uri, domain_record.KEY, None,
+                                      inactive=saved)
             lifted.append(knob)
         self._keeper.refresh(uuid, handle.look)
         if lifted:

@@ -128,7 +128,8 @@ class Domains:
         self._keeper = domain_keeper.Keeper(
             self._libvirt, run_dir=run_dir, root_dir=root_dir,
             parse=lambda text: domain_xml.parse(text, floors))
-        self._lifter = domain_lift.Lifter(self._libvirt, self._keeper)
+        self._lifter = domain_lift.Lifter(self._libvirt, self._keeper,
+                                          self._ours)
         self._keeper.start(timeout_s)
 
     # --- what there is
@@ -300,22 +301,24 @@ class Domains:
 
     def lifted(self, workload: str, knob: Knob) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.lifted`."""
-        if self._held.pop((workload, knob), None) is None:
+        if (workload, knob) not in self._held:
             return
         try:
             with self._libvirt.domain(workload) as handle:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
             self._keeper.changed(workload)
+        # Not before: a record that is still known would seem foreign.
+        self._held.pop((workload, knob), None)
 
     def tidy(self, held: Collection[Key]) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`."""
         for uuid, snapshot in self._keeper.snapshots.items():
-            for knob in snapshot.records:
-                if ((uuid, knob) not in held
-                        and self._of(snapshot, knob) is None):
-                    self._lifter.lift(uuid)
-                    break
+            knobs = [knob for knob in snapshot.records
+                     if (uuid, knob) not in held
+                     and self._of(snapshot, knob) is None]
+            if knobs:
+                self._lifter.lift(uuid, knobs)
 
     def close(self) -> None:
         """Give back what is kept open."""
@@ -345,6 +348,10 @@ class Domains:
         held = self._held.get((snapshot.domain.uuid, knob))
         return (held if held is not None
                 and held.identity == snapshot.identity else None)
+
+    def _ours(self, uuid: str, knob: Knob) -> bool:
+        snapshot = self._keeper.snapshots.get(uuid)
+        return snapshot is not None and self._of(snapshot, knob) is not None
 
     def _rule(self, knob: Knob) -> domain_knobs.Rule:
         if knob not in domain_knobs.RULES:

@@ -31,7 +31,7 @@ import fixtures
 from scavenger_openstack.drivers import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
-DEADLINE_S = 30.0
+DEADLINE_S = 10.0
 UUID = '11111111-2222-3333-4444-555555555555'
 
 

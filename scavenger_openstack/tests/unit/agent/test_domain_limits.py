@@ -15,11 +15,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import fixtures
 import testtools
 
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import Cap
@@ -84,3 +89,73 @@ class Others(LimitsTestCase):
             self.assertEqual('5000', held.steps[0]['values']['vcpu_quota'])
             self.assertIn('somebody else set it to 0.05', self.logs.output)
             self.assertEqual(5000, self.machine.quota)
+
+
+class Foreign(LimitsTestCase):
+    """The VM came with a limit on CPU, from another host."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        self.machine.quota = 10_000
+        self.machine.records[domain_record.uri(Knob.CPU_CORES)] = (
+            domain_record.build(Knob.CPU_CORES, {
+                'vcpu_quota': '-1', 'vcpu_period': '100000'}))
+        self.driver = self.libvirtd.driver
+        self.libvirtd.tell(until=self.refused)
+
+    def refused(self) -> bool:
+        try:
+            self.driver.read(*CORES)
+            return False
+        except errors.DriverError:
+            return True
+
+    def until_lifted(self, *wishes: tuple[tuple[str, Knob], float]) -> None:
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while self.refused() and time.monotonic() < end_s:
+            self.tick(*wishes)
+
+    def test_ours_stays(self) -> None:
+        busy = [libvirtd.libvirtError('busy') for _ in range(3)]
+
+        def refuse() -> None:
+            if busy:
+                self.machine.before['quota'] = refuse
+                raise busy.pop()
+
+        self.machine.before['quota'] = refuse
+        self.until_lifted((OPS, 100.0))
+        self.assertEqual([], busy)
+        self.assertEqual(-1, self.machine.quota)
+        self.assertEqual(100, self.machine.disks['vda']['read_iops_sec'])
+        self.assertEqual([domain_record.uri(Knob.IO_OPS_PER_S)],
+                         list(self.machine.records))
+
+    def test_ours_since_a_call_hung(self) -> None:
+        def anew() -> None:
+            self.machine.start()
+            self.libvirtd.tell(until=lambda: not self.refused())
+            self.tick((CORES, 0.5))
+            done.set()
+
+        done = threading.Event()
+        self.machine.before['quota'] = anew
+        self.tick()
+        self.assertTrue(done.wait(libvirtd.DEADLINE_S))
+        for thread in threading.enumerate():
+            if thread.name == 'domain-lifter':
+                thread.join(libvirtd.DEADLINE_S)
+        self.assertIn(CORES, self.leases.held())
+        self.assertEqual([domain_record.uri(Knob.CPU_CORES)],
+                         list(self.machine.records))
+
+    def test_a_record_that_just_went_is_not_foreign(self) -> None:
+        self.until_lifted()
+        self.tick((CORES, 0.5))
+        lifters = self.machine.calls['in domain-lifter']
+        self.machine.start()
+        self.machine.before['XMLDesc'] = lambda: self.driver.tidy(())
+        self.driver.lifted(*CORES)
+        time.sleep(0.05)
+        self.assertEqual(lifters, self.machine.calls['in domain-lifter'])
