@@ -280,9 +280,7 @@ class Domains:
             snapshot = self._look(workload, handle)
             if held is None or held.identity != snapshot.identity:
                 self._held.pop((workload, knob), None)
-                raise errors.WorkloadGone(
-                    f'domain {snapshot.domain.name} was started anew; what '
-                    'we set before went with it')
+                raise _started_anew(snapshot)
             now = _now(rule_, snapshot, held, knob)
             held.look(now)
             if snapshot.records.get(knob) != held.original:
@@ -293,7 +291,14 @@ class Domains:
             if wanted != now:
                 domain_knobs.apply(handle, knob, wanted)
             held.ours = wanted
-            self._look(workload, handle)
+            if self._look(workload, handle).identity != held.identity:
+                # Our cap got into the new run, so it needs its record there,
+                # by which it is lifted.
+                del self._held[workload, knob]
+                handle.set_record(domain_record.uri(knob), domain_record.KEY,
+                                  domain_record.build(knob, held.original))
+                self._look(workload, handle)
+                raise _started_anew(snapshot)
         known = self._known.get(workload)
         if known is not None:
             known.counters.wake()
@@ -378,6 +383,12 @@ class Domains:
                 raise cgroup_files.explain(
                     exc, f'cannot open {path}') from exc
         return self._idle[Knob.CPU_IDLE, version], known.idle
+
+
+def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:
+    return errors.WorkloadGone(
+        f'domain {snapshot.domain.name} was started anew; what we set before '
+        'went with it')
 
 
 def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:

@@ -91,6 +91,26 @@ class Others(LimitsTestCase):
             self.assertEqual(5000, self.machine.quota)
 
 
+class StartedAnew(LimitsTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_right_before_our_call(self) -> None:
+        """The cap falls on the new run, which knows nothing of it."""
+        self.machine.before['quota'] = self.machine.start
+        self.tick((CORES, 0.1))
+        self.assertEqual({}, dict(self.leases.held()))
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while (CORES not in self.leases.held()
+               and time.monotonic() < end_s):
+            self.tick((CORES, 0.05))
+        self.assertEqual('-1', self.leases.held()[CORES].steps[0]['values'][
+            'vcpu_quota'])
+        self.assertIsNone(self.leases.held()[CORES].original)
+
+
 class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
 
