@@ -219,7 +219,10 @@ class Domains:
             return rule.read(directory)
         snapshot = self._snapshot(workload)
         rule_ = self._rule(knob)
+        old = self._held.get((workload, knob))
         held = self._of(snapshot, knob)
+        if held is None and old is not None and old.ours is not None:
+            raise _started_anew(snapshot)
         if held is None and knob in snapshot.records:
             raise errors.DriverError(
                 f'domain {snapshot.domain.name} came with a limit on {knob} '

@@ -24,6 +24,7 @@ import testtools
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
 from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import domains
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
@@ -32,6 +33,14 @@ from scavenger_openstack.types import Knob
 
 CORES = (UUID, Knob.CPU_CORES)
 OPS = (UUID, Knob.IO_OPS_PER_S)
+
+
+def gone(driver: domains.Domains) -> bool:
+    """Whether the driver knows that what was capped runs no more."""
+    try:
+        return driver.read(*CORES) is None
+    except errors.WorkloadGone:
+        return True
 
 
 class LimitsTestCase(testtools.TestCase):
@@ -108,6 +117,19 @@ class StartedAnew(LimitsTestCase):
             self.tick((CORES, 0.05))
         self.assertEqual('-1', self.leases.held()[CORES].steps[0]['values'][
             'vcpu_quota'])
+        self.assertIsNone(self.leases.held()[CORES].original)
+
+    def test_the_tick_does_not_ask_libvirt(self) -> None:
+        """Of a run that has ended it has to know without."""
+        driver = self.libvirtd.driver
+        self.tick((CORES, 0.5))
+        self.machine.start()
+        self.libvirtd.tell(until=lambda: gone(driver))
+        name = f'in {threading.current_thread().name}'
+        for _ in range(actuator.LOOK_TICKS + 1):
+            self.tick((CORES, 0.5))
+        self.assertEqual(0, self.machine.calls[name])
+        self.assertEqual(50_000, self.machine.quota)
         self.assertIsNone(self.leases.held()[CORES].original)
 
 
