@@ -61,7 +61,7 @@ class Statistics:
         self._asker: _Asker | None = None
         self._left: list[_Asker] = []
         self._tick = 0
-        self._known: dict[str, tuple[Blocks, Blocks]] = {}
+        self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._answered = 0
         self._since = 0
         self._had: set[str] = set()
@@ -88,10 +88,10 @@ class Statistics:
 
     def of(self, uuid: str) -> Blocks | None:
         """``io_wait_s``, ``io_ops``, ``io_bytes`` of a domain, if known."""
-        known = self._known.get(uuid)
-        if known is None:
-            return None
-        (wait_0, ops_0, bytes_0), (wait_1, ops_1, bytes_1) = known
+        before, now = self._known.get(uuid, (None, None))
+        if before is None or now is None:
+            return None     # how it grows takes two answers
+        (wait_0, ops_0, bytes_0), (wait_1, ops_1, bytes_1) = before, now
         part = min(1.0, self._since / self._ticks)
         return (wait_0 + (wait_1 - wait_0) * part,
                 ops_0 + int((ops_1 - ops_0) * part),
@@ -106,12 +106,12 @@ class Statistics:
         if answer is None:
             self._known = {}
             return
-        known = {}
+        known: dict[str, tuple[Blocks | None, Blocks]] = {}
         for uuid, now in answer.items():
-            before = self._known.get(uuid)
-            last = before[1] if before else now
-            known[uuid] = (last if all(a <= b for a, b in zip(
-                last, now, strict=True)) else now, now)
+            _, last = self._known.get(uuid, (None, None))
+            known[uuid] = (last if last is not None and all(
+                a <= b for a, b in zip(last, now, strict=True)) else None,
+                now)
             if self._missing.pop(uuid, 0) >= MISSING_ANSWERS:
                 LOG.info('domain %s: numbers of its disks are there again',
                          uuid)

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import testtools
 
+from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import libvirtd
 
 MISSING = """
 import sys
@@ -62,3 +65,23 @@ class BlockStatistics(testtools.TestCase):
             'block.0.rd.times': 500_000_000, 'block.0.wr.reqs': 4,
             'block.0.wr.bytes': 2048, 'block.0.wr.times': 3_000_000_000,
             'block.1.name': 'hda'}))
+
+    def test_the_first_answer_tells_nothing_yet(self) -> None:
+        """How many operations there were since then is not known, not 0."""
+        machine = self.useFixture(libvirtd.Libvirtd()).machine
+        statistics = domain_blocks.Statistics(
+            libvirt.Libvirt('qemu:///system'), ticks=5, timeout_s=60.0)
+        self.addCleanup(statistics.close)
+        told = []
+        for tick in range(15):
+            statistics.tick()
+            if tick % 5 == 0:
+                end_s = time.monotonic() + libvirtd.DEADLINE_S
+                while (machine.calls['stats'] <= tick // 5
+                       and time.monotonic() < end_s):
+                    time.sleep(0.001)
+                time.sleep(0.02)    # the answer is on its way
+            told.append(statistics.of(libvirtd.UUID))
+        self.assertEqual([None] * 6, told[:6])
+        self.assertEqual([1200, 1400, 1600, 1800, 2000, 2200, 2400, 2600,
+                          2800], [one[1] for one in told[6:] if one])
