@@ -18,6 +18,7 @@ names that QEMU gives its threads tell them apart.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 
@@ -41,10 +42,10 @@ class _Vcpu:
     __slots__ = ('data', 'delay_ns', 'off', 'run_ns', 'sched', 'stat',
                  'throttled_s', 'tid')
 
-    def __init__(self, tid: int, sched: int, stat: int | None) -> None:
+    def __init__(self, tid: int, sched: int) -> None:
         self.tid = tid
         self.sched = sched
-        self.stat = stat
+        self.stat: int | None = None
         self.data = b''
         self.run_ns = self.delay_ns = -1        # not read so far
         self.throttled_s: float | None = None
@@ -165,7 +166,10 @@ class Vcpus:
                 one.close()
         for number, tid in found.items():
             if tid and number not in self._known:
-                self._meet(number, tid, quota=bool(groups) and self._quota)
+                self._meet(number, tid)
+        if groups and self._quota:
+            for number, one in self._known.items():
+                self._find_stat(number, one)
         # One that is being made has no thread yet: look again.
         self._links = links if len(self._known) == len(found) else -1
         return bool(self._known)
@@ -210,22 +214,20 @@ class Vcpus:
                 found[int(match[1] or 0)] = int(tid)
         return found
 
-    def _meet(self, number: int, tid: int, *, quota: bool) -> None:
+    def _meet(self, number: int, tid: int) -> None:
         try:
             sched = self._process.open(f'task/{tid}/schedstat')
         except FileNotFoundError:
             return              # it ended meanwhile, or nothing counts it
-        stat = None
-        try:
-            if quota:
-                stat = os.open(f'vcpu{number}/cpu.stat', READ_ONLY,
-                               dir_fd=self._fd)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            os.close(sched)
-            raise
-        self._known[number] = _Vcpu(tid, sched, stat)
+        self._known[number] = _Vcpu(tid, sched)
+
+    def _find_stat(self, number: int, one: _Vcpu) -> None:
+        """A thread is there before its cgroup."""
+        if one.stat is None:
+            with contextlib.suppress(FileNotFoundError):
+                one.stat = os.open(f'vcpu{number}/cpu.stat', READ_ONLY,
+                                   dir_fd=self._fd)
+                one.data = b''      # to be read the next time
 
     def close(self) -> None:
         """Give the descriptors back."""

@@ -160,6 +160,19 @@ class TestVersion1(FilesTestCase):
         self.assertEqual((0.2, 1.5), self.delay(counters))
         self.assertEqual({0: 1170, 1: 1161}, counters.vcpu_threads)
 
+    def test_seen_while_it_starts(self) -> None:
+        """The threads are there before their cgroups."""
+        for vcpu in (0, 1):
+            shutil.rmtree(self.root / f'cg/cpu/machine/{PLAIN}/vcpu{vcpu}')
+            self.task(1160 + vcpu, f'CPU {vcpu}/KVM', '5 5 5')
+        counters = self.counters(self.used)
+        self.assertEqual({0: 1160, 1: 1161}, counters.vcpu_threads)
+        for vcpu in (0, 1):
+            self.vcpu(vcpu, 1160 + vcpu, '10 10 10', 1_000_000_000)
+        self.assertEqual(0.0, self.sample(counters).throttled_s)
+        self.vcpu(1, 1161, '20 20 20', 3_000_000_000)
+        self.assertEqual(2.0, self.sample(counters).throttled_s)
+
     def delay(self, counters: DomainCounters) -> tuple[float, float]:
         return (round(self.sample(counters).run_delay_s or 0, 6),
                 round(counters.vcpu_s, 6))
