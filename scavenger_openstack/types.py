@@ -89,6 +89,8 @@ class Workload:
 
     ``memory_allotment_bytes`` is what the workload may come to use: a
     flavor's RAM, a container's own limit, ``None`` when it has none.
+    ``disks`` are those of the host that the workload uses, '' for one of which
+    the place is not known; none when nothing is known of them.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.

@@ -30,8 +30,8 @@ def share(signal: str, victim: Workload, suspect: Workload,
     workload may be anywhere.
     """
     if signal == 'io_wait':
-        return (not victim.disks or not suspect.disks
-                or bool(set(victim.disks) & set(suspect.disks)))
+        one, other = set(victim.disks or ('',)), set(suspect.disks or ('',))
+        return '' in one | other or bool(one & other)
     if victim.allowed_cpus is None or suspect.allowed_cpus is None:
         return True
     if signal == 'run_delay':

@@ -157,7 +157,7 @@ class Domain:
             memory_allotment_bytes=float(self.memory_allotment_bytes),
             allowed_cpus=(self.allowed_cpus
                           if self.dedicated or background else None),
-            disks=tuple(disk.target for disk in self.disks),
+            disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s)
 
 
