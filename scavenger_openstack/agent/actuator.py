@@ -178,7 +178,9 @@ class Actuator:
             if key in pending or key not in self._current:
                 continue
             current = self._current[key]
-            if (not arbitrate.worth_writing(cap.knob, current, cap.value)
+            if (not arbitrate.worth_writing(
+                    cap.knob, current, cap.value,
+                    dear=self._lane(*key) not in ('', base.RECLAIM))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif _tightens(cap, current):

@@ -141,12 +141,13 @@ def _give_rest(budget: float, highs: Sequence[float],
 
 
 def worth_writing(knob: Knob, current: Value | None, wanted: Value,
-                  slack: float = SLACK) -> bool:
+                  slack: float = SLACK, *, dear: bool = False) -> bool:
     """Whether ``wanted`` should replace ``current`` on a knob.
 
-    Tightening always; loosening a number only by more than ``slack`` of
-    what is in force; any change of a switch or of a CPU set.  ``current``
-    is ``None`` when nothing is in force.
+    Tightening always, unless each write is ``dear``; then, as loosening, a
+    number only by more than ``slack`` of what is in force; any change of a
+    switch or of a CPU set.  ``current`` is ``None`` when nothing is in
+    force.
     """
     if current is None:
         return True
@@ -154,7 +155,8 @@ def worth_writing(knob: Knob, current: Value | None, wanted: Value,
         return parse_cpus(str(current)) != parse_cpus(str(wanted))
     if knob in SWITCHES:
         return current != wanted
-    return wanted < current or wanted > current * (1 + slack)
+    return (wanted < (current * (1 - slack) if dear else current)
+            or wanted > current * (1 + slack))
 
 
 def arbitrate(wishes: Iterable[Cap],

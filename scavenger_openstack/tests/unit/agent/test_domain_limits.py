@@ -76,6 +76,13 @@ class Rounding(LimitsTestCase):
                 self.assertEqual(0, self.tick((CORES, cores)).written,
                                  f'{cores} of {vcpus}')
 
+    def test_a_little_tighter_is_not_worth_a_call(self) -> None:
+        self.start()
+        self.tick((CORES, 0.5))
+        self.assertEqual(0, self.tick((CORES, 0.495)).written)
+        self.assertEqual(0, self.tick((CORES, 0.491)).written)
+        self.assertEqual(1, self.tick((CORES, 0.485)).written)
+
 
 class Others(LimitsTestCase):
 
