@@ -34,12 +34,38 @@ from scavenger_openstack.agent.leases import Key
 LOG = log.getLogger(__name__)
 
 
+MAX_AT_WORK = 4
+"""So many lanes work at once: each uses a connection to libvirtd, and one of
+its few threads, which Nova needs, too.  One that hangs does not count."""
+
+
 class Job(NamedTuple):
     """What to do in a lane, and the knobs that it is about."""
 
     lane: str
     keys: Sequence[Key]
     do: Callable[[], None]
+
+
+class _Begun:
+    """A job, and whether it has one of the turns to work."""
+
+    def __init__(self, job: Job, turns: threading.Semaphore) -> None:
+        self.job = job
+        self.done = threading.Event()
+        self._turns = turns
+        self._mutex = threading.Lock()
+        self._has = False
+
+    def take_turn(self, timeout_s: float) -> None:
+        """Wait for one so long, and then go without."""
+        self._has = self._turns.acquire(timeout=timeout_s)
+
+    def end_turn(self) -> None:
+        with self._mutex:
+            has, self._has = self._has, False
+        if has:
+            self._turns.release()
 
 
 class Worker:
@@ -54,7 +80,9 @@ class Worker:
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
         self._mutex = threading.Lock()
-        self._lanes: dict[str, list[tuple[Job, threading.Event]]] = {}
+        self._turns = threading.Semaphore(MAX_AT_WORK)
+        self._lanes: dict[str, list[_Begun]] = {}
+        self._late: list[_Begun] = []
         self.pending: set[Key] = set()
         """The knobs of all jobs that are not done yet."""
 
@@ -64,20 +92,25 @@ class Worker:
         Until a job is done, its keys are pending and nobody else may touch
         them.  What it raises is logged.
         """
-        begun = [(job, threading.Event()) for job in jobs]
-        for job, done in begun:
+        for one in self._late:
+            one.end_turn()
+        begun = [_Begun(job, self._turns) for job in jobs]
+        for one in begun:
+            job = one.job
             self.pending.update(job.keys)
             with self._mutex:
                 waiting = self._lanes.get(job.lane)
                 if waiting is not None:
-                    waiting.append((job, done))
+                    waiting.append(one)
                     continue
-                self._lanes[job.lane] = [(job, done)]
+                self._lanes[job.lane] = [one]
             threading.Thread(target=self._work, args=(job.lane,),
                              daemon=True, name=f'{job.lane}-writer').start()
         until = time.monotonic() + self._deadline_s
-        found = [done.wait(max(0.0, until - time.monotonic()))
-                 for _, done in begun]
+        found = [one.done.wait(max(0.0, until - time.monotonic()))
+                 for one in begun]
+        self._late = [one for one in (*self._late, *begun)
+                      if not one.done.is_set()]
         late = [job for job, done in zip(jobs, found, strict=True)
                 if not done]
         if late:
@@ -94,11 +127,13 @@ class Worker:
                 if not waiting:
                     del self._lanes[lane]
                     return
-                job, done = waiting.pop(0)
+                one = waiting.pop(0)
+            one.take_turn(self._deadline_s)
             try:
-                job.do()
+                one.job.do()
             except Exception:
                 LOG.exception('%s: unexpected failure', lane)
             finally:
-                self.pending.difference_update(job.keys)
-                done.set()
+                one.end_turn()
+                self.pending.difference_update(one.job.keys)
+                one.done.set()

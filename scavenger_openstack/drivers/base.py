@@ -66,7 +66,7 @@ class Lanes(Protocol):
     def lane(self, workload: str, knob: Knob) -> str:
         """In which lane this knob is written and lifted.
 
-        Lanes do not wait for one another, nor the tick for any of them
+        No lane waits for one that hangs, nor the tick for any of them
         beyond its deadline.  '' is for what is done at once, in the tick.
         """
         ...

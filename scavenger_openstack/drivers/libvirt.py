@@ -43,8 +43,9 @@ KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
 """A libvirtd that answers nothing for so many times that long is gone."""
 
-MAX_IDLE = 2
-"""So many connections for writes are kept open."""
+MAX_IDLE = 4
+"""So many connections for writes are kept open: as many as are used at once,
+if nothing hangs."""
 
 NS_PER_S = 1e9
 

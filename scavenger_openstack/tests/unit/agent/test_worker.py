@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import threading
+import time
 
 import fixtures
 import testtools
@@ -89,3 +90,31 @@ class WorkerTest(testtools.TestCase):
         self.assertEqual([False], found.run([job([], ended.set, 'a')]))
         hangs.set()
         self.assertTrue(ended.wait(LONG_S))
+
+    def test_few_at_once(self) -> None:
+        found = worker.Worker(LONG_S)
+        mutex, now, most = threading.Lock(), [0], [0]
+
+        def work() -> None:
+            with mutex:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+            time.sleep(0.005)
+            with mutex:
+                now[0] -= 1
+
+        many = range(5 * worker.MAX_AT_WORK)
+        self.assertEqual([True] * len(many), found.run([
+            job([(str(n), Knob.CPU_CORES)], work, str(n)) for n in many]))
+        self.assertEqual(worker.MAX_AT_WORK, most[0])
+
+    def test_those_that_hang_do_not_count(self) -> None:
+        found = worker.Worker(0.2)
+        hangs = threading.Event()
+        self.addCleanup(hangs.set)
+        found.run([job([(str(n), Knob.CPU_CORES)],
+                       lambda: hangs.wait(LONG_S), str(n))
+                   for n in range(3 * worker.MAX_AT_WORK)])
+        for _ in range(4):
+            done = found.run([job([OTHER], lambda: None, 'b')])
+        self.assertEqual([True], done)
