@@ -274,8 +274,7 @@ def _who(options: argparse.Namespace,
         stage.make()
         load.build(stage.directory)
         interrupt.check()
-        act = who.Who(stage, load.calibrate(stage.directory), interrupt,
-                      seconds=seconds, seed=options.seed)
+        act = who.Who(stage, interrupt, seconds=seconds, seed=options.seed)
         record = act.play()
     finally:
         if sys.stderr.isatty():

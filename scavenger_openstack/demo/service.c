@@ -21,6 +21,8 @@
  *   service ARRIVALS OUT THREADS START_S ITERATIONS_PER_MS
  *       ARRIVALS: doubles, pairs of (arrival after START_S in s, work in ms)
  *       OUT: doubles, one latency in s per arrival; 0 is not yet served
+ *       ITERATIONS_PER_MS: 0 makes a request so much CPU time, however much
+ *       the CPU gets done in it
  *
  * The next arrival is always taken by the next free thread, which sleeps
  * until it is due.  That is a queue served first come, first served by
@@ -44,6 +46,22 @@ static size_t count;
 static atomic_size_t next;
 static double start_s, iterations_per_ms;
 
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static uint64_t work(double work_ms, uint64_t state)
+{
+    if (iterations_per_ms > 0)
+        return spin(work_ms * iterations_per_ms, state);
+    for (double until_s = cpu_s() + work_ms / 1000; cpu_s() < until_s;)
+        state = spin(1000, state);
+    return state;
+}
+
 static void *serve(void *unused)
 {
     uint64_t state = 1;
@@ -55,16 +73,9 @@ static void *serve(void *unused)
             return NULL;
         double due_s = start_s + arrivals[2 * i];
         sleep_until(due_s);
-        state = spin(arrivals[2 * i + 1] * iterations_per_ms, state);
+        state = work(arrivals[2 * i + 1], state);
         latency[i] = now_s() - due_s;
     }
-}
-
-static double cpu_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 static int calibrate(void)

@@ -61,9 +61,13 @@ DRAIN_S = 12.0
 SETTLE_S = 4.0
 """After a cap is set, until it is judged: two samples."""
 
-BUSY = 3
+BUSY = 2
 """Times the service's load per CPU in the first act: ``run_delay`` of who
 uses less than a quarter of a CPU is not looked at."""
+
+CPU_TIME = '0'
+"""The service's requests are CPU time: a CPU that is now slow and now fast
+must not decide how much it uses."""
 
 LOOKUPS_PER_S = 150.0
 LOOKUP_THREADS = 8
@@ -125,11 +129,10 @@ class Who:
     :param seconds: from the first disturbance to the last
     """
 
-    def __init__(self, stage: stage_.Stage, iterations_per_ms: float,
+    def __init__(self, stage: stage_.Stage,
                  interrupt: interrupt_.Interrupt, *, seconds: float,
                  seed: str) -> None:
         self._stage = stage
-        self._iterations_per_ms = iterations_per_ms
         self._interrupt = interrupt
         self._end_s = QUIET_S + seconds
         self._seed = seed
@@ -184,8 +187,11 @@ class Who:
             for group in groups:
                 stage.tree.write('cpuset', group, 'cpuset.cpus',
                                  ','.join(map(str, cpus)))
-        # A twentieth of a CPU, whatever it wants: it disturbs nobody.
-        stage.tree.write('cpu', STEADY, 'cpu.cfs_quota_us', '5000')
+        # VMs of one size: the service is not to be starved, but to wait.
+        stage.tree.write('cpu', '/background', 'cpu.shares', '1024')
+        # A fiftieth of a CPU, whatever it wants, in short pieces: it disturbs
+        # nobody.
+        stage.tree.write('cpu', STEADY, 'cpu.cfs_quota_us', '2000')
 
     def _launch(self, start_s: float) -> None:
         stage, file = self._stage, self._stage.file
@@ -200,7 +206,7 @@ class Who:
         start = f'{start_s:.9f}'
         stage.launch('service', file('arrivals'), file('service.out'),
                      str(load.THREADS_PER_CPU * cpus), start,
-                     f'{self._iterations_per_ms:.0f}', below=SERVICE)
+                     CPU_TIME, below=SERVICE)
         stage.launch('lookup', stage.disk.path, file('lookups'),
                      file('lookup.out'), str(LOOKUP_THREADS), start,
                      below=LOOKUP)
