@@ -80,8 +80,9 @@ AGENT_OPTS: list[cfg.Opt] = [
                  help='Seconds after which every limit is taken back when '
                       'the agent no longer says that it lives.'),
     cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
-                 help='Seconds that one tick waits for memory limits to '
-                      'take hold; the kernel may have to reclaim first.'),
+                 help='Seconds that one tick waits for memory limits and '
+                      'those of VMs to take hold: the kernel may have to '
+                      'reclaim first, and libvirt asks each QEMU.'),
     cfg.BoolOpt('require_watcher', default=True,
                 help='Set no limit while no scavenger-restore --watch '
                      'runs, since nobody would take limits back if the '

@@ -112,8 +112,9 @@ class DomainCounters:
         """Read all files the next time: a limit was set."""
         if self._counters is not None:
             self._counters.wake()
-        if self._vcpus is not None:
-            self._vcpus.wake()
+        vcpus = self._vcpus     # the tick may close this meanwhile
+        if vcpus is not None:
+            vcpus.wake()
 
     def sample(self, workload: Workload, blocks: tuple[
             float | None, int | None, int | None] = NO_BLOCKS

@@ -21,7 +21,9 @@ QEMU goes on without it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import logging
 import threading
 from typing import NamedTuple
@@ -85,7 +87,7 @@ class Keeper:
         self._broken = self._closed = False
         self._synced = threading.Event()
         self._mutex = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
         self._said: dict[str, tuple[str, ...]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-keeper')
@@ -110,10 +112,10 @@ class Keeper:
 
         :raises DriverError: nothing can be seen; what was known stays.
         """
-        with self._mutex:
-            lock = self._locks.setdefault(uuid, threading.Lock())
-        with lock:
+        with self._one_at_a_time(uuid):
             seen = look()
+            if seen is None:
+                self._said.pop(uuid, None)
             found = None if seen is None else self._snapshot(seen)
             with self._mutex:
                 known = dict(self.snapshots)
@@ -122,6 +124,20 @@ class Keeper:
                     known[uuid] = found
                 self.snapshots = known
             return found
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, uuid: str) -> Iterator[None]:
+        with self._mutex:
+            lock, users = self._locks.get(uuid, (threading.Lock(), 0))
+            self._locks[uuid] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._mutex:
+                lock, users = self._locks.pop(uuid)
+                if users > 1:
+                    self._locks[uuid] = lock, users - 1
 
     def close(self) -> None:
         """End the thread; not while a call to libvirt hangs."""

@@ -73,6 +73,7 @@ class Lifter:
                 self._lift(uuid, knobs, handle)
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
+            self._said.pop(uuid, None)
             self._keeper.changed(uuid)
         except (errors.DriverError, ValueError) as exc:
             if self._said.get(uuid) != str(exc):
@@ -94,7 +95,7 @@ class Lifter:
         inactive = domain_record.find(handle.inactive()).records
         lifted = []
         for knob in knobs:
-            if knob not in snapshot.records:
+            if knob not in snapshot.records or self._ours(uuid, knob):
                 continue
             uri = domain_record.uri(knob)
             for found, saved in ((snapshot.records, False), (inactive, True)):

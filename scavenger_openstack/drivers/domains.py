@@ -142,6 +142,8 @@ class Domains:
             for uuid in self._known.keys() - snapshots.keys():
                 self._forget(uuid)
                 self._blocks.forget(uuid)
+            for uuid in self._failed.keys() - snapshots.keys():
+                del self._failed[uuid]
         found = []
         for uuid, snapshot in snapshots.items():
             known = self._known.get(uuid)

@@ -28,6 +28,7 @@ import contextlib
 import logging
 import re
 import threading
+import time
 from typing import Any
 from typing import NamedTuple
 
@@ -47,6 +48,7 @@ MAX_IDLE = 4
 """So many connections for writes are kept open: as many as are used at once,
 if nothing hangs."""
 
+RETRY_S = 1.0
 NS_PER_S = 1e9
 
 Blocks = tuple[float, int, int]
@@ -107,6 +109,7 @@ class Loop:
                 libvirt.virEventRunDefaultImpl()
             except libvirt.libvirtError as exc:
                 LOG.warning('event loop of libvirt: %s', exc)
+                time.sleep(RETRY_S)     # it may say so at once, for ever
 
 
 LOOP = Loop()
@@ -194,15 +197,19 @@ class Libvirt:
         """
         with self._mutex:
             connection = self._idle.pop() if self._idle else None
-        if connection is None or not connection.isAlive():
+        if connection is not None and not self._alive(connection):
+            self.end(connection)
+            connection = None
+        if connection is None:
             connection = self.open()
         try:
             with self._said(f'domain {uuid}'):
                 domain = connection.lookupByUUIDString(uuid)
             yield Handle(self._api, self._said, domain, uuid)
         finally:
+            alive = self._alive(connection)
             with self._mutex:
-                if len(self._idle) < MAX_IDLE and connection.isAlive():
+                if alive and len(self._idle) < MAX_IDLE:
                     self._idle.append(connection)
                     connection = None
             if connection is not None:
@@ -224,6 +231,12 @@ class Libvirt:
                 | api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
             return {domain.UUIDString(): blocks for domain, values in found
                     if (blocks := total(values)) is not None}
+
+    def _alive(self, connection: Any) -> bool:
+        try:
+            return bool(connection.isAlive())
+        except self._api.libvirtError:
+            return False
 
     def end(self, connection: Any) -> None:
         """Close a connection, broken or not."""

@@ -159,7 +159,13 @@ class Connection:
         self._library.told.append(tell)
 
     def isAlive(self) -> int:
+        before = self._library.machine.before.pop('isAlive', None)
+        if before is not None:
+            before()
         return 1
+
+    def close(self) -> None:
+        self._library.machine.calls['close'] += 1
 
     def getAllDomainStats(self, what: int, flags: int
                           ) -> list[tuple[Domain, dict[str, int]]]:

@@ -101,7 +101,7 @@ class Others(LimitsTestCase):
                 cores -= 0.03
                 self.tick((CORES, cores))
             held = self.leases.held()[CORES]
-            self.assertEqual(0.05, held.original, ticks)
+            self.assertEqual(0.05, held.original, str(ticks))
             self.assertEqual('5000', held.steps[0]['values']['vcpu_quota'])
             self.assertIn('somebody else set it to 0.05', self.logs.output)
             self.assertEqual(5000, self.machine.quota)

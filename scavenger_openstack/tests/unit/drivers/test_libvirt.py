@@ -54,6 +54,31 @@ class Uris(testtools.TestCase):
         self.assertIn('install the package python3-libvirt', said)
 
 
+class Connections(testtools.TestCase):
+
+    def test_one_that_broke_is_closed(self) -> None:
+        """Also if libvirt cannot even say whether it did."""
+        machine = self.useFixture(libvirtd.Libvirtd()).machine
+        found = libvirt.Libvirt('qemu:///system')
+        before = machine.calls['open']
+
+        def broke() -> None:
+            raise libvirtd.libvirtError('no connection')
+
+        for _ in range(2):
+            with found.domain(libvirtd.UUID):
+                pass
+        self.assertEqual((1, 0), (machine.calls['open'] - before,
+                                  machine.calls['close']))
+        machine.before['isAlive'] = broke
+        with found.domain(libvirtd.UUID):
+            pass
+        self.assertEqual((2, 1), (machine.calls['open'] - before,
+                                  machine.calls['close']))
+        found.close()
+        self.assertEqual(2, machine.calls['close'])
+
+
 class BlockStatistics(testtools.TestCase):
 
     def test_all_disks_together(self) -> None:
