@@ -125,8 +125,11 @@ class HostTest(virtual_host.VirtualHostTestCase):
         self.addDetail('bytes per s', content.text_content(
             f'before {before:.0f}, during {during:.0f} (told {told:.0f}), '
             f'after {after:.0f}'))
-        self.assertThat(abs(during / 1e6 - 1), matchers.LessThan(0.07))
-        self.assertThat(abs(told / 1e6 - 1), matchers.LessThan(0.1))
+        # On a busy machine an emulated guest sends less than it may; how
+        # near to the cap it comes, benchmarks/domain_caps.py measures.
+        for rate in (during, told):
+            self.assertThat(rate / 1e6, matchers.MatchesAll(
+                matchers.GreaterThan(0.8), matchers.LessThan(1.07)))
         for free in (before, after):
             self.assertThat(free, matchers.GreaterThan(2e6))
 
