@@ -25,10 +25,12 @@ dead agent may still be on its way in libvirtd.  Standard library only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import functools
 import re
-import subprocess
+import time
 from xml.etree import ElementTree
 
 from scavenger_openstack.agent import steps_fields
@@ -36,6 +38,7 @@ from scavenger_openstack.agent.steps_fields import Gone
 from scavenger_openstack.agent.steps_fields import Refused
 from scavenger_openstack.agent.steps_fields import RestoreError
 from scavenger_openstack.agent.steps_fields import Step
+from scavenger_openstack.agent import virsh
 
 URI = r'qemu(?:\+unix)?:///system(?:\?socket=(?:/[A-Za-z0-9_.@-]+)+)?'
 UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
@@ -55,9 +58,17 @@ GRAMMAR: Mapping[str, str] = {
 """Knob -> pattern of ``key=value``."""
 
 _PERIOD = '100000'
-_TIMEOUT_S = 10.0
-_ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
-_XML = re.compile('^<domain .*?^</domain>$', re.DOTALL | re.MULTILINE)
+_FIRST_S = 1.0
+"""So long a domain has for each answer.  One that hangs holds up those after
+it for no longer: systemd gives 15 s for all."""
+_LATER_S = 10.0
+"""The same after it was late: by then it is the others' turn no more."""
+_LATE: dict[tuple[str, str, int], float] = {}
+"""URI, UUID and process of those that were late, and until when nobody asks
+for them: those that libvirtd itself cannot look at."""
+
+Ask = Callable[[str], str]
+"""Has virsh carry out a command; what it says."""
 
 
 def validate(step: Step) -> None:
@@ -86,33 +97,75 @@ def validate(step: Step) -> None:
 def lift(step: Step) -> bool:
     """Carry out a valid step; whether it changed a thing.
 
+    A call that was given up waits on in libvirtd, which says so: who comes
+    next does not wait for that domain again.
+
     :raises Gone: this run of the domain has ended, or left this host.
     :raises RestoreError: it does not read back as the original.
     """
     _alive(step)
-    live, inactive = _look(step)
+    who = (step['uri'], step['uuid'], step['pid'])
+    if time.monotonic() < _LATE.get(who, 0.0):
+        raise _silent(step)
+    pause_s, within_s = _LATER_S, _LATER_S if who in _LATE else _FIRST_S
+    try:
+        with virsh.SESSIONS.use(step['uri']) as session:
+            # What nobody waits for in libvirtd, unless it holds the domain.
+            control = session.ask(f'domcontrol {step["uuid"]}',
+                                  within_s=_FIRST_S)
+            pause_s = 0.0       # from now on libvirtd tells how it stands
+            changed = _lift(step, control, functools.partial(
+                session.ask, within_s=within_s))
+    except virsh.Silent:
+        _alive(step)
+        _LATE[who] = time.monotonic() + pause_s
+        raise _silent(step) from None
+    except virsh.VirshError as exc:
+        _alive(step)
+        raise RestoreError(
+            f'domain {step["uuid"]}: virsh -c {step["uri"]} says '
+            f'{str(exc)!r:.199}: see that libvirtd runs') from None
+    _LATE.pop(who, None)
+    return changed
+
+
+def _lift(step: Step, control: str, ask: Ask) -> bool:
+    uuid, uri = step['uuid'], f'{NAMESPACE}/{step["knob"]}'
+    _ready(step, control, ask)
+    live, inactive = _live(step, ask), _xml(step, ask, ' --inactive')
     recorded = _record(live, step) is not None
-    mend = inactive is not None and _record(inactive, step) is not None
+    # One that is not persistent shows there what it is now.
+    mend = (_record(inactive, step) is not None
+            and uuid in ask('list --all --persistent --uuid').split())
     if not recorded and not mend and _same(live, step):
         return False
-    uuid, uri = step['uuid'], f'{NAMESPACE}/{step["knob"]}'
     back = list(_commands(step, live, '--live'))
     drop = [f'metadata {uuid} --uri {uri} --remove --live'] * recorded
-    if mend and inactive is not None:
+    if mend:
         back += _commands(step, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
-    live, inactive = _look(step, *back)
+    for command in back:
+        _alive(step)
+        ask(command)
+    live = _live(step, ask)
     # A guest gives memory back, or takes it, in its own time.
     if step['knob'] != 'memory_bytes' and not _same(live, step):
         raise RestoreError(f'{step["knob"]} of domain {uuid} does not read '
                            'back as it was: see who else sets it')
-    # virsh goes on after a command that failed, so this is another call.
-    live, inactive = _look(step, *drop)
-    if any(one is not None and _record(one, step) is not None
-           for one in (live, inactive)):
+    for command in drop:
+        _alive(step)
+        ask(command)
+    if any(_record(_xml(step, ask, which), step) is not None
+           for which in ('', ' --inactive')):
         raise RestoreError(f'domain {uuid} keeps our record of '
                            f'{step["knob"]}: see virsh metadata')
     return True
+
+
+def _silent(step: Step) -> RestoreError:
+    return RestoreError(
+        f'domain {step["uuid"]}: its QEMU or libvirtd does not answer: see '
+        'what virsh domcontrol says of it')
 
 
 def _alive(step: Step) -> None:
@@ -129,34 +182,37 @@ def _alive(step: Step) -> None:
                'or the domain left this host')
 
 
-def _look(step: Step, *commands: str) -> tuple[ElementTree.Element,
-                                               ElementTree.Element | None]:
-    """The domain as it runs, and as it starts the next time.
-
-    :param commands: for virsh, to be carried out before
-    :raises RestoreError: virsh does not tell, or a job holds it.
-    """
+def _ready(step: Step, control: str, ask: Ask) -> None:
+    """:raises RestoreError: libvirtd would keep us waiting."""
     uuid = step['uuid']
-    # Not dominfo: libvirtd would look at all QEMU programs for that.
-    text = _virsh(step, *commands, 'list --all --persistent --uuid',
-                  f'domjobinfo {uuid}', f'domstate {uuid} --reason',
-                  f'dumpxml {uuid}', f'dumpxml {uuid} --inactive')
-    said = text.partition('<domain ')[0]
-    job = re.search('^Job type: *(.*?) *$', said, re.MULTILINE)
+    busy = re.match(r'occupied \(([0-9.]+)s\)|error: internal',
+                    control.strip())
+    if busy and float(busy[1] or _LATER_S) > _FIRST_S / 2:
+        raise _silent(step)
+    job = re.search('^Job type: *(.*?) *$', ask(f'domjobinfo {uuid}'),
+                    re.MULTILINE)
     if job is None or job[1] != 'None':
         raise RestoreError(f'domain {uuid} migrates or is being saved: its '
                            'limits cannot be set before that has ended')
-    found = _XML.findall(text)
-    try:
-        live, inactive = map(ElementTree.fromstring, found)
-    except (ElementTree.ParseError, ValueError):
-        raise RestoreError(f'virsh dumpxml {uuid} says nothing that can be '
-                           'read: see what it says') from None
+
+
+def _live(step: Step, ask: Ask) -> ElementTree.Element:
+    """The domain as it runs."""
+    root = _xml(step, ask, '')
     # One that was paused when it was saved comes back as if it migrated.
-    if re.search(r'^paused \((user|migrating)\)$', said, re.MULTILINE):
-        live.set('scavenger', 'paused')
-    persistent = re.search(f'^{uuid}$', said, re.MULTILINE)
-    return live, inactive if persistent else None
+    if step['knob'] == 'paused' and ask(
+            f'domstate {step["uuid"]} --reason').strip() in (
+                'paused (user)', 'paused (migrating)'):
+        root.set('scavenger', 'paused')
+    return root
+
+
+def _xml(step: Step, ask: Ask, which: str) -> ElementTree.Element:
+    try:
+        return ElementTree.fromstring(ask(f'dumpxml {step["uuid"]}{which}'))
+    except ElementTree.ParseError:
+        raise RestoreError(f'virsh dumpxml {step["uuid"]} says nothing that '
+                           'can be read: see what it says') from None
 
 
 def _record(root: ElementTree.Element, step: Step
@@ -239,31 +295,3 @@ def _commands(step: Step, root: ElementTree.Element, where: str
                 f'--{limit.replace("_", "-")} {value}')
         for disk, limits in disks.items():
             yield f'blkdeviotune {uuid} {disk} {" ".join(limits)} {where}'
-
-
-def _virsh(step: Step, *commands: str) -> str:
-    """What virsh prints.
-
-    :raises Gone: the domain has ended meanwhile.
-    :raises RestoreError: it failed, or did not end in time.
-    """
-    try:
-        done = subprocess.run(
-            ['virsh', '-q', '-c', step['uri'], '; '.join(commands)],
-            env=_ENVIRONMENT, errors='replace', stdin=subprocess.DEVNULL,
-            capture_output=True, check=False, timeout=_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        _alive(step)
-        raise RestoreError(
-            f'domain {step["uuid"]}: virsh has not ended within '
-            f'{_TIMEOUT_S:.0f} s: see whether its QEMU or libvirtd hangs'
-        ) from None
-    except OSError as exc:
-        raise RestoreError(f'virsh cannot be run ({exc}): install '
-                           'libvirt-clients') from None
-    if done.returncode or 'error:' in done.stderr:
-        _alive(step)
-        said = ' '.join(done.stderr.split())
-        raise RestoreError(f'domain {step["uuid"]}: virsh -c {step["uri"]} '
-                           f'says {said!r:.199}: see that libvirtd runs')
-    return done.stdout

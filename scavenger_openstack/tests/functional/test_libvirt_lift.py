@@ -1,0 +1,241 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Many leases on domains are lifted by one virsh, whatever hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+from random import Random
+import shutil
+import signal
+import threading
+import time
+
+import fixtures
+from testtools import content
+from testtools import matchers
+
+from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import steps_fields
+from scavenger_openstack.agent import virsh
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+NAMES = ('one', 'two', 'three', 'four')
+CAPS: dict[Knob, Value] = {
+    Knob.CPU_CORES: 0.2, Knob.CPU_SET: '1',
+    Knob.IO_BYTES_PER_S: 5_000_000, Knob.IO_OPS_PER_S: 200,
+    Knob.PAUSED: 1}
+DISK = (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S)
+
+
+class LiftCase(virtual_host.VirtualHostTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.addCleanup(virsh.SESSIONS.close)
+        self.host = self.hypervisor()
+        self.guests = [virtual_host.tiny(
+            name, machine='pc', paused=False, vcpus=2,
+            disks=(domain_guest.Disk.make(self.host.disks / name, 2**20),))
+            for name in NAMES]
+        self.host.start_all(self.guests)
+        self.before = self.every_limit()
+        self.told: list[str] = []
+        self.say = restore.Say(self.told.append)
+
+    def every_limit(self) -> dict[str, list[str]]:
+        return {name: self.limits(self.host, name) for name in NAMES}
+
+    def cap(self, knobs: Sequence[Knob] = tuple(CAPS)) -> None:
+        """Limit all guests, and copy the leases of the agent that did."""
+        agent = self.agent(self.host)
+        agent.tick({one.uuid: {knob: CAPS[knob] for knob in knobs}
+                    for one in self.guests})
+        self.held = agent.leases.held()
+        self.assertEqual(len(NAMES) * len(knobs), len(self.held),
+                         self.log.output)
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        shutil.copytree(agent.leases.state_dir / 'leases',
+                        directory / 'leases')
+        self.state_dir = os.open(directory, os.O_RDONLY)
+        self.addCleanup(os.close, self.state_dir)
+
+    def lift(self) -> set[str]:
+        """As scavenger-restore does; the domains that keep a limit."""
+        began_s = time.monotonic()
+        left = restore.lift_all(self.state_dir, self.say, delete=True)
+        self.took_s = time.monotonic() - began_s
+        self.addDetail('told', content.text_content('\n'.join(self.told)))
+        return {lease.workload for lease in left}
+
+    def kept(self) -> int:
+        with virsh.SESSIONS.use(self.host.uri) as session:
+            session.ask('echo', within_s=10)
+            return session.pid
+
+    def stop(self, name: str) -> int:
+        pid = self.host.qemu_pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        return pid
+
+
+class TestMany(LiftCase):
+
+    def test_by_one_virsh(self) -> None:
+        self.cap()
+        self.assertNotEqual(self.before, self.every_limit())
+        pid = self.kept()
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(self.before, self.every_limit())
+        self.assertEqual(pid, self.kept())
+        self.assertEqual(len(self.held), len(self.told))
+        for line in self.told:
+            self.assertIn('restored to its original', line)
+
+
+    def test_libvirtd_was_started_anew(self) -> None:
+        self.cap()
+        pid = self.kept()
+        self.host.kill()
+        self.host.start_again()
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(len(self.held), len(self.told))
+        self.assertEqual(self.before, self.every_limit())
+        self.assertNotEqual(pid, self.kept())
+
+
+class TestHangs(LiftCase):
+
+    def test_qemus_cost_their_own_steps(self) -> None:
+        self.cap(DISK)
+        hung = [self.stop(name) for name in NAMES[:2]]
+        uuids = {one.uuid for one in self.guests[:2]}
+        self.assertEqual(uuids, self.lift())
+        # Each makes one wait, once.
+        self.assertThat(self.took_s, matchers.LessThan(9.0))
+        self.assertEqual(
+            {name: self.before[name] for name in NAMES[2:]},
+            {name: self.limits(self.host, name) for name in NAMES[2:]})
+        lines = [line for line in self.told if 'NOT restored' in line]
+        self.assertEqual(4, len(lines))
+        for line in lines:
+            self.assertIn('does not answer: see what virsh domcontrol', line)
+        for _ in range(10):
+            self.assertEqual(uuids, self.lift())
+            self.assertThat(self.took_s, matchers.LessThan(1.0))
+        self.assertEqual(8, len(self.told))
+        for pid in hung:
+            os.kill(pid, signal.SIGCONT)
+        self.wait_for('all is lifted', lambda: not self.lift(), 30)
+        self.assertEqual(self.before, self.every_limit())
+
+    def test_a_libvirtd_that_hangs(self) -> None:
+        """It makes one step wait, and one connection, not each step."""
+        self.cap()
+        self.kept()
+        os.kill(self.host.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
+        self.assertEqual({one.uuid for one in self.guests}, self.lift())
+        self.assertThat(self.took_s, matchers.LessThan(
+            virsh.CONNECT_S + 5.0))
+        self.assertEqual(len(self.held), len(self.told))
+        self.lift()
+        self.assertThat(self.took_s, matchers.LessThan(1.0))
+        os.kill(self.host.pid, signal.SIGCONT)
+        self.wait_for('all is lifted', lambda: not self.lift(), 40)
+        self.assertEqual(self.before, self.every_limit())
+
+    def test_what_needs_no_answer_of_qemu(self) -> None:
+        self.cap([Knob.CPU_CORES, Knob.CPU_SET])
+        self.stop('one')
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(self.before, self.every_limit())
+
+
+class TestVirshIsKilled(LiftCase):
+
+    def test_between_two_steps(self) -> None:
+        self.cap()
+        pid = self.kept()
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(len(self.held), len(self.told))
+        self.assertEqual(self.before, self.every_limit())
+
+    def test_while_libvirtd_keeps_it_waiting(self) -> None:
+        self.cap()
+        key = (self.guests[0].uuid, Knob.CPU_CORES)
+        step, = self.held[key].steps
+        pid = self.kept()
+        os.kill(self.host.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
+        killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        exc = self.assertRaises(steps_fields.RestoreError,
+                                restore.steps.run, step, [])
+        self.assertIn('it was ended', str(exc))
+        killer.join()
+        os.kill(self.host.pid, signal.SIGCONT)
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(self.before, self.every_limit())
+
+    def test_at_any_instant(self) -> None:
+        """And all is lifted by those that come after it."""
+        self.cap()
+        ended = threading.Event()
+        killed = []
+        random = Random(7)
+
+        def kill() -> None:
+            # Time enough for one to start, mostly.
+            while not ended.wait(random.uniform(0.05, 0.5)):
+                for pid in running():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+        def lifted() -> bool:
+            return not self.lift()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            self.wait_for('all is lifted', lifted, 60)
+        finally:
+            ended.set()
+            killer.join()
+        self.addDetail('killed', content.text_content(str(len(killed))))
+        self.assertThat(killed, matchers.Not(matchers.HasLength(0)))
+        self.assertEqual(self.before, self.every_limit())
+
+
+def running() -> list[int]:
+    """Each virsh that this process has started."""
+    found = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
+        with contextlib.suppress(OSError):
+            name, _, fields = path.read_text().rpartition(')')
+            if (name.endswith('(virsh')
+                    and int(fields.split()[1]) == os.getpid()
+                    and fields.split()[0] != 'Z'):
+                found.append(int(path.parent.name))
+    return found
