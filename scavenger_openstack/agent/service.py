@@ -218,6 +218,7 @@ class Service:
         saved_s = now()
         due = time.monotonic()
         while not self._stop.is_set():
+            began = time.monotonic()
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
@@ -228,8 +229,11 @@ class Service:
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 self._save_state()
                 saved_s = tick.time_s
-            due = max(due + self._interval_s, time.monotonic())
-            self._stop.wait(due - time.monotonic())
+            # Whoever was late does not catch up: rates over a moment say
+            # nothing, and what is known only now and then would have
+            # happened in it.
+            due = max(due + self._interval_s, began + self._interval_s / 2)
+            self._stop.wait(max(0.0, due - time.monotonic()))
         notify('STOPPING=1')
 
     def _count_cpu(self) -> None:

@@ -120,6 +120,7 @@ class Domains:
         self._idle = cgroup_knobs.rules(tuple)
         self._known: dict[str, _Known] = {}
         self._held: dict[Key, _Held] = {}
+        self._rising: dict[str, _Held] = {}     # balloons after a lift
         self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
@@ -166,6 +167,7 @@ class Domains:
               ) -> _Known | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
+        self._risen(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
         if known is not None and \
@@ -253,10 +255,10 @@ class Domains:
                 raise errors.DriverError(
                     f'domain {snapshot.domain.name} came with a limit on '
                     f'{knob} that is not ours: it is being lifted')
-            values = rule_.values(snapshot)
+            values = self._now(rule_, snapshot, held, knob)
             self._held[workload, knob] = _Held(snapshot.identity, values)
         else:
-            values = _now(rule_, snapshot, held, knob)
+            values = self._now(rule_, snapshot, held, knob)
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
                  'knob': str(knob), 'values': values}]
@@ -286,7 +288,7 @@ class Domains:
             if held is None or held.identity != snapshot.identity:
                 self._held.pop((workload, knob), None)
                 raise _started_anew(snapshot)
-            now = _now(rule_, snapshot, held, knob)
+            now = self._now(rule_, snapshot, held, knob)
             held.look(now)
             if snapshot.records.get(knob) != held.original:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
@@ -311,8 +313,11 @@ class Domains:
 
     def lifted(self, workload: str, knob: Knob) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.lifted`."""
-        if (workload, knob) not in self._held:
+        held = self._held.get((workload, knob))
+        if held is None:
             return
+        if knob is Knob.MEMORY_BYTES:
+            self._rising[workload] = held
         try:
             with self._libvirt.domain(workload) as handle:
                 self._keeper.refresh(workload, handle.look)
@@ -363,6 +368,28 @@ class Domains:
         snapshot = self._keeper.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
 
+    def _now(self, rule: domain_knobs.Rule, snapshot: Snapshot,
+             held: _Held | None, knob: Knob) -> dict[str, str]:
+        """What is in force; of a balloon, what it is on its way to."""
+        if knob is Knob.MEMORY_BYTES:
+            snapshot = (self._risen(snapshot)
+                        if held is None or held.ours is None
+                        else _arrived(snapshot, held))
+        return rule.values(snapshot)
+
+    def _risen(self, snapshot: Snapshot) -> Snapshot:
+        """The domain as it is when its guest has all its memory again: on
+        the way there, the balloon is no original."""
+        held = self._rising.get(snapshot.domain.uuid)
+        if held is None:
+            return snapshot
+        size = int(held.original['balloon_kib']) * domain_knobs.BYTES_PER_KIB
+        if (held.identity != snapshot.identity
+                or snapshot.domain.balloon_bytes >= size):
+            self._rising.pop(snapshot.domain.uuid, None)
+            return snapshot
+        return _with_balloon(snapshot, size)
+
     def _rule(self, knob: Knob) -> domain_knobs.Rule:
         if knob not in domain_knobs.RULES:
             raise errors.Unsupported(f'{knob} is no limit of a domain')
@@ -401,15 +428,11 @@ def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:
     way there, the balloon is somewhere between."""
     assert held.ours is not None
     ours = int(held.ours['balloon_kib']) * domain_knobs.BYTES_PER_KIB
-    domain = snapshot.domain
-    if domain.balloon_bytes <= ours:
+    if snapshot.domain.balloon_bytes <= ours:
         return snapshot
-    return snapshot._replace(
-        domain=dataclasses.replace(domain, balloon_bytes=ours))
+    return _with_balloon(snapshot, ours)
 
 
-def _now(rule: domain_knobs.Rule, snapshot: Snapshot, held: _Held,
-         knob: Knob) -> dict[str, str]:
-    if knob is Knob.MEMORY_BYTES and held.ours is not None:
-        snapshot = _arrived(snapshot, held)
-    return rule.values(snapshot)
+def _with_balloon(snapshot: Snapshot, size: int) -> Snapshot:
+    return snapshot._replace(domain=dataclasses.replace(
+        snapshot.domain, balloon_bytes=size))

@@ -47,6 +47,8 @@ import fixtures
 READY_TIMEOUT_S = 60
 OBEY_TIMEOUT_S = 20
 JUST_S = 0.1
+CLOCK_S = 4
+CLOCK_TOLERANCE = 0.1
 
 
 class ConsoleError(Exception):
@@ -187,6 +189,26 @@ class Console(fixtures.Fixture):
         :raises ConsoleError: as :meth:`reports`.
         """
         return total(self.reports(seconds))
+
+    def keep_time(self, tries: int = 4) -> None:
+        """See that a second of the guest is one, or boot it again.
+
+        A kernel that hardly ran while it booted, since the machine was busy,
+        has measured a wrong rate of its time stamp counter; all that is per
+        second is wrong then, even by a factor of 20.
+
+        :raises ConsoleError: its clock is never right.
+        """
+        for _ in range(tries):
+            before_s, began_s = self.reports(1)[0]['at_s'], time.monotonic()
+            guest_s = self.reports(CLOCK_S)[-1]['at_s'] - before_s
+            rate = guest_s / (time.monotonic() - began_s)
+            if abs(rate - 1) < CLOCK_TOLERANCE:
+                return
+            self.tell('reboot')
+            self.wait_ready()
+        raise ConsoleError(f'{self.path.name}: its clock is {rate:.2f} times '
+                           f'as fast as ours, after {tries} boots')
 
     def tail(self) -> str:
         """The last lines that were read."""

@@ -23,75 +23,47 @@ import sys
 import time
 
 import fixtures
-from oslo_config import cfg
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import leases as leases_
-from scavenger_openstack.agent import service
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import host as host_
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
-from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Value
 
 
 class HostTest(virtual_host.VirtualHostTestCase):
 
-    def host(self, bench: hypervisor.Hypervisor, *lines: str) -> host_.Host:
-        self.directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path)
-        path = self.directory / 'agent.conf'
-        path.write_text('\n'.join((
-            '[cgroups]', f'background_parents = {bench.tree.name}/batch',
-            '[libvirt]', f'uri = {bench.uri}', f'run_dir = {bench.run_dir}',
-            'timeout_s = 10', *lines)))
-        conf = cfg.ConfigOpts()
-        conf_.register(conf)
-        conf_.load(conf, ['--config-file', str(path), '--state-dir',
-                          str(self.directory / 'state')], 'test')
-        driver = service.load_driver(conf)
-        assert isinstance(driver, host_.Host)
-        self.addCleanup(driver.close)
-        self.leases = leases_.Leases(self.directory / 'state', 600)
-        self.leases.open()
-        self.addCleanup(self.leases.close)
-        self.actuator = actuator_.Actuator(driver, self.leases, 20.0)
-        return driver
-
-    def put(self, *wishes: tuple[str, Knob, Value]) -> actuator_.Outcome:
-        caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
-        known = self.actuator.originals(caps)
-        return self.actuator.reconcile({
-            (cap.workload, cap.knob): cap for cap in caps
-            if (cap.workload, cap.knob) in known})
+    def host(self, bench: hypervisor.Hypervisor, *lines: str
+             ) -> virtual_host.HostAgent:
+        agent = virtual_host.HostAgent(bench, pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path), *lines)
+        self.addCleanup(agent.close)
+        return agent
 
     def test_vms_beside_cgroups(self) -> None:
         bench = self.hypervisor()
         bench.tree.make('/batch/a')
         guest = virtual_host.tiny('one')
         bench.start_all([guest])
-        driver = self.host(bench)
+        agent = self.host(bench)
+        driver = agent.driver
         cgroup = f'{bench.tree.name}/batch/a'
         found = {one.workload.id: one.workload
                  for one in driver.sample().workloads}
         self.assertEqual({cgroup, guest.uuid}, set(found))
         self.assertEqual(Priority.BACKGROUND, found[guest.uuid].priority)
-        outcome = self.put((cgroup, Knob.CPU_CORES, 0.5),
-                           (guest.uuid, Knob.CPU_CORES, 0.5),
-                           (guest.uuid, Knob.CPU_IDLE, 1),
-                           (cgroup, Knob.CPU_IDLE, 1))
+        outcome = agent.put((cgroup, Knob.CPU_CORES, 0.5),
+                            (guest.uuid, Knob.CPU_CORES, 0.5),
+                            (guest.uuid, Knob.CPU_IDLE, 1),
+                            (cgroup, Knob.CPU_IDLE, 1))
         self.assertEqual((4, []), (outcome.written, outcome.problems))
         self.assertEqual([0.5, 0.5], [driver.read(one, Knob.CPU_CORES)
                                       for one in (cgroup, guest.uuid)])
         self.assertRaises(errors.Unsupported, driver.kill, guest.uuid)
-        self.assertEqual(4, self.put().lifted)
+        self.assertEqual(4, agent.put().lifted)
 
     def test_what_a_vm_sends(self) -> None:
         bench = self.hypervisor()
@@ -100,8 +72,9 @@ class HostTest(virtual_host.VirtualHostTestCase):
             'one', interfaces=(bridge.interface(),))
         console = bench.define_and_start(guest)
         console.tell(f'address {bridge.address()}')
-        driver = self.host(bench, '[network]',
-                           f'links = {bridge.name}=125000000')
+        agent = self.host(bench, '[network]',
+                          f'links = {bridge.name}=125000000')
+        driver = agent.driver
         console.tell(f'net {domain_network.ADDRESS} tcp '
                      'bytes_per_s=4000000')
         console.measure(1)
@@ -109,7 +82,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         sample = driver.sample()
         self.assertEqual({guest.interfaces[0].tap: bridge.name},
                          sample.link_of)
-        outcome = self.put(
+        outcome = agent.put(
             (guest.uuid, Knob.EGRESS_BYTES_PER_S, 1_000_000))
         self.assertEqual((1, []), (outcome.written, outcome.problems))
         time.sleep(2)
@@ -119,7 +92,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         told = ((last.workloads[0].net_tx_bytes or 0)
                 - (first.workloads[0].net_tx_bytes or 0)) / (
                     last.time_s - first.time_s)
-        self.put()
+        agent.put()
         time.sleep(2)
         after = bridge.bytes_per_s(3)
         self.addDetail('bytes per s', content.text_content(
@@ -137,15 +110,15 @@ class HostTest(virtual_host.VirtualHostTestCase):
         """It sees VMs, survives libvirtd, and ends clean."""
         bench = self.hypervisor()
         bench.start_all([virtual_host.tiny('one')])
-        self.host(bench).close()
-        self.leases.close()
+        there = self.host(bench)
+        there.close()
         agent = subprocess.Popen(
             [sys.executable, '-m', 'scavenger_openstack.cmd.agent', 'run',
-             '--config-file', str(self.directory / 'agent.conf'),
-             '--state-dir', str(self.directory / 'state')],
+             '--config-file', str(there.config),
+             '--state-dir', str(there.state_dir)],
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(agent.kill)
-        status = self.directory / 'state/status.json'
+        status = there.state_dir / 'status.json'
         self.wait_for('status', status.exists, timeout_s=30)
         bench.kill()
         time.sleep(2)

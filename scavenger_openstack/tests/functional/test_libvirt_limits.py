@@ -218,6 +218,28 @@ class TestTheyHold(LimitsCase):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
         self.assertNotIn('somebody else', self.log.output)
 
+    def test_a_balloon_on_its_way_is_no_original(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background('one')
+        host.define_and_start(guest)
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        cap = {guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}}
+        agent.tick(cap)
+        self.wait_for('the balloon', lambda: '65536' in self.limits(
+            host, 'one')[0], timeout_s=30)
+        # QEMU tells once a second: so it tells of the first step at once.
+        time.sleep(1.5)
+        agent.tick()
+        self.wait_for('a step', lambda: '65536' not in self.limits(
+            host, 'one')[0], timeout_s=30)
+        agent.tick(cap)
+        lease = agent.leases.held()[guest.uuid, Knob.MEMORY_BYTES]
+        self.assertEqual({'balloon_kib': '98304'}, lease.steps[0]['values'])
+        agent.tick()
+        self.wait_for('all of it', lambda: self.limits(host, 'one')
+                      == before, timeout_s=30)
+
 
 def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
     """Total, read and write of each of two disks."""

@@ -27,6 +27,7 @@ import time
 from typing import Any
 
 import fixtures
+from testtools import matchers
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Knob
@@ -306,6 +307,31 @@ class RecordingTest(RecordingTestCase):
         self.end(again)
         [line] = self.replay('--verify')
         self.assertIn(f'{len(self.lines()) - 1} ticks', line)
+
+    def test_who_was_late_does_not_hurry(self) -> None:
+        """Rates over a moment would say nothing."""
+        self.configure()
+        self.config.write_text(self.config.read_text().replace(
+            'interval_s = 0.1', 'interval_s = 0.5'))
+        process = self.agent('--record', self.path)
+        statuses = self.useFixture(Statuses(self.state_dir / 'status.json'))
+        for _ in range(3):
+            seen = len(statuses.found)
+            self.wait_for('a tick', lambda seen=seen: len(
+                statuses.found) > seen)
+            process.send_signal(signal.SIGSTOP)
+            late_s = max(statuses.found) + 0.97 - time.clock_gettime(
+                time.CLOCK_BOOTTIME)
+            time.sleep(max(0.0, late_s))    # the next is due in 30 ms
+            process.send_signal(signal.SIGCONT)
+            time.sleep(1.5)
+        self.end(process)
+        times = [line['sample']['time_s'] for line in self.lines()[1:]
+                 if 'sample' in line]
+        gaps = [after - before for before, after
+                in zip(times, times[1:], strict=False)]
+        self.assertThat(max(gaps), matchers.GreaterThan(0.8), str(gaps))
+        self.assertThat(min(gaps), matchers.GreaterThan(0.2), str(gaps))
 
     def test_an_existing_file_is_refused_and_nothing_limited(self) -> None:
         self.path.write_text('precious')

@@ -23,11 +23,15 @@ from typing import Any
 from xml.etree import ElementTree
 
 import fixtures
+from oslo_config import cfg
 
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import service
+from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers import host as host_
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.types import Cap
@@ -56,6 +60,29 @@ def tiny(name: str, **more: Any) -> domain_guest.DomainGuest:
     """The same, with nothing to run."""
     return domain_guest.tiny(name, **{
         'nova': domain_guest.Nova(extra_specs=BACKGROUND), **more})
+
+
+def limits(host: hypervisor.Hypervisor, name: str, *options: str
+           ) -> list[str]:
+    """All limits of a domain, and our records in it.
+
+    Without what libvirt shows of limits that are none.
+    """
+    root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
+    every = format_cpus(domain_knobs.online_cpus())
+    neutral = {'<quota>-1</quota>', '<period>100000</period>'}
+    found = []
+    for path in ('cputune/*', 'devices/disk/iotune', 'currentMemory'):
+        for one in root.findall(path):
+            text = re.sub(r'\s+', ' ', ElementTree.tostring(
+                one).decode()).strip()
+            if one.get('cpuset') != every and text not in neutral:
+                found.append(text)
+    found += [one.tag for one in root.find('metadata') or ()
+              if 'scavenger' in one.tag]
+    if '--inactive' not in options:
+        found.append(host.virsh('domstate', name).strip())
+    return found
 
 
 class Agent:
@@ -94,6 +121,45 @@ class Agent:
             if (cap.workload, cap.knob) in known})
 
 
+class HostAgent:
+    """The same on a whole host: cgroups, network devices, and VMs.
+
+    :param directory: for its configuration and its leases
+    :param lines: more configuration
+    """
+
+    def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
+                 *lines: str) -> None:
+        self.config = directory / 'agent.conf'
+        self.config.write_text('\n'.join((
+            '[cgroups]', f'background_parents = {host.tree.name}/batch',
+            '[libvirt]', f'uri = {host.uri}', f'run_dir = {host.run_dir}',
+            'timeout_s = 10', *lines)))
+        self.state_dir = directory / 'state'
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(self.config), '--state-dir',
+                          str(self.state_dir)], 'test')
+        driver = service.load_driver(conf)
+        assert isinstance(driver, host_.Host)
+        self.driver = driver
+        self.leases = leases_.Leases(self.state_dir, 600)
+        self.leases.open()
+        self.actuator = actuator_.Actuator(driver, self.leases, 20.0)
+
+    def close(self) -> None:
+        self.leases.close()
+        self.driver.close()
+
+    def put(self, *wishes: tuple[str, Knob, Value]) -> actuator_.Outcome:
+        """Bring these caps in force, and no others."""
+        caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
+        known = self.actuator.originals(caps)
+        return self.actuator.reconcile({
+            (cap.workload, cap.knob): cap for cap in caps
+            if (cap.workload, cap.knob) in known})
+
+
 class VirtualHostTestCase(hypervisor.HypervisorTestCase):
     """A test with an agent on a bench."""
 
@@ -113,25 +179,8 @@ class VirtualHostTestCase(hypervisor.HypervisorTestCase):
 
     def limits(self, host: hypervisor.Hypervisor, name: str, *options: str
                ) -> list[str]:
-        """All limits of a domain, and our records in it.
-
-        Without what libvirt shows of limits that are none.
-        """
-        root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
-        every = format_cpus(domain_knobs.online_cpus())
-        neutral = {'<quota>-1</quota>', '<period>100000</period>'}
-        found = []
-        for path in ('cputune/*', 'devices/disk/iotune', 'currentMemory'):
-            for one in root.findall(path):
-                text = re.sub(r'\s+', ' ', ElementTree.tostring(
-                    one).decode()).strip()
-                if one.get('cpuset') != every and text not in neutral:
-                    found.append(text)
-        found += [one.tag for one in root.find('metadata') or ()
-                  if 'scavenger' in one.tag]
-        if '--inactive' not in options:
-            found.append(host.virsh('domstate', name).strip())
-        return found
+        """See :func:`limits`."""
+        return limits(host, name, *options)
 
     def said(self, text: str) -> int:
         """How often the log says this."""

@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which calls a process makes to libvirt, in which thread, how long each is.
+
+Counted where libvirt-python calls the C library, so nothing is missed; what
+the library answers by itself, without libvirtd, is left out.  As a program it
+is scavenger-standalone, and writes what it has counted, and each tick of the
+slow loop, to a file when it ends:
+
+    python benchmarks/libvirt_calls.py FILE [arguments of scavenger-standalone]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+import importlib
+import json
+import pathlib
+import sys
+import threading
+import time
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.agent import loop
+from scavenger_openstack.cmd import standalone
+
+LOCAL = ('virDomainGetUUID', 'virDomainGetName', 'virDomainGetID',
+         'virDomainGetConnect', 'virDomainFree', 'virConnectIsAlive',
+         'virGetLastError', 'virConnGetLastError', 'virEvent', 'virRegister',
+         'virInitialize', 'virGetVersion')
+"""Beginnings of what needs no libvirtd."""
+
+
+class Call(NamedTuple):
+    """``at_s`` is when it began, by CLOCK_MONOTONIC."""
+
+    at_s: float
+    took_s: float
+    thread: str
+    name: str
+
+
+class Turn(NamedTuple):
+    """One tick of the slow loop; ``cpu_s`` is of its thread."""
+
+    at_s: float
+    took_s: float
+    cpu_s: float
+
+
+def count() -> list[Call]:
+    """From now on each call is added to this list when it has ended."""
+    library = importlib.import_module('libvirtmod')
+    found: list[Call] = []
+    for name in dir(library):
+        call = getattr(library, name)
+        if (name.startswith('vir') and callable(call)
+                and not name.startswith(LOCAL)):
+            setattr(library, name, _counted(name, call, found))
+    return found
+
+
+def _counted(name: str, call: Callable[..., Any], found: list[Call]
+             ) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def counted(*args: Any) -> Any:
+        began_s = time.monotonic()
+        try:
+            return call(*args)
+        finally:
+            found.append(Call(began_s, time.monotonic() - began_s,
+                              threading.current_thread().name, name))
+    return counted
+
+
+def turns() -> list[Turn]:
+    """From now on each tick of the slow loop is added to this list."""
+    found: list[Turn] = []
+    tick = loop.Loop.tick
+
+    @functools.wraps(tick)
+    def timed(self: loop.Loop, now: float) -> loop.Tick:
+        began_s = time.monotonic()
+        done = tick(self, now)
+        found.append(Turn(began_s, time.monotonic() - began_s, done.cost_s))
+        return done
+
+    loop.Loop.tick = timed      # type: ignore[method-assign]
+    return found
+
+
+def main() -> int:
+    calls, ticks = count(), turns()
+    try:
+        return standalone.main(sys.argv[2:])
+    finally:
+        pathlib.Path(sys.argv[1]).write_text(json.dumps(
+            {'main': threading.main_thread().name, 'calls': calls,
+             'turns': ticks}))
+
+
+if __name__ == '__main__':
+    sys.exit(main())
