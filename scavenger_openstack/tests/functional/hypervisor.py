@@ -75,6 +75,9 @@ stdio_handler = "file"
 """
 """Root with no labels: the tests are root, and there is no virtlogd."""
 
+ONE_DISK = 'cgroup_controllers = [ "cpu", "cpuset", "cpuacct", "memory" ]\n'
+"""All guests stay in the blkio cgroup of their libvirtd."""
+
 
 class Unavailable(Exception):
     """No hypervisor can run here; the message says why and what to do."""
@@ -122,6 +125,9 @@ class Hypervisor(fixtures.Fixture):
         between which guests with NICs migrate need that, as the tap has one
         name on both.  Default: in that of the tests, where the agent is on
         a real host.
+    :param disk_bytes_per_s: what the disk below all guests can do, for reads
+        and for writes, where that of the machine is too fast to be a
+        bottleneck before the CPUs are
 
     Once it is set up:
 
@@ -144,8 +150,10 @@ class Hypervisor(fixtures.Fixture):
     disks: pathlib.Path
     run_dir: pathlib.Path
 
-    def __init__(self, *, own_network: bool = False) -> None:
+    def __init__(self, *, own_network: bool = False,
+                 disk_bytes_per_s: int | None = None) -> None:
         super().__init__()
+        self._disk_bytes_per_s = disk_bytes_per_s
         self.netns = (f'scv-hv-{uuid.uuid4().hex[:8]}' if own_network
                       else None)
         self._pid: int | None = None
@@ -185,8 +193,19 @@ class Hypervisor(fixtures.Fixture):
         self.uri = f'qemu+unix:///system?socket={self._socket}'
         (self.directory / 'etc/libvirtd.conf').write_text(
             LIBVIRTD_CONF.format(host_uuid=self.host_uuid))
-        (self.directory / 'etc/qemu.conf').write_text(QEMU_CONF)
+        self._write_qemu_conf()
         self.start_again()
+
+    def _write_qemu_conf(self) -> None:
+        rate = self._disk_bytes_per_s
+        (self.directory / 'etc/qemu.conf').write_text(
+            QEMU_CONF + (ONE_DISK if rate else ''))
+        if rate:
+            device = os.stat(self.disks).st_dev
+            for way in ('read', 'write'):
+                self.tree.write(
+                    'blkio', '/libvirtd', f'blkio.throttle.{way}_bps_device',
+                    f'{os.major(device)}:{os.minor(device)} {rate}')
 
     # --- libvirtd itself
 
