@@ -231,10 +231,7 @@ class Domains:
             raise errors.DriverError(
                 f'domain {snapshot.domain.name} came with a limit on {knob} '
                 'that is not ours: it is being lifted')
-        if held is not None and held.ours is not None \
-                and knob is Knob.MEMORY_BYTES:
-            snapshot = _arrived(snapshot, held)
-        return rule_.value(snapshot)
+        return rule_.value(self._settled(snapshot, held, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
@@ -255,10 +252,10 @@ class Domains:
                 raise errors.DriverError(
                     f'domain {snapshot.domain.name} came with a limit on '
                     f'{knob} that is not ours: it is being lifted')
-            values = self._now(rule_, snapshot, held, knob)
+            values = rule_.values(self._settled(snapshot, held, knob))
             self._held[workload, knob] = _Held(snapshot.identity, values)
         else:
-            values = self._now(rule_, snapshot, held, knob)
+            values = rule_.values(self._settled(snapshot, held, knob))
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
                  'knob': str(knob), 'values': values}]
@@ -288,7 +285,7 @@ class Domains:
             if held is None or held.identity != snapshot.identity:
                 self._held.pop((workload, knob), None)
                 raise _started_anew(snapshot)
-            now = self._now(rule_, snapshot, held, knob)
+            now = rule_.values(self._settled(snapshot, held, knob))
             held.look(now)
             if snapshot.records.get(knob) != held.original:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
@@ -368,14 +365,14 @@ class Domains:
         snapshot = self._keeper.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
 
-    def _now(self, rule: domain_knobs.Rule, snapshot: Snapshot,
-             held: _Held | None, knob: Knob) -> dict[str, str]:
-        """What is in force; of a balloon, what it is on its way to."""
-        if knob is Knob.MEMORY_BYTES:
-            snapshot = (self._risen(snapshot)
-                        if held is None or held.ours is None
-                        else _arrived(snapshot, held))
-        return rule.values(snapshot)
+    def _settled(self, snapshot: Snapshot, held: _Held | None, knob: Knob
+                 ) -> Snapshot:
+        """The domain as it will be when its balloon has arrived."""
+        if knob is not Knob.MEMORY_BYTES:
+            return snapshot
+        if held is None or held.ours is None:
+            return self._risen(snapshot)
+        return _arrived(snapshot, held)
 
     def _risen(self, snapshot: Snapshot) -> Snapshot:
         """The domain as it is when its guest has all its memory again: on
