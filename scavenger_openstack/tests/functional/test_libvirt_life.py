@@ -198,6 +198,21 @@ class TestTravels(LifeCase):
             timeout_s=20)
         self.assertEqual(inactive, self.limits(host, 'one', '--inactive'))
 
+    def test_a_record_that_is_taken_away(self) -> None:
+        """By a call of a dead agent that libvirtd gets to much later."""
+        host = self.hypervisor()
+        guest = self.one(host)
+        agent = self.agent(host)
+        self.cap(agent, guest.uuid)
+        before = self.limits(host, 'one')
+        for knob in CAPS:
+            self.metadata(host, knob, '--remove')
+        self.assertNotEqual(before, self.limits(host, 'one'))
+        self.wait_for('our record', lambda: (
+            agent.tick({guest.uuid: CAPS}),
+            self.limits(host, 'one') == before)[-1], timeout_s=20)
+        self.assertEqual(0, self.said('somebody else'))
+
     def metadata(self, host: hypervisor.Hypervisor, knob: Knob,
                  *options: str) -> None:
         """Do this to our record."""

@@ -140,6 +140,24 @@ class StartedAnew(LimitsTestCase):
         self.assertIsNone(self.leases.held()[CORES].original)
 
 
+class RecordTaken(LimitsTestCase):
+    """A call of a dead agent, given up long ago, takes our record away."""
+
+    def test_it_is_written_again(self) -> None:
+        self.start()
+        driver, records = self.libvirtd.driver, self.machine.records
+        for cores in (0.5, 0.499):      # also one not worth a call
+            self.tick((CORES, 0.5))
+            before, steps = dict(records), self.leases.held()[CORES].steps
+            records.clear()
+            self.libvirtd.tell(until=lambda: bool(driver.tidy({CORES})))
+            self.tick((CORES, cores))
+            self.assertEqual(before, records)
+            self.assertEqual(steps, self.leases.held()[CORES].steps)
+            self.assertEqual(0, self.tick((CORES, cores)).written)
+        self.assertNotIn('somebody else', self.logs.output)
+
+
 class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
 
