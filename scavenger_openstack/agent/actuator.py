@@ -174,11 +174,13 @@ class Actuator:
         lanes: collections.defaultdict[str, _Lane]
         lanes = collections.defaultdict(_Lane)
         pending = self._worker.pending
+        held = self._leases.held()
+        again = self._tidy(held) if self._tidy is not None else ()
         for key, cap in wanted.items():
             if key in pending or key not in self._current:
                 continue
             current = self._current[key]
-            if (not arbitrate.worth_writing(
+            if key not in again and (not arbitrate.worth_writing(
                     cap.knob, current, cap.value,
                     dear=self._lane(*key) not in ('', base.RECLAIM))
                     or self._nearest(key, cap, current)):
@@ -187,9 +189,6 @@ class Actuator:
                 lanes[self._lane(*key)].tighten.append(cap)
             else:
                 lanes[self._easing_lane(key)].loosen.append(cap)
-        held = self._leases.held()
-        if self._tidy is not None:
-            self._tidy(held)
         for key in list(held):
             if key not in wanted and key not in pending and not foreign(key):
                 lanes[self._easing_lane(key)].lift.append(key)

@@ -33,7 +33,8 @@ from typing import Any
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent.steps import Refused
 
-MAX_BYTES = 256 * 1024
+MAX_BYTES = 1024 * 1024
+"""512 vCPUs, each on every other of 512 CPUs, take half of it."""
 NOTE_BYTES = 256
 FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 

@@ -20,7 +20,14 @@ too, or has left with the VM, and our record in the domain with it.
 The record says in which definitions a cap may stand: Nova makes the live one
 persistent when it migrates a VM.  It goes after the cap.  What was there
 before is set again as long as the record is, whatever is read: a call of a
-dead agent may still be on its way in libvirtd.  Standard library only.
+dead agent may still be on its way in libvirtd.
+
+So may one that was given up here.  One that sets what was there before, and
+comes after a new cap, is somebody else's write to the agent, which says so.
+One that takes the record away leaves a new cap with its lease, by which it is
+lifted as well; the agent sees that the record is gone, and writes it again in
+its next tick.  Until then such a cap would be for ever only if the VM left.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -58,6 +65,7 @@ GRAMMAR: Mapping[str, str] = {
 """Knob -> pattern of ``key=value``."""
 
 _PERIOD = '100000'
+_MOST_LINE = 1 << 22
 _FIRST_S = 1.0
 """So long a domain has for each answer.  One that hangs holds up those after
 it for no longer: systemd gives 15 s for all."""
@@ -101,6 +109,7 @@ def lift(step: Step) -> bool:
     next does not wait for that domain again.
 
     :raises Gone: this run of the domain has ended, or left this host.
+    :raises Refused: its process is not the QEMU of that domain.
     :raises RestoreError: it does not read back as the original.
     """
     _alive(step)
@@ -169,12 +178,26 @@ def _silent(step: Step) -> RestoreError:
 
 
 def _alive(step: Step) -> None:
-    """:raises Gone: the process of the step is."""
+    """:raises Gone: the process of the step is.
+    :raises Refused: it is not the QEMU of that domain.
+    :raises RestoreError: nobody can tell.
+    """
+    path = f'/proc/{step["pid"]}'
     try:
-        with open(f'/proc/{step["pid"]}/stat', 'rb') as file:
+        # First, so that it is of no process that came later.
+        with open(f'{path}/cmdline', 'rb') as file:
+            line = file.read(_MOST_LINE)
+        with open(f'{path}/stat', 'rb') as file:
             data = file.read(4096)
         fields = data[data.rindex(b')') + 2:].split()
-        if int(fields[19]) == step['started'] and fields[0] not in b'ZX':
+        # Who is ending has no memory, and no command line, any more.
+        if (int(fields[19]) == step['started'] and fields[20] != b'0'
+                and fields[0] not in b'ZX'):
+            if not line.endswith(b'\0'):
+                raise RestoreError(f'{path}/cmdline cannot be read')
+            if f'\0-uuid\0{step["uuid"]}\0'.encode() not in line:
+                raise Refused(f'process {step["pid"]} is not the QEMU of '
+                              f'domain {step["uuid"]}')
             return
     except (FileNotFoundError, ProcessLookupError):
         pass

@@ -92,6 +92,8 @@ class Session:
         assert (self._process.stdin and self._process.stdout
                 and self._process.stderr)
         self._stdin = self._process.stdin
+        os.set_blocking(self._stdin.fileno(), False)
+        self._typing = b''
         self._files = {self._process.stdout.fileno(): self._said,
                        self._process.stderr.fileno(): self._errors}
         self._poll = select.poll()
@@ -128,12 +130,10 @@ class Session:
         typed, said = zip(*((f'echo {self._token}""{mark}{self._number}',
                              f'{self._token}{mark}{self._number}'.encode())
                             for mark in ('from', 'to', 'end')), strict=True)
-        try:
-            # It has read all before, so this fits in the pipe.
-            self._stdin.write(f'{typed[0]}; {command}; {typed[1]}\n'
-                              f'{typed[2]}\n'.encode())
-        except BrokenPipeError:
-            pass        # it says why it has ended
+        # It may be more than fits in the pipe.
+        self._typing = (f'{typed[0]}; {command}; {typed[1]}\n'
+                        f'{typed[2]}\n').encode()
+        self._poll.register(self._stdin, select.POLLOUT)
         self._hear(said[2], within_s)
         errors = self._complaints()
         _, begun, answer = self._said.partition(said[0])
@@ -181,6 +181,9 @@ class Session:
             return False
         ready = self._poll.poll(within_s * 1e3)
         for fd, _ in ready:
+            if fd == self._stdin.fileno():
+                self._type()
+                continue
             data = os.read(fd, _CHUNK)
             self._files[fd] += data
             if not data:
@@ -189,6 +192,17 @@ class Session:
         if not self._files:
             raise VirshError(self._complaints() or 'nothing, it was ended')
         return bool(ready)
+
+    def _type(self) -> None:
+        try:
+            self._typing = self._typing[os.write(self._stdin.fileno(),
+                                                 self._typing):]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self._typing = b''      # it says why it has ended
+        if not self._typing:
+            self._poll.unregister(self._stdin)
 
     def _complaints(self) -> str:
         text = self._errors.decode(errors='replace').partition(_NO_HISTORY)

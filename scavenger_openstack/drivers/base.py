@@ -75,11 +75,14 @@ class Lanes(Protocol):
         """The knob holds its original again, and its lease has ended."""
         ...
 
-    def tidy(self, held: Collection[tuple[str, Knob]]) -> None:
+    def tidy(self, held: Collection[tuple[str, Knob]]
+             ) -> Collection[tuple[str, Knob]]:
         """Begin to lift limits that workloads came with from elsewhere.
 
-        ``held`` are the knobs that the agent has leases of.  Called in each
-        tick by who owns the leases, and nobody else; never waits.
+        ``held`` are the knobs that the agent has leases of; those of them
+        that have to be written again, though they hold what they should, are
+        returned.  Called in each tick by who owns the leases, and nobody
+        else; never waits.
         """
         ...
 

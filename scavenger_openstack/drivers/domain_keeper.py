@@ -29,7 +29,6 @@ import threading
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import domain_process
-from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
@@ -47,19 +46,18 @@ class Snapshot(NamedTuple):
 
     ``started`` is when its QEMU did, in clock ticks since boot: with
     ``pid`` that is the identity of this run of the domain.  ``paused``: by
-    somebody, on purpose.  ``found`` are our records of what knobs held
-    before the caps that are on them.
+    somebody, on purpose.  ``records`` are ours of what knobs held before the
+    caps that are on them.
     """
 
     domain: domain_xml.Domain
     pid: int
     started: int
     paused: bool
-    found: domain_record.Found
 
     @property
     def records(self) -> Mapping[Knob, Values]:
-        return self.found.records
+        return self.domain.found.records
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -149,7 +147,6 @@ class Keeper:
     def _snapshot(self, seen: libvirt.Seen) -> Snapshot | None:
         try:
             domain = self._parse(seen.xml)
-            found = domain_record.find(seen.xml)
             pid = domain_process.pid_of(domain.name, self._run_dir)
             started = started_ticks(pid, self._root_dir)
         except errors.WorkloadGone as exc:
@@ -164,8 +161,9 @@ class Keeper:
             self._say(seen.uuid, (f'domain {seen.uuid} has the XML of '
                                   f'{domain.uuid}; it is not looked at',))
             return None
-        self._say(seen.uuid, (*domain.warnings, *found.problems))
-        return Snapshot(domain, pid, started, seen.held, found)
+        self._say(seen.uuid, (*domain.warnings, *(
+            f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
+        return Snapshot(domain, pid, started, seen.held)
 
     def _say(self, uuid: str, warnings: tuple[str, ...]) -> None:
         for warning in warnings:

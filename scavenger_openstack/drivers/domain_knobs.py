@@ -14,7 +14,7 @@
 """How each limit of a domain is read and set through libvirt: one table.
 
 What libvirt holds for a knob are a few texts by the keys of
-:mod:`.domain_lease`: its restore step, our record in the domain, and what is
+:mod:`.domain_record`: its restore step, our record in the domain, and what is
 set, are the same kind of thing.
 """
 
@@ -151,20 +151,25 @@ def _set_values(seen: Snapshot) -> dict[str, str]:
         raise errors.Unsupported(
             f'domain {domain.name} has CPUs or NUMA nodes of its own: its '
             'pinning is left alone')
+    return _pins(seen)
+
+
+def _pins(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
     free = domain.allowed_cpus or online_cpus()
     values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
               for vcpu in range(domain.vcpus)}
     values['emulatorpin'] = format_cpus(domain.emulator_pin or free)
-    if seen.found.pins is not None:
+    if domain.found.pins is not None:
         values.update((key, format_cpus(parse_cpus(text)))
-                      for key, text in seen.found.pins.items()
+                      for key, text in domain.found.pins.items()
                       if key in values)
     return values
 
 
 def _set_value(seen: Snapshot) -> Value | None:
     values = _set_values(seen)
-    if not (seen.domain.pins or seen.found.pins):
+    if not (seen.domain.pins or seen.domain.found.pins):
         return None
     del values['emulatorpin']
     return format_cpus(frozenset().union(*map(parse_cpus, values.values())))
@@ -286,14 +291,50 @@ RULES: Mapping[Knob, Rule] = {
 """What is set through libvirt."""
 
 
-def still_there(seen: Snapshot, knob: Knob, values: Values) -> Values:
-    """Those of the ``values`` whose disk or vCPU the domain still has."""
-    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
-        disks = {disk.target for disk in seen.domain.disks}
-        return {key: text for key, text in values.items()
-                if key.partition('.')[0] in disks}
+# --- without a cap of ours
+
+def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:
+    """What libvirt holds, also for a domain that is never limited."""
+    try:
+        return RULES[knob].values(seen)
+    except errors.Unsupported:
+        return _pins(seen) if knob is Knob.CPU_SET else {}
+
+
+def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
+    """What libvirt holds for a knob without any limit."""
+    domain = seen.domain
+    if knob is Knob.CPU_CORES:
+        return {'vcpu_quota': '-1', 'vcpu_period': str(DEFAULT_PERIOD_US)}
+    if knob is Knob.PAUSED:
+        return {'state': 'running'}
+    text = '0'
     if knob is Knob.CPU_SET:
-        return {key: text for key, text in values.items()
-                if not (number_ := key.partition('.')[2])
-                or int(number_) < seen.domain.vcpus}
-    return values
+        text = format_cpus(domain.cpuset or online_cpus())
+    elif knob is Knob.MEMORY_BYTES:
+        text = str(domain.memory_allotment_bytes // BYTES_PER_KIB)
+    return dict.fromkeys(in_force(seen, knob), text)
+
+
+def part(knob: Knob, key: str) -> str:
+    """What is set or left alone as a whole: a disk, a pin, else all."""
+    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return key.partition('.')[0]
+    return key if knob is Knob.CPU_SET else ''
+
+
+def told(seen: Snapshot, knob: Knob, record: Values
+         ) -> tuple[dict[str, str], set[str]]:
+    """What a record tells of the domain as it is, and the parts of which it
+    does not tell enough.
+
+    Of disks and vCPUs that are gone nothing is set.  Those that a record
+    does not name, while it names others, came later: no cap was on them.
+    """
+    there = {part(knob, key) for key in free(seen, knob)}
+    named = {part(knob, key) for key in record} & there
+    lacking = {part(knob, key) for key in free(seen, knob)
+               if '_max' not in key and key not in record}
+    lacking &= named if record else there
+    return {key: text for key, text in record.items()
+            if part(knob, key) in named - lacking}, lacking

@@ -15,7 +15,8 @@
 
 Whoever set them had a lease where he was.  Our record in the domain says
 what was there before; by it the limit is lifted in the domain as it runs,
-and, where Nova made the live definition the persistent one, in that.
+and, where Nova made the live definition the persistent one, in that.  A
+record goes only after its limit, also one that tells too little.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ import logging
 import threading
 
 from scavenger_openstack.drivers import domain_keeper
+from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -89,27 +92,76 @@ class Lifter:
 
     def _lift(self, uuid: str, knobs: Collection[Knob],
               handle: libvirt.Handle) -> None:
-        snapshot = self._keeper.refresh(uuid, handle.look)
-        if snapshot is None:
+        live = self._keeper.refresh(uuid, handle.look)
+        if live is None:
             return
-        inactive = domain_record.find(handle.inactive()).records
-        lifted = []
+        text = handle.inactive()
+        saved = live._replace(domain=domain_xml.parse(text),
+                              paused=False) if text else None
+        definitions = ((live, saved, False), (saved, live, True))
+        lifted, guesses = [], []
         for knob in knobs:
-            if knob not in snapshot.records or self._ours(uuid, knob):
+            if knob not in live.records or self._ours(uuid, knob):
                 continue
-            uri = domain_record.uri(knob)
-            for found, saved in ((snapshot.records, False), (inactive, True)):
-                if found.get(knob) and not self._ours(uuid, knob):
-                    domain_knobs.apply(handle, knob, domain_knobs.still_there(
-                        snapshot, knob, found[knob]), inactive=saved)
-            for found, saved in ((inactive, True), (snapshot.records, False)):
-                if knob in found and not self._ours(uuid, knob):
-                    handle.set_record(uri, domain_record.KEY, None,
-                                      inactive=saved)
-            lifted.append(knob)
+            there = []
+            for seen, other, inactive in definitions:
+                if seen is None or knob not in seen.records \
+                        or self._ours(uuid, knob):
+                    continue
+                values, guess = way_back(knob, seen, other)
+                if values:
+                    domain_knobs.apply(handle, knob, values,
+                                       inactive=inactive)
+                    there.append(knob)
+                if guess:
+                    guesses.append((knob, guess))
+            for seen, _, inactive in reversed(definitions):
+                if seen is not None and knob in seen.records \
+                        and not self._ours(uuid, knob):
+                    handle.set_record(domain_record.uri(knob),
+                                      domain_record.KEY, None,
+                                      inactive=inactive)
+            lifted += there[:1]
         self._keeper.refresh(uuid, handle.look)
+        for knob, guess in guesses:
+            LOG.warning('domain %s (%s): our record in it does not say what '
+                        '%s was before our limit: %s', live.domain.name, uuid,
+                        knob, guess)
         if lifted:
             LOG.warning('domain %s (%s) came with a limit on %s and no lease '
                         'of ours, from another host or out of a save: '
-                        'lifted', snapshot.domain.name, uuid,
-                        ', '.join(lifted))
+                        'lifted', live.domain.name, uuid, ', '.join(lifted))
+
+
+def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
+             ) -> tuple[dict[str, str], str]:
+    """What to set in a definition of a domain that has our record of a knob,
+    and what to tell the operator.
+
+    What the record does not tell comes from the ``other`` definition: from
+    its record, or, without one, from what it holds, since a cap of ours never
+    is where no record is.  What nobody tells has no limit afterwards: too
+    much for a background VM until its next hard reboot is the lesser evil, a
+    cap that nobody lifts is for ever.
+    """
+    values, lacking = domain_knobs.told(seen, knob, seen.records[knob])
+    if not lacking:
+        return values, ''
+    known: domain_record.Values = {}
+    if other is not None:
+        known = (other.records[knob] if knob in other.records
+                 else domain_knobs.in_force(other, knob))
+    found = {key: text for key, text in domain_knobs.told(
+        seen, knob, known)[0].items()
+        if domain_knobs.part(knob, key) in lacking}
+    lacking -= {domain_knobs.part(knob, key) for key in found}
+    guess = 'it is now what the other definition of the domain says'
+    if lacking:
+        found.update((key, text) for key, text in domain_knobs.free(
+            seen, knob).items() if domain_knobs.part(knob, key) in lacking)
+        guess = ('it has no limit now; if its flavor or its volumes have one, '
+                 'openstack server reboot --hard puts that back')
+    now = domain_knobs.in_force(seen, knob)
+    if all(now.get(key) == text for key, text in found.items()):
+        return values, ''
+    return {**values, **found}, guess

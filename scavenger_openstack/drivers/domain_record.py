@@ -10,50 +10,82 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+"""Our record in a domain: the values that knobs had before our caps.
 
-"""Our record in a domain: one metadata element for each knob.
-
+A metadata element of the domain, so that it goes wherever the domain, and
+with it the cap, goes: into a managed save, to another host (DESIGN 7.15).
 Each knob has a namespace of its own, since libvirt keeps one element per
 namespace: so the record of one knob comes and goes without a look at those
-of the others.  What it holds, and what may be in it, is a matter of
-:mod:`.domain_lease`.
+of the others.  It holds nothing but what :data:`GRAMMAR` allows: whoever can
+write into a domain must not be able to have us set more than a knob back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+import re
 from typing import NamedTuple
+from xml.etree import ElementTree
 
-from scavenger_openstack.drivers import domain_lease
 from scavenger_openstack.drivers import domain_markup
+from scavenger_openstack.drivers.domain_markup import shown
 from scavenger_openstack.types import Knob
 
-KEY = domain_lease.KEY
+NAMESPACE = 'https://docs.scavenger-openstack.org/lease/1'
+"""That of a knob is below it."""
+
+KEY = 'scavenger'
+"""The prefix under which it shows in the XML."""
+
+MAX_VALUES = 4096
+"""So many a record may hold: 16 vCPUs take 17, a disk takes up to 9."""
+
+_N = '[0-9]{1,18}'
+_LIMIT = rf'{domain_markup.DISK}\.(total|read|write)_%s_sec(_max(_length)?)?'
+GRAMMAR: Mapping[Knob, re.Pattern[str]] = {
+    knob: re.compile(grammar) for knob, grammar in {
+        Knob.CPU_CORES: f'vcpu_quota=(-1|{_N})|vcpu_period={_N}',
+        Knob.CPU_SET: r'(vcpupin\.[0-9]{1,4}|emulatorpin)='
+                      + domain_markup.CPUS,
+        Knob.MEMORY_BYTES: f'balloon_kib={_N}',
+        Knob.IO_BYTES_PER_S: f'{_LIMIT % "bytes"}={_N}',
+        Knob.IO_OPS_PER_S: f'{_LIMIT % "iops"}={_N}',
+        Knob.PAUSED: 'state=(running|paused)'}.items()}
+"""What each knob sets through libvirt, as ``key=value``."""
 
 Values = Mapping[str, str]
-"""What libvirt holds for one knob: key in the grammar -> text."""
+"""What libvirt holds for one knob: key in :data:`GRAMMAR` -> text."""
 
 
 def uri(knob: Knob) -> str:
     """The namespace of a knob's record."""
-    return f'{domain_lease.NAMESPACE}/{knob}'
+    return f'{NAMESPACE}/{knob}'
 
 
 def build(knob: Knob, originals: Values) -> str:
-    """The record of one knob as libvirt takes it.
+    """The record of one knob as libvirt takes it: the same text for the
+    same values.
 
-    :raises ValueError: nothing that a record may hold.
+    :raises ValueError: a value that :func:`find` would not take.
     """
-    return domain_lease.build({knob: originals})
+    for key, value in originals.items():
+        if not fits(knob, key, value):
+            raise ValueError(f'{knob}: {shown(key)} = {shown(value)} is '
+                             'nothing that a record may hold')
+    if len(originals) > MAX_VALUES:
+        raise ValueError(f'{len(originals)} values, at most {MAX_VALUES}')
+    lines = [f'<original knob="{knob}" key="{key}" value="{value}"/>'
+             for key, value in sorted(originals.items())]
+    return f'<lease>{"".join(lines)}</lease>'
 
 
 class Found(NamedTuple):
     """What is ours in a domain's XML.
 
-    ``records``: one that holds nothing of ours is there all the same, with
-    no values: it has to be taken away.  ``pins`` are the CPU sets in force,
-    by their keys in the grammar; ``None`` without a record, when all that is
-    in force was there before us.
+    ``records``: one that cannot be read is there all the same, with no
+    values: half of the way back is none.  ``problems`` are sentences for a
+    log.  ``pins`` are the CPU sets in force, by their keys in the grammar;
+    ``None`` without a record, when all that is in force was there before us.
     """
 
     records: Mapping[Knob, Values]
@@ -61,27 +93,58 @@ class Found(NamedTuple):
     problems: tuple[str, ...]
 
 
-def find(text: str) -> Found:
-    """The records in a domain's XML.
+NOTHING = Found({}, None, ())
 
-    :raises ValueError: this is no XML.
-    """
-    if domain_lease.NAMESPACE not in text:
-        return Found({}, None, ())
-    root = domain_markup.root(text)
-    metadata = root.find('metadata')
-    tags = {f'{{{uri(knob)}}}lease': knob for knob in domain_lease.GRAMMAR}
+
+def find(root: ElementTree.Element) -> Found:
+    """The records in a domain's XML; whatever it is, only what fits comes
+    out."""
     records: dict[Knob, Values] = {}
-    problems: tuple[str, ...] = ()
+    problems: list[str] = []
+    metadata = root.find('metadata')
     for element in () if metadata is None else metadata:
-        knob = tags.get(element.tag)
+        knob = _TAGS.get(element.tag)
         if knob is not None:
-            lease = domain_lease.read(element)
-            records[knob] = lease.originals.get(knob, {})
-            problems += lease.problems
-    pins = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
-            for pin in root.findall('cputune/vcpupin')}
+            records[knob], wrong = _read(knob, element)
+            problems += wrong
+    return Found(records, pins(root), tuple(problems)) if records else NOTHING
+
+
+_TAGS = {f'{{{uri(knob)}}}lease': knob for knob in GRAMMAR}
+
+
+def _read(knob: Knob, element: ElementTree.Element
+          ) -> tuple[Values, list[str]]:
+    values: dict[str, str] = {}
+    problems = []
+    if len(element) > MAX_VALUES:
+        return {}, [f'the record of {knob} holds {len(element)} values, at '
+                    f'most {MAX_VALUES}']
+    for one in element:
+        name, key, value = (one.get(attribute, '')
+                            for attribute in ('knob', 'key', 'value'))
+        if name == knob and key not in values and fits(knob, key, value):
+            values[key] = value
+        else:
+            problems.append(f'the record of {knob} says {shown(name)}: '
+                            f'{shown(key)} = {shown(value)}, which is '
+                            'nothing of ours')
+    return {} if problems else values, problems[:8]
+
+
+def pins(root: ElementTree.Element) -> dict[str, str]:
+    """The CPU sets in a domain's XML, by their keys in the grammar."""
+    found = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
+             for pin in root.findall('cputune/vcpupin')}
     emulator = root.find('cputune/emulatorpin')
     if emulator is not None:
-        pins['emulatorpin'] = emulator.get('cpuset', '')
-    return Found(records, pins, problems)
+        found['emulatorpin'] = emulator.get('cpuset', '')
+    return found
+
+
+def fits(knob: Knob, key: str, value: str) -> bool:
+    """Whether a record may hold this."""
+    grammar = GRAMMAR.get(knob)
+    return (grammar is not None
+            and grammar.fullmatch(f'{key}={value}') is not None
+            and (knob is not Knob.CPU_SET or domain_markup.is_cpus(value)))

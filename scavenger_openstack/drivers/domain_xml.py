@@ -39,12 +39,12 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
-from scavenger_openstack.drivers import domain_lease
 from scavenger_openstack.drivers import domain_markup
 from scavenger_openstack.drivers.domain_markup import count
 from scavenger_openstack.drivers.domain_markup import cpus
 from scavenger_openstack.drivers.domain_markup import shown
 from scavenger_openstack.drivers.domain_markup import some
+from scavenger_openstack.drivers import domain_record
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -110,7 +110,9 @@ class Domain:
     ``pins``, ``emulator_pin`` and ``allowed_cpus`` are what was set without
     us: from our record where there is one, else from the XML.  All other
     limits are those in force, ours included.  ``allowed_cpus`` is ``None``
-    without any restriction.  ``dedicated``: its CPUs are its own.
+    without any restriction.  ``cpuset`` is what it says of those vCPUs that
+    have no pin.  ``dedicated``: its CPUs are its own.  ``found``: see
+    :mod:`.domain_record`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -132,6 +134,7 @@ class Domain:
     pins: Mapping[int, frozenset[int]]
     emulator_pin: frozenset[int] | None
     allowed_cpus: frozenset[int] | None
+    cpuset: frozenset[int] | None
     numa_nodes: frozenset[int] | None
     dedicated: bool
     quota_us: int | None
@@ -140,7 +143,7 @@ class Domain:
     cpu_model: str | None
     virt_type: str
     specs_known: bool
-    lease: domain_lease.Lease | None
+    found: domain_record.Found
     warnings: tuple[str, ...]
 
     def workload(self, *, created_s: float) -> Workload:
@@ -192,10 +195,10 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     balloon = root.find('devices/memballoon')
     flavor = _Flavor(root.find('metadata'), f'instance {shown(name)} '
                                             f'({uuid})')
-    lease = domain_lease.find(root.find('metadata'))
+    found = domain_record.find(root)
     tune = root.find('cputune')
-    pins, emulator_pin = _pins(tune, lease)
-    allowed = cpus(vcpu.get('cpuset'))
+    pins, emulator_pin = _pins(tune, found)
+    allowed = cpuset = cpus(vcpu.get('cpuset'))
     vcpus = count(vcpu.get('current') or vcpu.text) or 1
     if pins:
         unpinned = set(range(vcpus)) - pins.keys()
@@ -213,6 +216,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         disks=tuple(_disks(root)), interfaces=seen,
         unseen_interfaces=len(interfaces) - len(seen),
         pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,
+        cpuset=cpuset,
         numa_nodes=_numa_nodes(root),
         dedicated=flavor.dedicated or _one_to_one(pins, vcpus),
         quota_us=_quota(tune), period_us=_limit(tune, 'period'),
@@ -220,7 +224,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
-        lease=lease, warnings=tuple(flavor.warnings))
+        found=found, warnings=tuple(flavor.warnings))
 
 
 class _Flavor:
@@ -315,17 +319,16 @@ def _bytes(element: ElementTree.Element | None) -> int | None:
     return count(element.text) * _UNITS[unit]
 
 
-def _pins(tune: ElementTree.Element | None, lease: domain_lease.Lease | None
+def _pins(tune: ElementTree.Element | None, found: domain_record.Found
           ) -> tuple[dict[int, frozenset[int]], frozenset[int] | None]:
     """vCPU -> CPUs, and the emulator's, as they are without us."""
     texts: dict[str, str | None] = {}
-    for pin in some(tune, domain_lease.MAX_VALUES):
+    for pin in some(tune, domain_record.MAX_VALUES):
         if pin.tag == 'emulatorpin':
             texts['emulatorpin'] = pin.get('cpuset')
         elif pin.tag == 'vcpupin':
             texts[f'vcpupin.{count(pin.get("vcpu"))}'] = pin.get('cpuset')
-    if lease is not None:
-        texts.update(lease.originals.get(Knob.CPU_SET, {}))
+    texts.update(found.records.get(Knob.CPU_SET, {}))
     sets = {text: cpus(text) for text in set(texts.values())}
     pins = {int(key[8:]): one for key, text in texts.items()
             if key[:8] == 'vcpupin.' and (one := sets[text]) is not None}

@@ -323,14 +323,22 @@ class Domains:
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
-    def tidy(self, held: Collection[Key]) -> None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`."""
-        for uuid, snapshot in self._keeper.snapshots.items():
+    def tidy(self, held: Collection[Key]) -> Collection[Key]:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`.
+
+        To be written again are those whose record somebody took away.
+        """
+        known = self._keeper.snapshots
+        for uuid, snapshot in known.items():
             knobs = [knob for knob in snapshot.records
                      if (uuid, knob) not in held
                      and self._of(snapshot, knob) is None]
             if knobs:
                 self._lifter.lift(uuid, knobs)
+        return {key for key in held if (seen := known.get(key[0])) is not None
+                and (own := self._of(seen, key[1])) is not None
+                and own.ours is not None
+                and seen.records.get(key[1]) != own.original}
 
     def close(self) -> None:
         """Give back what is kept open."""

@@ -135,9 +135,9 @@ class Host:
         if self._domains is not None and not _is_cgroup(workload):
             self._domains.lifted(workload, knob)
 
-    def tidy(self, held: Collection[tuple[str, Knob]]) -> None:
-        if self._domains is not None:
-            self._domains.tidy(held)
+    def tidy(self, held: Collection[tuple[str, Knob]]
+             ) -> Collection[tuple[str, Knob]]:
+        return () if self._domains is None else self._domains.tidy(held)
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)

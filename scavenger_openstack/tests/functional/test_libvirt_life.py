@@ -22,6 +22,7 @@ import signal
 import threading
 import time
 
+from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -162,6 +163,61 @@ class TestTravels(LifeCase):
         self.cap(agent, guest.uuid)
         self.nothing_held(agent)
         self.assertEqual(before, self.limits(host, 'one'))
+
+    def test_a_record_that_says_nothing(self) -> None:
+        """Its limit goes with it, to what the persistent definition says."""
+        self.unreadable(as_nova=False)
+        self.assertIn('is now what the other definition', self.log.output)
+        self.assertNotIn('it has no limit now', self.log.output)
+
+    def test_two_records_that_say_nothing(self) -> None:
+        """The live definition has become the persistent one."""
+        self.unreadable(as_nova=True)
+        self.assertIn('it has no limit now', self.log.output)
+
+    def unreadable(self, *, as_nova: bool) -> None:
+        host = self.hypervisor()
+        guest = self.one(host)
+        before = self.limits(host, 'one')
+        inactive = self.limits(host, 'one', '--inactive')
+        agent = self.agent(host)
+        caps = {**CAPS, Knob.CPU_SET: '1', Knob.IO_OPS_PER_S: 300,
+                Knob.PAUSED: 1}
+        self.cap(agent, guest.uuid, caps)
+        for knob in caps:
+            self.metadata(host, knob, '--key', 's', '--set', '<lease/>')
+        if as_nova:
+            path = host.directory / 'live.xml'
+            path.write_text(host.virsh('dumpxml', 'one', '--migratable'))
+            host.virsh('define', str(path))
+        host.virsh('managedsave one')
+        self.nothing_held(agent)
+        host.virsh('start one')
+        self.wait_for('lifted', lambda: (
+            agent.tick(), self.limits(host, 'one') == before)[-1],
+            timeout_s=20)
+        self.assertEqual(inactive, self.limits(host, 'one', '--inactive'))
+
+    def test_a_record_that_is_taken_away(self) -> None:
+        """By a call of a dead agent that libvirtd gets to much later."""
+        host = self.hypervisor()
+        guest = self.one(host)
+        agent = self.agent(host)
+        self.cap(agent, guest.uuid)
+        before = self.limits(host, 'one')
+        for knob in CAPS:
+            self.metadata(host, knob, '--remove')
+        self.assertNotEqual(before, self.limits(host, 'one'))
+        self.wait_for('our record', lambda: (
+            agent.tick({guest.uuid: CAPS}),
+            self.limits(host, 'one') == before)[-1], timeout_s=20)
+        self.assertEqual(0, self.said('somebody else'))
+
+    def metadata(self, host: hypervisor.Hypervisor, knob: Knob,
+                 *options: str) -> None:
+        """Do this to our record."""
+        host.virsh('metadata', 'one', '--live', '--uri',
+                   domain_record.uri(knob), *options)
 
     def test_live_migration(self) -> None:
         self.migrate(as_nova=False)

@@ -140,16 +140,37 @@ class StartedAnew(LimitsTestCase):
         self.assertIsNone(self.leases.held()[CORES].original)
 
 
+class RecordTaken(LimitsTestCase):
+    """A call of a dead agent, given up long ago, takes our record away."""
+
+    def test_it_is_written_again(self) -> None:
+        self.start()
+        driver, records = self.libvirtd.driver, self.machine.records
+        for cores in (0.5, 0.499):      # also one not worth a call
+            self.tick((CORES, 0.5))
+            before, steps = dict(records), self.leases.held()[CORES].steps
+            records.clear()
+            self.libvirtd.tell(until=lambda: bool(driver.tidy({CORES})))
+            self.tick((CORES, cores))
+            self.assertEqual(before, records)
+            self.assertEqual(steps, self.leases.held()[CORES].steps)
+            self.assertEqual(0, self.tick((CORES, cores)).written)
+        self.assertNotIn('somebody else', self.logs.output)
+
+
 class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
+
+    def record(self) -> str:
+        return domain_record.build(Knob.CPU_CORES, {
+            'vcpu_quota': '-1', 'vcpu_period': '100000'})
 
     def setUp(self) -> None:
         super().setUp()
         self.start()
         self.machine.quota = 10_000
         self.machine.records[domain_record.uri(Knob.CPU_CORES)] = (
-            domain_record.build(Knob.CPU_CORES, {
-                'vcpu_quota': '-1', 'vcpu_period': '100000'}))
+            self.record())
         self.driver = self.libvirtd.driver
         self.libvirtd.tell(until=self.refused)
 
@@ -208,3 +229,28 @@ class Foreign(LimitsTestCase):
         self.driver.lifted(*CORES)
         time.sleep(0.05)
         self.assertEqual(lifters, self.machine.calls['in domain-lifter'])
+
+
+class Unreadable(Foreign):
+    """And with a record that this version does not understand."""
+
+    def record(self) -> str:
+        return super().record().replace('vcpu_period', 'vcpu_time')
+
+    def test_no_limit_is_left(self) -> None:
+        self.until_lifted()
+        self.assertEqual((-1, {}), (self.machine.quota, self.machine.records))
+        self.assertIn('it has no limit now', self.logs.output)
+        self.assertIn(f'domain {UUID}: the record of cpu_cores says',
+                      self.logs.output)
+
+    def test_not_before_libvirt_takes_it(self) -> None:
+        def refuse() -> None:
+            self.assertEqual(1, len(self.machine.records))
+            refused.append(True)
+            raise libvirtd.libvirtError('no')
+
+        refused: list[bool] = []
+        self.machine.before['quota'] = refuse
+        self.until_lifted()
+        self.assertEqual(([True], -1), (refused, self.machine.quota))

@@ -14,15 +14,20 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import subprocess
+import time
 from typing import Any
+from xml.etree import ElementTree
 
+import fixtures
 import testtools
 
 from scavenger_openstack.agent import originals
+from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_domain
 from scavenger_openstack.drivers import domain_keeper
-from scavenger_openstack.drivers import domain_lease
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.types import Knob
@@ -102,40 +107,95 @@ class Closed(testtools.TestCase):
                 if key != missing}, [])
 
     def test_what_it_shares_with_the_driver(self) -> None:
-        self.assertEqual(domain_lease.NAMESPACE, steps_domain.NAMESPACE)
+        self.assertEqual(domain_record.NAMESPACE, steps_domain.NAMESPACE)
         self.assertEqual(libvirt.URI.pattern.replace('(?:', '('),
                          steps_domain.URI.replace('(?:', '('))
         for knob, grammar in steps_domain.GRAMMAR.items():
             self.assertEqual(f'{steps_domain.NAMESPACE}/{knob}',
                              domain_record.uri(Knob(knob)))
-            self.assertTrue(grammar)
-        for knob, values in VALUES.items():
-            for key, value in values.items():
-                self.assertTrue(domain_lease.fits(Knob(knob), key, value),
-                                key)
+            self.assertEqual(
+                domain_record.GRAMMAR[Knob(knob)].pattern.replace('(?:', '('),
+                grammar.replace('(?:', '('))
+        self.assertEqual(len(domain_record.GRAMMAR),
+                         len(steps_domain.GRAMMAR))
 
 
 class Identity(testtools.TestCase):
 
+    def of(self, *arguments: str, **changes: Any) -> dict[str, Any]:
+        """A step on a process that lives, with these arguments."""
+        self.process = subprocess.Popen(
+            ['sh', '-c', 'read _', *arguments], stdin=subprocess.PIPE)
+        self.addCleanup(self.process.communicate)
+        self.addCleanup(self.process.kill)
+        pid = self.process.pid
+        line = pathlib.Path(f'/proc/{pid}/cmdline')
+        while not line.read_bytes():
+            time.sleep(0.001)       # it is there a little after the start
+        return step(pid=pid, started=domain_keeper.started_ticks(pid), uri=(
+            'qemu+unix:///system?socket=/nonexistent/socket'), **changes)
+
     def test_gone(self) -> None:
-        pid = os.getpid()
-        started = domain_keeper.started_ticks(pid)
+        one = self.of('-uuid', STEP['uuid'])
         for wrong in ({'pid': 2**22 - 1, 'started': 1},
-                      {'pid': pid, 'started': started + 1}):
-            self.assertRaises(steps.Gone, steps.run, step(**wrong), [])
+                      {'started': one['started'] + 1}):
+            self.assertRaises(steps.Gone, steps.run, {**one, **wrong}, [])
+        self.process.kill()
+        os.waitid(os.P_PID, one['pid'], os.WEXITED | os.WNOWAIT)
+        self.assertRaises(steps.Gone, steps.run, one, [])
+
+    def test_not_the_qemu_of_the_domain(self) -> None:
+        other = STEP['uuid'].replace('5', '6')
+        for arguments in ((), ('-uuid', other), ('-name', STEP['uuid']),
+                          (f'-uuid {STEP["uuid"]}',),
+                          ('-append', f'-uuid={STEP["uuid"]}')):
+            exc = self.assertRaises(steps.Refused, steps.run,
+                                    self.of(*arguments), [])
+            self.assertIn('is not the QEMU of', str(exc))
+        # As long as it lives: what has ended is no matter.
+        self.assertRaises(steps.Gone, steps.run,
+                          {**self.of(), 'started': 1}, [])
 
     def test_no_libvirt(self) -> None:
         """It may come back, and the cap is still there: try again."""
-        pid = os.getpid()
-        exc = self.assertRaises(steps.RestoreError, steps.run, step(
-            pid=pid, started=domain_keeper.started_ticks(pid),
-            uri='qemu+unix:///system?socket=/nonexistent/socket'), [])
+        exc = self.assertRaises(steps.RestoreError, steps.run,
+                                self.of('-uuid', STEP['uuid']), [])
         self.assertRegex(str(exc), 'libvirtd runs|install libvirt-clients')
 
     def test_made_anew(self) -> None:
         self.assertFalse(originals.made_anew([STEP], [step()]))
         self.assertTrue(originals.made_anew([STEP], [step(pid=6)]))
         self.assertTrue(originals.made_anew([STEP], [step(started=78)]))
+
+
+class Large(testtools.TestCase):
+
+    def test_many_vcpus_on_scattered_cpus(self) -> None:
+        """One lease holds them all, and each is a command of its own."""
+        cpus = ','.join(str(cpu) for cpu in range(0, 512, 2))
+        values = {f'vcpupin.{vcpu}': cpus for vcpu in range(512)}
+        values['emulatorpin'] = cpus
+        one = step(knob='cpu_set', values=values)
+        steps.validate(one, [])
+        directory = os.open(self.useFixture(fixtures.TempDir()).path,
+                            os.O_RDONLY)
+        self.addCleanup(os.close, directory)
+        records.save(directory, records.Lease('w', 'cpu_set', 'b', [one],
+                                              name='a.json'))
+        self.assertEqual([one], records.load(
+            directory, 'a.json', {os.geteuid()}).steps)
+        root = ElementTree.fromstring('<domain><cputune>' + ''.join(
+            f'<vcpupin vcpu="{vcpu}" cpuset="0"/>' for vcpu in range(512))
+            + '<emulatorpin cpuset="0"/></cputune></domain>')
+        found = list(steps_domain._commands(one, root, '--live'))
+        self.assertEqual(513, len(found))
+        self.assertEqual(f'vcpupin {STEP["uuid"]} 511 {cpus} --live',
+                         found[511])
+        self.assertEqual(values, domain_record.find(ElementTree.fromstring(
+            '<domain><metadata>' + domain_record.build(
+                Knob.CPU_SET, values).replace('<lease>', (
+                    f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">'))
+            + '</metadata></domain>')).records[Knob.CPU_SET])
 
 
 class Drift(testtools.TestCase):

@@ -110,6 +110,18 @@ class Says(VirshCase):
             self.assertEqual(uuid, root.findtext('uuid'))
         self.assertEqual('', self.ask(one, 'echo'))
 
+    def test_more_than_fits_in_the_pipe(self) -> None:
+        one = self.session()
+        cpus = ','.join(str(cpu) for cpu in range(40_000))
+        self.assertEqual(cpus, self.ask(one, f'echo {cpus}').strip())
+        self.assertEqual('ok', self.ask(one, 'echo ok').strip())
+        os.kill(one.pid, signal.SIGSTOP)
+        killer = threading.Timer(5.0, os.kill, (one.pid, signal.SIGKILL))
+        self.addCleanup(killer.cancel)
+        killer.start()
+        self.assertRaises(virsh.Silent, one.ask, f'echo {cpus}',
+                          within_s=0.2)
+
     def test_texts_of_tenants(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'one')
         path.write_text(DOMAIN)

@@ -33,8 +33,7 @@ def seen(*, tune: str = '', disks: str = '', vcpu: str = '<vcpu>2</vcpu>',
             f'<metadata>{metadata}</metadata><memory>1024</memory>{vcpu}'
             f'<cputune>{tune}</cputune>{more}<devices>{disks}'
             '<memballoon model="virtio"/></devices></domain>')
-    return Snapshot(domain_xml.parse(text), 5, 77, paused,
-                    domain_record.find(text))
+    return Snapshot(domain_xml.parse(text), 5, 77, paused)
 
 
 def disk(target: str, *limits: str) -> str:
@@ -134,14 +133,23 @@ class Disks(testtools.TestCase):
 
     def test_unplugged_since(self) -> None:
         one = seen(disks=disk('vdb'))
+        both = {f'{name}.{way}_bytes_sec': '1' for name in ('vda', 'vdb')
+                for way in ('total', 'read', 'write')}
         self.assertEqual(
-            {'vdb.read_bytes_sec': '1'}, domain_knobs.still_there(
-                one, Knob.IO_BYTES_PER_S, {'vda.read_bytes_sec': '1',
-                                           'vdb.read_bytes_sec': '1'}))
+            ({key: '1' for key in both if 'vdb' in key}, set()),
+            domain_knobs.told(one, Knob.IO_BYTES_PER_S, both))
         self.assertEqual(
-            {'vcpupin.1': '0', 'emulatorpin': '0'}, domain_knobs.still_there(
-                one, Knob.CPU_SET, {'vcpupin.1': '0', 'vcpupin.2': '0',
-                                    'emulatorpin': '0'}))
+            ({'vcpupin.1': '0', 'emulatorpin': '0'}, set()),
+            domain_knobs.told(one, Knob.CPU_SET, {
+                'vcpupin.1': '0', 'vcpupin.2': '0', 'emulatorpin': '0'}))
+
+    def test_plugged_since(self) -> None:
+        """What the record says of one disk says nothing of another."""
+        one = seen(disks=disk('vda') + disk('vdb', 'read_bytes_sec=3'))
+        record = {f'vda.{way}_bytes_sec': '0'
+                  for way in ('total', 'read', 'write')}
+        self.assertEqual((record, set()), domain_knobs.told(
+            one, Knob.IO_BYTES_PER_S, record))
 
 
 class Pins(testtools.TestCase):

@@ -24,7 +24,7 @@ from xml.sax import saxutils
 import testtools
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
-from scavenger_openstack.drivers import domain_lease
+from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -170,9 +170,10 @@ class TestDomain(testtools.TestCase):
                          (one.pins, one.emulator_pin, one.allowed_cpus,
                           one.dedicated))
         self.assertEqual((50000, 100000), (one.quota_us, one.period_us))
-        self.assertEqual((True, 'Skylake-Server', 'kvm', True, None, ()),
+        self.assertEqual((True, 'Skylake-Server', 'kvm', True,
+                          domain_record.NOTHING, ()),
                          (one.has_balloon, one.cpu_model, one.virt_type,
-                          one.specs_known, one.lease, one.warnings))
+                          one.specs_known, one.found, one.warnings))
 
     def test_no_metadata_is_foreground(self) -> None:
         text = domain().replace('<metadata></metadata>', '')
@@ -349,10 +350,10 @@ class TestDomain(testtools.TestCase):
         self.assertEqual({0, 2}, one.numa_nodes)
 
     def test_pins_of_ours_are_not_taken_for_those_of_nova(self) -> None:
-        record = domain_lease.build({Knob.CPU_SET: {
-            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-7'}})
+        record = domain_record.build(Knob.CPU_SET, {
+            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-7'})
         record = record.replace(
-            '<lease>', f'<lease xmlns="{domain_lease.NAMESPACE}">')
+            '<lease>', f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">')
         one = domain_xml.parse(domain(record, tune=TUNE))
         self.assertEqual((set(range(4)), set(range(8)), False),
                          (one.allowed_cpus, one.emulator_pin, one.dedicated))
