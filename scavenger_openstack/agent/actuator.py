@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -115,6 +116,8 @@ class Actuator:
         self._complained: dict[Key, str] = {}
         self._unread: list[str] = []
         self._late: list[tuple[Sequence[Key], Outcome]] = []
+        self._changed: Callable[[], Collection[str]]
+        self._changed = getattr(driver, 'changed', tuple)
         self._lane = getattr(driver, 'lane', base.usual_lane)
         self._lifted = getattr(driver, 'lifted', None)
         self._tidy = getattr(driver, 'tidy', None)
@@ -130,13 +133,13 @@ class Actuator:
         """
         found: dict[Key, Value | None] = {}
         held = self._leases.held()
-        read = self._driver.read
+        read, changed = self._driver.read, self._changed()
         self._tick += 1
         for cap in wishes:
             key = (cap.workload, cap.knob)
             if key in found or key in self._worker.pending:
                 continue
-            if (key in self._ours and key in held
+            if (key in self._ours and key in held and key[0] not in changed
                     and (hash(key[0]) + self._tick) % LOOK_TICKS):
                 self._current[key] = self._ours[key]
                 found[key] = held[key].original
@@ -387,6 +390,10 @@ class Actuator:
             return False
         now = self._driver.restore_steps(*key)
         held = self._leases.held()[key]
+        if now == self._ours_steps.get(key):    # but of so many vCPUs
+            self.in_force.pop(key, None)
+            self._ours[key] = current
+            return False
         if originals.made_anew(held.steps, now):
             raise errors.WorkloadGone(f'{key[0]} was made anew')
         self._leases.replace(*key, originals.after_drift(

@@ -71,6 +71,11 @@ class Lanes(Protocol):
         """
         ...
 
+    def changed(self) -> Collection[str]:
+        """Workloads that became others since the last call: their knobs
+        are read in this tick."""
+        ...
+
     def lifted(self, workload: str, knob: Knob) -> None:
         """The knob holds its original again, and its lease has ended."""
         ...

@@ -69,6 +69,7 @@ class DomainCounters:
         self._tick = pid        # not all domains look in one tick
         self._again = True
         self._said = False
+        self._count = 0
         try:
             self.machine = domain_machine.machine(
                 os.fsdecode(self._process.read('cgroup')), mounts)
@@ -79,6 +80,7 @@ class DomainCounters:
             self._vcpus = Vcpus(self._process, self.machine)
             self._vcpus.look(again=True)
             self._vcpus.read()
+            self.plugged()
         except OSError as exc:
             self.close()
             if exc.errno not in GONE:
@@ -99,6 +101,13 @@ class DomainCounters:
     def vcpu_s(self) -> float:
         """CPU time of the vCPU threads alone, since they were first seen."""
         return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
+
+    def plugged(self) -> bool:
+        """Whether there are more vCPUs, or fewer, than at the last call:
+        libvirt has no event for that."""
+        before = self._count
+        self._count = 0 if self._vcpus is None else len(self._vcpus)
+        return before != self._count
 
     def look_again(self) -> None:
         """vCPUs came or went: see to it in the next tick."""
@@ -128,7 +137,7 @@ class DomainCounters:
         vcpus = self._vcpus
         if vcpus is None or (self._again or not len(vcpus)
                              or not self._tick % LOOK_TICKS
-                             ) and not self._look(vcpus):
+                             or vcpus.changed()) and not self._look(vcpus):
             return None
         if not vcpus.read():
             self._again = True

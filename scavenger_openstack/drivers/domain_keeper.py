@@ -150,7 +150,8 @@ class Keeper:
             pid = domain_process.pid_of(domain.name, self._run_dir)
             started = started_ticks(pid, self._root_dir)
         except errors.WorkloadGone as exc:
-            self._say(seen.uuid, (str(exc),))
+            if seen.uuid not in self.snapshots:     # else it has just ended
+                self._say(seen.uuid, (str(exc),))
             return None
         except (errors.DriverError, ValueError) as exc:
             self._say(seen.uuid, (f'domain {seen.uuid}: {exc}; it is not '

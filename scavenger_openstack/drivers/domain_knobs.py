@@ -291,6 +291,16 @@ RULES: Mapping[Knob, Rule] = {
 """What is set through libvirt."""
 
 
+def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
+    """What is limited: this run of a domain, and where vCPUs or disks are
+    limited one by one, these; what comes later is under no lease."""
+    if knob is Knob.CPU_SET:
+        return (*seen.identity, seen.domain.vcpus)
+    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return (*seen.identity, *(disk.target for disk in seen.domain.disks))
+    return seen.identity
+
+
 # --- without a cap of ours
 
 def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:

@@ -147,6 +147,12 @@ class Vcpus:
         kernel has nothing to tell until its first period is over."""
         self._awake_until = self._tick + _WAKE_TICKS
 
+    def changed(self) -> bool:
+        """Whether one came or went since they were looked at, as far as
+        they have cgroups."""
+        return (self._parts != 'task'
+                and os.fstat(self._fd).st_nlink != self._links)
+
     def look(self, *, again: bool) -> bool:
         """See which there are; false: none.
 

@@ -76,7 +76,8 @@ class _Held:
 
     __slots__ = ('identity', 'original', 'ours', 'tried')
 
-    def __init__(self, identity: tuple[int, int], original: Values) -> None:
+    def __init__(self, identity: tuple[object, ...], original: Values
+                 ) -> None:
         self.identity = identity
         self.original = original
         self.ours: Values | None = None
@@ -119,6 +120,7 @@ class Domains:
         self._mounts = cgroup_files.find_mounts(root_dir)
         self._idle = cgroup_knobs.rules(tuple)
         self._known: dict[str, _Known] = {}
+        self._changed: set[str] = set()
         self._held: dict[Key, _Held] = {}
         self._rising: dict[str, _Held] = {}     # balloons after a lift
         self._mutex = threading.Lock()
@@ -160,6 +162,8 @@ class Domains:
                 self._forget(uuid)
                 self._keeper.changed(uuid)
                 continue
+            if known.counters.plugged():
+                self._keeper.changed(uuid)
             found.append(sample)
         return tuple(found)
 
@@ -167,6 +171,7 @@ class Domains:
               ) -> _Known | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
+        self._changed.add(uuid)
         self._risen(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
@@ -212,6 +217,11 @@ class Domains:
 
     # --- limits
 
+    def changed(self) -> Collection[str]:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.changed`."""
+        changed, self._changed = self._changed, set()
+        return changed
+
     def lane(self, workload: str, knob: Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.lane`."""
         return workload if knob in domain_knobs.RULES else ''
@@ -253,7 +263,8 @@ class Domains:
                     f'domain {snapshot.domain.name} came with a limit on '
                     f'{knob} that is not ours: it is being lifted')
             values = rule_.values(self._settled(snapshot, held, knob))
-            self._held[workload, knob] = _Held(snapshot.identity, values)
+            self._held[workload, knob] = _Held(
+                domain_knobs.identity(snapshot, knob), values)
         else:
             values = rule_.values(self._settled(snapshot, held, knob))
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
@@ -282,7 +293,7 @@ class Domains:
         with self._libvirt.domain(workload) as handle:
             handle.check_idle()
             snapshot = self._look(workload, handle)
-            if held is None or held.identity != snapshot.identity:
+            if held is None or held is not self._of(snapshot, knob):
                 self._held.pop((workload, knob), None)
                 raise _started_anew(snapshot)
             now = rule_.values(self._settled(snapshot, held, knob))
@@ -295,7 +306,7 @@ class Domains:
             if wanted != now:
                 domain_knobs.apply(handle, knob, wanted)
             held.ours = wanted
-            if self._look(workload, handle).identity != held.identity:
+            if held is not self._of(self._look(workload, handle), knob):
                 # Our cap got into the new run, so it needs its record there,
                 # by which it is lifted.
                 del self._held[workload, knob]
@@ -366,8 +377,8 @@ class Domains:
     def _of(self, snapshot: Snapshot, knob: Knob) -> _Held | None:
         """What is held of this run of a domain."""
         held = self._held.get((snapshot.domain.uuid, knob))
-        return (held if held is not None
-                and held.identity == snapshot.identity else None)
+        return (held if held is not None and held.identity
+                == domain_knobs.identity(snapshot, knob) else None)
 
     def _ours(self, uuid: str, knob: Knob) -> bool:
         snapshot = self._keeper.snapshots.get(uuid)
@@ -424,8 +435,8 @@ class Domains:
 
 def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:
     return errors.WorkloadGone(
-        f'domain {snapshot.domain.name} was started anew; what we set before '
-        'went with it')
+        f'domain {snapshot.domain.name} was started anew, or has other '
+        'vCPUs or disks: it is limited anew')
 
 
 def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:

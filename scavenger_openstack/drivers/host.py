@@ -131,6 +131,9 @@ class Host:
             return self._domains.lane(workload, knob)
         return base.usual_lane(workload, knob)
 
+    def changed(self) -> Collection[str]:
+        return () if self._domains is None else self._domains.changed()
+
     def lifted(self, workload: str, knob: Knob) -> None:
         if self._domains is not None and not _is_cgroup(workload):
             self._domains.lifted(workload, knob)

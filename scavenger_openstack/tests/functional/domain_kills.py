@@ -38,8 +38,10 @@ class DomainStage(fixtures.Fixture):
     :class:`.kills.Stage`, so that what kills on that kills on this."""
 
     def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
-                 limits: virtual_host.VirtualHostTestCase) -> None:
+                 limits: virtual_host.VirtualHostTestCase,
+                 lease_s: float = kills.LEASE_S + SLACK_S) -> None:
         super().__init__()
+        self.lease_s = lease_s
         self.host = host
         self.directory = directory
         self.state_dir = directory / 'state'
@@ -59,7 +61,7 @@ class DomainStage(fixtures.Fixture):
 state_dir = {self.state_dir}
 [agent]
 interval_s = {kills.INTERVAL_S}
-lease_s = {kills.LEASE_S + SLACK_S}
+lease_s = {self.lease_s}
 write_deadline_s = 10
 [libvirt]
 uri = {self.host.uri}

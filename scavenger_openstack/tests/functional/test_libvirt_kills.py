@@ -26,7 +26,7 @@ from scavenger_openstack.tests.functional import domain_kills
 from scavenger_openstack.tests.functional import kills
 from scavenger_openstack.tests.functional import virtual_host
 
-STEPS = {'write': 149, 'fsync': 5, 'rename': 5, 'unlink': 5}
+STEPS = {'write': 149, 'fsync': 5, 'renameat': 5, 'unlinkat': 5}
 """Calls through which it changes a file, or libvirt, or a cgroup: of so
 many of each, one is its last."""
 
@@ -78,7 +78,8 @@ class DomainKillsTest(virtual_host.VirtualHostTestCase):
                                            f'{number}, after {took:.2f} s')
         self.addDetail('instants', content.text_content(
             '\n'.join(instants)))
-        self.assertGreater(len(instants), 8)
+        self.assertGreater(len(instants), 12)
+        self.assertEqual(set(STEPS), {one.split()[0] for one in instants})
 
     def test_sigkill_at_random_instants(self) -> None:
         for lived, took, left in kills.random_kills(

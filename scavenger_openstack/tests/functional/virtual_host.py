@@ -129,7 +129,7 @@ class HostAgent:
     """
 
     def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
-                 *lines: str) -> None:
+                 *lines: str, deadline_s: float = 20.0) -> None:
         self.config = directory / 'agent.conf'
         self.config.write_text('\n'.join((
             '[cgroups]', f'background_parents = {host.tree.name}/batch',
@@ -145,7 +145,7 @@ class HostAgent:
         self.driver = driver
         self.leases = leases_.Leases(self.state_dir, 600)
         self.leases.open()
-        self.actuator = actuator_.Actuator(driver, self.leases, 20.0)
+        self.actuator = actuator_.Actuator(driver, self.leases, deadline_s)
 
     def close(self) -> None:
         self.leases.close()

@@ -158,6 +158,33 @@ class RecordTaken(LimitsTestCase):
         self.assertNotIn('somebody else', self.logs.output)
 
 
+class Plugged(LimitsTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def test_a_vcpu(self) -> None:
+        """It has the quota of the others, so all together have more."""
+        self.tick((CORES, 0.5))
+        self.machine.vcpus = 2
+        self.libvirtd.tell(until=lambda: self.libvirtd.driver.read(
+            *CORES) == 1.0)
+        self.libvirtd.driver.sample()
+        self.assertEqual(1, self.tick((CORES, 0.5)).written)
+        self.assertEqual(25_000, self.machine.quota)
+        self.assertIsNone(self.leases.held()[CORES].original)
+        self.assertNotIn('somebody else', self.logs.output)
+
+    def test_a_disk_right_before_our_call(self) -> None:
+        """The lease knows nothing of it, so it is not limited."""
+        self.tick((OPS, 100))
+        self.machine.before['XMLDesc'] = lambda: self.machine.disks.update(
+            vdb={})
+        self.tick((OPS, 50))
+        self.assertEqual({}, self.machine.disks['vdb'])
+
+
 class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
 

@@ -1,0 +1,209 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""A capped domain becomes another: resized, rebuilt, renamed, hot-plugged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+import logging
+import time
+
+import fixtures
+from testtools import content
+
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import test_libvirt_life
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+TICK_S = 0.2
+SOON_TICKS = 4
+"""A tick for libvirt to tell, one to lift, one to set it anew; one more."""
+
+
+class ChangesCase(test_libvirt_life.LifeCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.warned = self.useFixture(fixtures.FakeLogger(
+            level=logging.WARNING, nuke_handlers=False))
+
+    def cores(self, host: hypervisor.Hypervisor) -> float | None:
+        """What all vCPUs of the only domain may use; ``None``: no limit."""
+        group, = host.tree.path('cpu', '/machine').glob('qemu-*')
+        found = 0.0
+        for vcpu in group.glob('**/vcpu*'):
+            quota, period = (int((vcpu / f'cpu.cfs_{file}_us').read_text())
+                             for file in ('quota', 'period'))
+            if quota < 0:
+                return None
+            found += quota / period
+        return round(found, 3)
+
+    def ticks(self, agent: virtual_host.Agent, uuid: str,
+              caps: Mapping[Knob, Value], host: hypervisor.Hypervisor,
+              wanted: object) -> None:
+        """Tick until the limits are ``wanted``, which is soon."""
+        seen = []
+        for _ in range(SOON_TICKS):
+            agent.tick({uuid: caps})
+            seen.append(self.found(host))
+            if seen[-1] == wanted:
+                break
+            time.sleep(TICK_S)
+        self.addDetail('ticks', content.text_content('\n'.join(
+            map(str, seen))))
+        self.assertEqual(wanted, seen[-1], str(seen))
+        self.assertEqual({(uuid, knob) for knob in caps},
+                         set(agent.leases.held()))
+
+    def found(self, host: hypervisor.Hypervisor) -> tuple[object, list[str]]:
+        """CPU cores, and bytes per second of each disk."""
+        return self.cores(host), [
+            line for line in self.limits(host, 'one') if 'iotune' in line]
+
+    def lifted(self, agent: virtual_host.Agent, host: hypervisor.Hypervisor,
+               name: str, before: list[str]) -> None:
+        self.nothing_held(agent)
+        self.assertEqual(before, self.limits(host, name))
+        self.assertEqual('', self.warned.output)
+
+
+class TestMadeAnew(ChangesCase):
+
+    def anew(self, host: hypervisor.Hypervisor, agent: virtual_host.Agent,
+             guest: domain_guest.DomainGuest) -> None:
+        """As Nova does it on one host, while the domain is capped."""
+        self.cap(agent, guest.uuid)
+        old = agent.leases.held()
+        host.virsh('destroy one')
+        host.define(guest)
+        host.virsh('start one')
+        before = self.limits(host, 'one')
+        self.assertEqual((None, []), self.found(host))
+        tuned = '<iotune><read_bytes_sec>5000000</read_bytes_sec>' \
+                '<write_bytes_sec>5000000</write_bytes_sec></iotune>'
+        self.ticks(agent, guest.uuid, test_libvirt_life.CAPS, host, (0.2, [
+            ' '.join(tuned.replace('><', '> <').split())]))
+        for key, lease in agent.leases.held().items():
+            self.assertNotEqual(old[key], lease)
+            self.assertEqual(host.qemu_pid('one'), lease.steps[0]['pid'])
+        self.lifted(agent, host, 'one', before)
+
+    def test_resized(self) -> None:
+        host = self.hypervisor()
+        guest = self.one(host)
+        agent = self.agent(host)
+        self.anew(host, agent, dataclasses.replace(
+            guest, vcpus=3, memory_bytes=2 * guest.memory_bytes))
+        workload = agent.sample()[guest.uuid].workload
+        self.assertEqual((3, 2 * guest.memory_bytes), (
+            workload.vcpus, workload.memory_allotment_bytes))
+
+    def test_rebuilt(self) -> None:
+        host = self.hypervisor()
+        guest = self.one(host)
+        self.anew(host, self.agent(host), dataclasses.replace(
+            guest, disks=(domain_guest.Disk.make(host.disks / 'b'),)))
+
+    def test_renamed(self) -> None:
+        host = self.hypervisor()
+        guest = self.one(host)
+        agent = self.agent(host)
+        caps = {Knob.CPU_CORES: 0.2, Knob.MEMORY_BYTES: 2**20}
+        for name in ('one', 'eins'):
+            before = self.limits(host, name)
+            self.wait_for('a cap', lambda: (agent.tick({guest.uuid: caps}),
+                                            self.cores(host) == 0.2)[-1])
+            self.assertEqual({(guest.uuid, Knob.CPU_CORES)},
+                             set(agent.leases.held()))
+            self.assertEqual(1, self.said(f'domain {name} has no balloon'))
+            if name == 'one':
+                host.virsh('destroy one; domrename one eins; start eins')
+        self.assertEqual(2, len(self.warned.output.splitlines()))
+        self.nothing_held(agent)
+        self.assertEqual(before, self.limits(host, 'eins'))
+
+
+class TestHotPlugged(ChangesCase):
+
+    def started(self, host: hypervisor.Hypervisor
+                ) -> domain_guest.DomainGuest:
+        guest = virtual_host.tiny('one', machine='pc', disks=(
+            domain_guest.Disk.make(host.disks / 'a', 2**20),))
+        host.define(guest)
+        host.virsh('setvcpus one 4 --maximum --config; start one --paused')
+        return guest
+
+    def test_vcpus(self) -> None:
+        host = self.hypervisor()
+        guest = self.started(host)
+        agent = self.agent(host)
+        caps: dict[Knob, Value] = {Knob.CPU_CORES: 0.4}
+        self.cap(agent, guest.uuid, caps)
+        self.assertEqual(0.4, self.cores(host))
+        for vcpus in (2, 4):
+            host.virsh(f'setvcpus one {vcpus} --live')
+            self.assertNotEqual(0.4, self.cores(host))
+            self.ticks(agent, guest.uuid, caps, host, (0.4, []))
+            lease = agent.leases.held()[guest.uuid, Knob.CPU_CORES]
+            self.assertEqual('-1', lease.steps[0]['values']['vcpu_quota'])
+        self.nothing_held(agent)
+        self.assertIsNone(self.cores(host))
+        self.assertEqual('', self.warned.output)
+
+    def test_pinned_vcpus(self) -> None:
+        host = self.hypervisor()
+        guest = self.started(host)
+        agent = self.agent(host)
+        caps: dict[Knob, Value] = {Knob.CPU_SET: '1'}
+        self.cap(agent, guest.uuid, caps)
+        host.virsh('setvcpus one 2 --live')
+        group, = host.tree.path('cpuset', '/machine').glob('qemu-*')
+        vcpu, = group.glob('**/vcpu1')
+
+        def cpus() -> str:
+            return (vcpu / 'cpuset.cpus').read_text().strip()
+
+        before = cpus()
+        self.assertNotEqual('1', before)
+        for _ in range(SOON_TICKS):
+            agent.tick({guest.uuid: caps})
+            time.sleep(TICK_S)
+        self.assertEqual('1', cpus())
+        self.assertEqual(1, len(agent.leases.held()))
+        self.nothing_held(agent)
+        self.assertEqual(before, cpus())
+        self.assertEqual('', self.warned.output)
+
+    def test_a_disk(self) -> None:
+        host = self.hypervisor()
+        guest = self.started(host)
+        agent = self.agent(host)
+        caps: dict[Knob, Value] = {Knob.IO_BYTES_PER_S: 5_000_000}
+        self.cap(agent, guest.uuid, caps)
+        one = self.found(host)
+        disk = domain_guest.Disk.make(host.disks / 'b', 2**20)
+        host.virsh(f'attach-disk one {disk.path} vdb --live --targetbus '
+                   'virtio --subdriver raw')
+        before = self.limits(host, 'one')
+        self.ticks(agent, guest.uuid, caps, host, (None, 2 * one[1]))
+        self.addDetail('before', content.text_content('\n'.join(before)))
+        self.nothing_held(agent)
+        self.assertEqual((None, []), self.found(host))
+        self.assertEqual('', self.warned.output)
