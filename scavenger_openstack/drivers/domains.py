@@ -39,6 +39,7 @@ from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_lift
+from scavenger_openstack.drivers import domain_machine
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers.domain_record import Values
@@ -202,6 +203,13 @@ class Domains:
         known = self._known.pop(uuid, None)
         if known is not None:
             known.counters.close()
+
+    @property
+    def machines(self) -> dict[str, domain_machine.Machine]:
+        """The cgroups of each domain that has some, by its name."""
+        return {known.snapshot.domain.name: machine
+                for known in self._known.values()
+                if (machine := known.counters.machine) is not None}
 
     @property
     def interfaces(self) -> dict[str, tuple[str, ...]]:
