@@ -77,7 +77,7 @@ class TestWithout(testtools.TestCase):
                       cgroup(f'/b/{PLAIN}'),
                       cgroup('/machine.slice/y', '/machine.slice'))
         said = self.log.output.splitlines()
-        self.assertEqual(2, len(said), said)
+        self.assertEqual(2, len(said), self.log.output)
         self.assertIn('VM one, which [libvirt] uri looks after; leave it out '
                       'of [cgroups] background_parents', said[0])
 
