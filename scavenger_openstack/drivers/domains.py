@@ -139,11 +139,10 @@ class Domains:
     def sample(self) -> tuple[WorkloadSample, ...]:
         """What each domain that runs has used so far; never waits."""
         snapshots = self._keeper.snapshots
-        self._blocks.tick()
+        self._blocks.tick(snapshots)
         if self._known.keys() != snapshots.keys():
             for uuid in self._known.keys() - snapshots.keys():
                 self._forget(uuid)
-                self._blocks.forget(uuid)
             for uuid in self._failed.keys() - snapshots.keys():
                 del self._failed[uuid]
         found = []
@@ -203,6 +202,7 @@ class Domains:
         known = self._known.pop(uuid, None)
         if known is not None:
             known.counters.close()
+            self._blocks.forget(uuid)
 
     @property
     def machines(self) -> dict[str, domain_machine.Machine]:
