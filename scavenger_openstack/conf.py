@@ -116,7 +116,9 @@ CGROUPS_OPTS: list[cfg.Opt] = [
     cfg.ListOpt('foreground_parents', default=[],
                 help='Cgroups whose direct children are shown as foreground '
                      'workloads.  All that is not below '
-                     'background_parents is protected anyway.'),
+                     'background_parents is protected anyway.  VMs that '
+                     '[libvirt] uri looks after, and what holds them, are '
+                     'left out, here and in background_parents.'),
     cfg.ListOpt('killable_parents', default=[],
                 help='Those of background_parents whose containers may be '
                      'killed, newest first, when the foreground needs '

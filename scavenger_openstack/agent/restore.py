@@ -55,6 +55,10 @@ __all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'boot_id', 'lift',
 STATE_DIR = '/run/scavenger'
 STOP_FILE = '/var/lib/scavenger/stop'
 POLL_S = 0.25
+MAX_PAUSE_S = 2.0
+WORK_SHARE = 0.1
+"""So much of its time the watcher works at leases that have to stay, unless
+that would take pauses above the longest."""
 RETRIES = 20
 RETRY_S = 0.1
 
@@ -267,6 +271,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
     ready = False
     while True:
         last = bool(ending)
+        began_s = time.monotonic()
         left: list[Lease] = []
         try:
             if state.open() and state.watcher < 0:
@@ -292,7 +297,13 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
             return 1 if left else 0
         if with_parent and os.getppid() != parent and not left:
             return 0
-        state.wait(POLL_S)
+        # A pass over hundreds of limits of VMs takes a second of libvirtd,
+        # and is made again for as long as an agent hangs.
+        pause_s = POLL_S
+        if left or state.pid:
+            took_s = time.monotonic() - began_s
+            pause_s = max(POLL_S, min(MAX_PAUSE_S, took_s / WORK_SHARE))
+        state.wait(pause_s)
 
 
 def _become_watcher(state: StateDir) -> int:

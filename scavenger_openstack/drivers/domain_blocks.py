@@ -23,6 +23,7 @@ it has some again when it answers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import logging
 import threading
@@ -64,18 +65,20 @@ class Statistics:
         self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
         self._answered = 0
         self._since = 0
-        self._had: set[str] = set()
         self._missing: dict[str, int] = {}
         self._hangs = False
 
-    def tick(self) -> None:
-        """One tick: take an answer, ask again; never waits."""
+    def tick(self, running: Collection[str]) -> None:
+        """One tick: take an answer, ask again; never waits.
+
+        :param running: the domains that there are
+        """
         asker = self._asker
         if asker is not None:
             if asker.answered != self._answered:
                 self._answered, answer = asker.answered, asker.answer
                 self._since = 0
-                self._take(answer)
+                self._take(answer, running)
             elif time.monotonic() - asker.asked_s > self._timeout_s and \
                     asker.asked != asker.answered:
                 self._leave(asker)
@@ -102,7 +105,8 @@ class Statistics:
         if self._asker is not None:
             self._asker.end()
 
-    def _take(self, answer: Mapping[str, Blocks] | None) -> None:
+    def _take(self, answer: Mapping[str, Blocks] | None,
+              running: Collection[str]) -> None:
         if answer is None:
             self._known = {}
             return
@@ -112,23 +116,28 @@ class Statistics:
             known[uuid] = (last if last is not None and all(
                 a <= b for a, b in zip(last, now, strict=True)) else None,
                 now)
-            if self._missing.pop(uuid, 0) >= MISSING_ANSWERS:
-                LOG.info('domain %s: numbers of its disks are there again',
-                         uuid)
-        self._had.update(known)
-        for uuid in self._had - known.keys():
-            count = self._missing[uuid] = self._missing.get(uuid, 0) + 1
+        self._tell_missing(known, running)
+        self._known = known
+
+    def _tell_missing(self, known: Collection[str],
+                      running: Collection[str]) -> None:
+        """Count the answers that lack a domain which was in one."""
+        before = self._missing
+        self._missing = {
+            uuid: 0 if uuid in known else before[uuid] + 1
+            for uuid in (*before, *known) if uuid in running}
+        for uuid, count in self._missing.items():
             if count == MISSING_ANSWERS:
                 LOG.warning('domain %s: no numbers of its disks: its QEMU '
                             'does not answer, or a job holds it; see virsh '
                             'domjobinfo', uuid)
-        self._known = known
+            elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
+                LOG.info('domain %s: numbers of its disks are there again',
+                         uuid)
 
     def forget(self, uuid: str) -> None:
-        """The domain is gone."""
+        """This run of the domain has ended: the next one counts anew."""
         self._known.pop(uuid, None)
-        self._missing.pop(uuid, None)
-        self._had.discard(uuid)
 
     def _leave(self, asker: _Asker) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 import contextlib
 import logging
 import threading
+import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import domain_process
@@ -39,6 +40,10 @@ LOG = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
+
+LOOK_S = 1.0
+"""A domain whose events come faster is looked at once in so long: a guest can
+make them in a loop."""
 
 
 class Snapshot(NamedTuple):
@@ -82,6 +87,7 @@ class Keeper:
         self.reachable = False
         self._turn = threading.Condition()
         self._todo: dict[str, None] = {}
+        self._looked_s: dict[str, float] = {}
         self._broken = self._closed = False
         self._synced = threading.Event()
         self._mutex = threading.Lock()
@@ -96,7 +102,8 @@ class Keeper:
         self._synced.wait(wait_s)
 
     def changed(self, uuid: str) -> None:
-        """Have a domain looked at soon."""
+        """Have a domain looked at soon: :data:`LOOK_S` after the last time
+        that it was for this reason, or at once."""
         with self._turn:
             self._todo[uuid] = None
             self._turn.notify()
@@ -221,15 +228,27 @@ class Keeper:
             self._look(watch, uuid)
 
     def _follow(self, watch: libvirt.Watch) -> None:
-        while True:
-            with self._turn:
-                self._turn.wait_for(lambda: self._todo or self._broken
-                                    or self._closed)
-                if self._broken or self._closed:
-                    return
-                uuid = next(iter(self._todo))
-                del self._todo[uuid]
+        while (uuid := self._next()) is not None:
             self._look(watch, uuid)
+
+    def _next(self) -> str | None:
+        """Wait for a domain to look at; ``None``: it is over."""
+        with self._turn:
+            while not (self._broken or self._closed):
+                now_s, due_s = time.monotonic(), None
+                self._looked_s = {uuid: at_s for uuid, at_s
+                                  in self._looked_s.items()
+                                  if now_s - at_s < LOOK_S}
+                for uuid in self._todo:
+                    if uuid not in self._looked_s:
+                        # Not after the look: what changes meanwhile is new.
+                        del self._todo[uuid]
+                        self._looked_s[uuid] = now_s
+                        return uuid
+                    at_s = self._looked_s[uuid] + LOOK_S
+                    due_s = at_s if due_s is None else min(due_s, at_s)
+                self._turn.wait(None if due_s is None else due_s - now_s)
+            return None
 
     def _look(self, watch: libvirt.Watch, uuid: str) -> None:
         try:
@@ -239,6 +258,12 @@ class Keeper:
         except errors.DriverError as exc:
             self._say(uuid, (f'{exc}; it is looked at again when it '
                              'changes',))
+        except Exception as exc:
+            # What is odd about one is no matter of the others.
+            LOG.debug('domain %s', uuid, exc_info=True)
+            self._say(uuid, (f'domain {uuid} cannot be understood '
+                             f'({type(exc).__name__}); it is looked at again '
+                             'when it changes',))
 
 
 def started_ticks(pid: int, root_dir: str = '/') -> int:

@@ -39,6 +39,7 @@ from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_lift
+from scavenger_openstack.drivers import domain_machine
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers.domain_record import Values
@@ -140,11 +141,10 @@ class Domains:
     def sample(self) -> tuple[WorkloadSample, ...]:
         """What each domain that runs has used so far; never waits."""
         snapshots = self._keeper.snapshots
-        self._blocks.tick()
+        self._blocks.tick(snapshots)
         if self._known.keys() != snapshots.keys():
             for uuid in self._known.keys() - snapshots.keys():
                 self._forget(uuid)
-                self._blocks.forget(uuid)
             for uuid in self._failed.keys() - snapshots.keys():
                 del self._failed[uuid]
         found = []
@@ -207,6 +207,14 @@ class Domains:
         known = self._known.pop(uuid, None)
         if known is not None:
             known.counters.close()
+            self._blocks.forget(uuid)
+
+    @property
+    def machines(self) -> dict[str, domain_machine.Machine]:
+        """The cgroups of each domain that has some, by its name."""
+        return {known.snapshot.domain.name: machine
+                for known in self._known.values()
+                if (machine := known.counters.machine) is not None}
 
     @property
     def interfaces(self) -> dict[str, tuple[str, ...]]:

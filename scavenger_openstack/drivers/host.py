@@ -28,6 +28,7 @@ from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import cgroups
 from scavenger_openstack.drivers import delay_accounting
+from scavenger_openstack.drivers import domain_cgroups
 from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
@@ -82,6 +83,8 @@ class Host:
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
+        self._machines = domain_cgroups.DomainCgroups(
+            cgroup_files.find_mounts(conf.root_dir))
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -96,6 +99,11 @@ class Host:
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
+        virtual: tuple[WorkloadSample, ...] = ()
+        if self._domains is not None:
+            virtual = self._domains.sample()
+            self._machines.follow(self._domains.machines)
+            workloads = self._machines.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         workloads = self._perf.add(workloads, time_s)
         workloads = self._delays.add(workloads, time_s)
@@ -106,9 +114,8 @@ class Host:
             links = self._network.capacities()
             link_tx = self._network.link_tx()
         if self._domains is not None:
-            found = self._domains.sample()
             self._follow_taps(self._domains.interfaces)
-            workloads += tuple(map(self._add_tap, found))
+            workloads += tuple(map(self._add_tap, virtual))
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,

@@ -65,6 +65,36 @@ class HostTest(virtual_host.VirtualHostTestCase):
         self.assertRaises(errors.Unsupported, driver.kill, guest.uuid)
         self.assertEqual(4, agent.put().lifted)
 
+    def test_a_vm_below_parents_of_cgroups(self) -> None:
+        """However that is configured, it is one workload, a VM."""
+        bench = self.hypervisor()
+        guest = virtual_host.tiny('one')
+        bench.start_all([guest])
+        tree = bench.tree.name
+        bench.tree.make('/machine/other')
+        procs, = bench.tree.path('cpu').glob('machine/qemu-*/cgroup.procs')
+        for option, beside in (
+                (f'foreground_parents = {tree}/machine', '/machine/other'),
+                (f'foreground_parents = {tree}', '/libvirtd'),
+                # Its group is limited as a whole.
+                (f'background_parents = {tree}/machine', None),
+                (f'background_parents = {tree}/machine/{procs.parent.name}',
+                 None)):
+            before = self.said('is not looked after')
+            driver = self.host(bench, '[cgroups]', option).driver
+            for _ in range(2):
+                found = sorted(one.workload.id
+                               for one in driver.sample().workloads)
+                self.assertEqual(sorted(filter(None, (
+                    guest.uuid, beside and tree + beside))), found, option)
+            self.assertEqual(before + 1, self.said('is not looked after'),
+                             option)
+        driver = self.host(bench, '[cgroups]',
+                           f'background_parents = {tree}/machine').driver
+        bench.virsh('destroy one')
+        self.wait_for('other', lambda: [f'{tree}/machine/other'] == [
+            one.workload.id for one in driver.sample().workloads])
+
     def test_what_a_vm_sends(self) -> None:
         bench = self.hypervisor()
         bridge = self.useFixture(domain_network.Bridge(bench))

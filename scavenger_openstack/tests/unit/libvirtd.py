@@ -33,6 +33,7 @@ from scavenger_openstack.drivers import domains
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 DEADLINE_S = 10.0
 UUID = '11111111-2222-3333-4444-555555555555'
+ODD_UUID = '99999999-2222-3333-4444-555555555555'
 
 
 class libvirtError(Exception):
@@ -99,6 +100,23 @@ class Machine:
             f'<period>{self.period}</period><quota>{self.quota}</quota>'
             f'</cputune><devices>{disks}<memballoon model="virtio"/>'
             '</devices></domain>')
+
+
+class Odd:
+    """Another domain, whose XML libvirt-python cannot decode."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def UUIDString(self) -> str:
+        return ODD_UUID
+
+    def state(self) -> list[int]:
+        return [0, 0]
+
+    def XMLDesc(self, flags: int = 0) -> str:
+        self.looks += 1
+        return b'<domain>\xff</domain>'.decode()
 
 
 class Domain:
@@ -174,6 +192,8 @@ class Connection:
         """It does a thousand operations from one question to the next."""
         machine = self._library.machine
         machine.calls['stats'] += 1
+        if not self._library.tells_disks:
+            return []
         return [(Domain(machine), {
             'block.count': 1,
             'block.0.rd.reqs': 1000 * machine.calls['stats'],
@@ -182,7 +202,9 @@ class Connection:
     def listAllDomains(self, flags: int) -> list[Domain]:
         return [Domain(self._library.machine)]
 
-    def lookupByUUIDString(self, uuid: str) -> Domain:
+    def lookupByUUIDString(self, uuid: str) -> Domain | Odd:
+        if uuid == ODD_UUID:
+            return self._library.odd
         name = threading.current_thread().name
         self._library.machine.calls[f'in {name}'] += 1
         return Domain(self._library.machine)
@@ -196,6 +218,8 @@ class Library:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.told: list[Callable[..., None]] = []
+        self.odd = Odd()
+        self.tells_disks = True
         self._numbers: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> int:
@@ -228,11 +252,15 @@ class Libvirtd(fixtures.Fixture):
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
 
+    def happens(self, domain: Domain | Odd | None = None) -> None:
+        """Something does, of a domain; default: the machine."""
+        for told in self.library.told:
+            told(None, domain or Domain(self.machine))
+
     def tell(self, until: Callable[[], bool]) -> None:
         """Let the driver know that something changed, and wait until it
         does."""
-        for told in self.library.told:
-            told(None, Domain(self.machine))
+        self.happens()
         end_s = time.monotonic() + DEADLINE_S
         while not until():
             if time.monotonic() > end_s:

@@ -15,16 +15,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import subprocess
 import sys
 import time
 
+import fixtures
 import testtools
 
 from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.types import WorkloadSample
 
 MISSING = """
 import sys
@@ -99,7 +102,7 @@ class BlockStatistics(testtools.TestCase):
         self.addCleanup(statistics.close)
         told = []
         for tick in range(15):
-            statistics.tick()
+            statistics.tick([libvirtd.UUID])
             if tick % 5 == 0:
                 end_s = time.monotonic() + libvirtd.DEADLINE_S
                 while (machine.calls['stats'] <= tick // 5
@@ -110,3 +113,50 @@ class BlockStatistics(testtools.TestCase):
         self.assertEqual([None] * 6, told[:6])
         self.assertEqual([1200, 1400, 1600, 1800, 2000, 2200, 2400, 2600,
                           2800], [one[1] for one in told[6:] if one])
+
+    def test_one_that_is_gone_is_not_missed(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger())
+        libvirtd_ = self.useFixture(libvirtd.Libvirtd())
+        statistics = domain_blocks.Statistics(
+            libvirt.Libvirt('qemu:///system'), ticks=1, timeout_s=60.0)
+        self.addCleanup(statistics.close)
+
+        def ticks(*running: str) -> None:
+            for _ in range(domain_blocks.MISSING_ANSWERS + 2):
+                before = libvirtd_.machine.calls['stats']
+                statistics.tick(running)
+                end_s = time.monotonic() + libvirtd.DEADLINE_S
+                while (libvirtd_.machine.calls['stats'] == before
+                       and time.monotonic() < end_s):
+                    time.sleep(0.001)
+                time.sleep(0.02)    # the answer is on its way
+
+        ticks(libvirtd.UUID)
+        libvirtd_.library.tells_disks = False
+        ticks()
+        self.assertEqual('', log.output)
+        libvirtd_.library.tells_disks = True
+        ticks(libvirtd.UUID)
+        libvirtd_.library.tells_disks = False
+        ticks(libvirtd.UUID)
+        self.assertIn('no numbers of its disks', log.output)
+
+    def test_one_that_was_started_anew(self) -> None:
+        """What its last run did is no part of what this one does."""
+        libvirtd_ = self.useFixture(libvirtd.Libvirtd())
+        found: list[WorkloadSample] = []
+
+        def until(done: Callable[[WorkloadSample], bool]) -> None:
+            end_s = time.monotonic() + libvirtd.DEADLINE_S
+            while not found or not done(found[-1]):
+                self.assertTrue(time.monotonic() < end_s, found)
+                found[:] = libvirtd_.driver.sample()
+                time.sleep(0.01)
+
+        until(lambda one: one.io_ops is not None)
+        before = found[0].workload.created_s
+        libvirtd_.machine.start()
+        libvirtd_.happens()
+        until(lambda one: one.workload.created_s != before)
+        self.assertIsNone(found[0].io_ops)
+        until(lambda one: one.io_ops is not None)
