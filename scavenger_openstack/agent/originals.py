@@ -109,5 +109,7 @@ def _place(step: Step) -> tuple[object, ...]:
 def _identity(steps: Sequence[Step]) -> object:
     """The object that the steps are about, however often it is renamed."""
     first = steps[0]
-    return (first.get('inode') or first.get('ifindex')
+    return (first.get('inode')
+            or (first.get('ifindex') and (first['ifindex'],
+                                          first.get('also')))
             or (first.get('uuid'), first.get('pid'), first.get('started')))

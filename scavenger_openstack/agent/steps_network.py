@@ -15,9 +15,9 @@
 """Restore steps on network devices, by ``ip`` and ``tc``.
 
 ``tc`` deletes a token bucket of ours from the root of a device.  ``tap``
-takes the egress limit of a VM away: the redirect at the ingress of its tap,
-then the device (IFB) that it leads to.  The other way round every packet
-would be lost in between.  Standard library only.
+takes the egress limit of a VM away: the redirect at the ingress of each of
+its taps, then the device (IFB) that they lead to.  The other way round every
+packet would be lost in between.  Standard library only.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ BUCKET = 'qdisc tbf 5ca0: '
 PREFERENCE = '23712'
 """The preference of a filter, and the group of an IFB, that are ours."""
 IFB = 'scv'
-"""The IFB of the tap with index 7 is ``scv7``."""
+"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
 _OPEN = ('rate', '10gbit', 'burst', '64mb', 'limit', '128mb')
 _LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
 _NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
 _MAX_INDEX = 2 ** 31 - 1
+_MAX_TAPS = 256
 _TOOL_TIMEOUT_S = 5.0
 _DRAIN_S = 0.5
 _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
@@ -52,12 +53,17 @@ def validate(step: Step) -> None:
 
     :raises Refused: the step is not in it.
     """
-    steps_fields.only(step, {'do', 'netns', 'dev', 'ifindex'})
+    steps_fields.only(step, {'do', 'netns', 'dev', 'ifindex'}
+                      | ({'also'} if step['do'] == 'tap' else set()))
     steps_fields.text(step, 'dev', _LINK)
     steps_fields.text(step, 'netns', _NETNS)
-    steps_fields.number(step, 'ifindex')
-    if step['ifindex'] > _MAX_INDEX:
-        raise steps_fields.Refused(f'ifindex {step["ifindex"]} is too high')
+    also = step.get('also', [])
+    if not isinstance(also, list) or len(also) >= _MAX_TAPS:
+        raise steps_fields.Refused(f'also {also!r:.99} is not allowed')
+    for index in (step.get('ifindex'), *also):
+        steps_fields.number({'ifindex': index}, 'ifindex')
+        if index > _MAX_INDEX:
+            raise steps_fields.Refused(f'ifindex {index} is too high')
 
 
 def delete_bucket(step: Step) -> bool:
@@ -91,39 +97,43 @@ def delete_bucket(step: Step) -> bool:
 def free_tap(step: Step) -> bool:
     """Carry out a valid step of kind ``tap``; whether it changed a thing.
 
-    The tap is known by its index: a redirect on one that was renamed must
+    A tap is known by its index: a redirect on one that was renamed must
     not outlive its IFB.  Each try may end after any of these calls, and the
-    next one goes on from there.
+    next one goes on from there.  ``also`` has the indices of further taps
+    that are redirected to the IFB of the first: it goes when none is.
 
-    :raises Gone: the tap is no longer there, and no IFB of it either.
+    :raises Gone: no tap is there any more, and no IFB of them either.
     :raises RestoreError: the redirect or the IFB does not go away.
     """
     netns, _, where = _where(step)
-    ifb, tap, said = f'{IFB}{step["ifindex"]}', '', ''
+    ifb, said = f'{IFB}{step["ifindex"]}', ''
+    taps: list[str] = []
     # What waits goes on its way, meanwhile, instead of being lost.
     _tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
           '5ca0:', 'tbf', *_OPEN)
     changed = False
     for _ in range(4):
-        tap, has_ifb = _devices(step, netns, where, ifb)
+        taps, has_ifb = _devices(step, netns, where, ifb)
         try:
-            redirect = _redirect(netns, tap) if tap else ()
-        except RestoreError as exc:     # the tap may be gone by now
+            redirects = [_redirect(netns, tap) for tap in taps]
+        except RestoreError as exc:     # a tap may be gone by now
             said = str(exc)
             continue
-        if redirect:
-            said = _tool('tc', netns, *redirect).stderr
+        if any(redirects):
+            said = ' '.join(_tool('tc', netns, *redirect).stderr
+                            for redirect in redirects if redirect)
         elif has_ifb:       # no redirect leads to it any more
             _drain(netns, ifb)
             said = _tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
-        elif tap:
+        elif taps:
             return changed
         else:
             raise Gone(f'{where} is no longer there')
         changed = True
     raise RestoreError(f'{where} keeps its rate limit; ip and tc say '
                        f'{said!r:.199}: delete it by hand (tc qdisc del dev '
-                       f'{tap or step["dev"]} ingress; ip link del {ifb})')
+                       f'{" and ".join(taps) or step["dev"]} ingress; ip '
+                       f'link del {ifb})')
 
 
 def _drain(netns: str, ifb: str) -> None:
@@ -141,8 +151,8 @@ def _drain(netns: str, ifb: str) -> None:
 
 
 def _devices(step: Step, netns: str, where: str, ifb: str
-             ) -> tuple[str, bool]:
-    """The tap's name now, '' for none; whether our IFB of it is there."""
+             ) -> tuple[list[str], bool]:
+    """The names now of the taps that are there; whether our IFB is."""
     shown = _tool('ip', netns, '-details', '-json', 'link', 'show')
     try:
         links = {link['ifindex']: link for link in json.loads(shown.stdout)
@@ -150,8 +160,10 @@ def _devices(step: Step, netns: str, where: str, ifb: str
     except (ValueError, KeyError, TypeError):
         raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
                            'root with iproute2 installed') from None
-    tap = links.get(step['ifindex'], {}).get('ifname', '')
-    return tap, any(
+    taps = [links[index]['ifname']
+            for index in (step['ifindex'], *step.get('also', ()))
+            if links.get(index, {}).get('ifname')]
+    return taps, any(
         link.get('ifname') == ifb and link.get('group') == PREFERENCE
         and link.get('linkinfo', {}).get('info_kind') == 'ifb'
         for link in links.values())

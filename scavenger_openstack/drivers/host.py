@@ -47,6 +47,10 @@ def _is_cgroup(workload: str) -> bool:
     return workload.startswith('/')
 
 
+def _tap(names: Sequence[str]) -> tap.Tap:
+    return tap.Tap(names[0], tuple(names[1:]))
+
+
 class Host:
     """Implements :class:`scavenger_openstack.drivers.base.Driver`.
 
@@ -171,11 +175,9 @@ class Host:
             if self._network is None:
                 raise errors.Unsupported(
                     'no network interface is configured; see [network]')
-            if len(self._taps.get(workload, ('one',))) != 1:
+            if not self._taps.get(workload, ('any',)):
                 raise errors.Unsupported(
-                    f'domain {workload} has '
-                    f'{len(self._taps[workload])} network devices on this '
-                    'host; the egress of one with just one can be limited')
+                    f'domain {workload} has no network device on this host')
             return self._network
         if self._domains is not None and not _is_cgroup(workload):
             return self._domains
@@ -184,27 +186,28 @@ class Host:
     def _add_tap(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with what the VM has sent and its limit let through."""
         names = self._taps.get(sample.workload.id, ())
-        if len(names) != 1 or sample.net_tx_bytes is None:
+        if not names or sample.net_tx_bytes is None:
             return sample
         assert self._network is not None
         return sample._replace(
-            net_tx_bytes=self._network.tx_bytes(tap.Tap(names[0])))
+            net_tx_bytes=self._network.tx_bytes(_tap(names)))
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
         """Tell the network which taps there are, and the links of them."""
         if found == self._taps or self._network is None:
             return
         for workload, names in self._taps.items():
-            if found.get(workload) != names:
+            if not found.get(workload):
                 self._network.detach(workload)
+            if found.get(workload) != names:
                 self._link_of = {name: link for name, link
                                  in self._link_of.items()
                                  if name not in names}
         for workload, names in found.items():
             if self._taps.get(workload) == names:
                 continue
-            if len(names) == 1:
-                self._network.attach(workload, tap.Tap(names[0]))
+            if names:
+                self._network.attach(workload, _tap(names))
             if len(self._links) == 1:
                 self._link_of = {**self._link_of, **dict.fromkeys(
                     names, next(iter(self._links)))}

@@ -46,7 +46,7 @@ BITS_PER_BYTE = 8
 
 Interface = str | tap.Tap
 """What carries the traffic of one workload and nobody else's: a device by
-which it leaves, or a tap at which it arrives."""
+which it leaves, or taps at which it arrives."""
 
 
 class _Device(NamedTuple):
@@ -75,11 +75,14 @@ class Network:
         self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
         self._taps: dict[str, tap.Taps] = {}
         self._devices: dict[str, _Device] = {}
-        self._promised: dict[str, _Device] = {}
+        self._promised: dict[str, tuple[_Device, ...]] = {}
         self._complained: dict[str, str] = {}
 
     def attach(self, workload: str, interface: Interface) -> None:
-        """From now on ``interface`` carries the traffic of ``workload``."""
+        """From now on ``interface`` carries the traffic of ``workload``.
+
+        A limit of other devices has to be lifted first; see :meth:`read`.
+        """
         self._interfaces[workload] = interface
 
     def detach(self, workload: str) -> None:
@@ -106,13 +109,13 @@ class Network:
         """
         device = _device(interface)
         try:
-            namespace, link = self._find(device)
+            namespace, links = self._find(interface)
             if isinstance(interface, tap.Tap):
-                sent = self._taps_of(device).sent_bytes(link)
+                sent = self._taps_of(device).sent_bytes(links)
             else:
-                sent = namespace.tx_bytes(link.ifindex)
+                sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, str(self._failure(device, exc)))
+            self._complain(device, str(self._failure(interface, exc)))
             return None
         self._complained.pop(device, None)
         return sent
@@ -127,20 +130,25 @@ class Network:
         return found
 
     def read(self, workload: str, knob: Knob) -> float | None:
-        """Rate of our token bucket in bytes per second."""
+        """Rate of our token bucket in bytes per second.
+
+        :raises WorkloadGone: once, when other devices than those of the
+            restore steps carry the traffic of the workload
+        """
         return self._read(workload, self._interface(workload, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
         """Take our token bucket away again."""
         interface = self._interface(workload, knob)
-        device = _device(interface)
         self._promised.pop(workload, None)
         self._read(workload, interface)
-        self._promised[workload] = self._devices[device]
-        netns, name = _split(device)
+        found = tuple(self._devices[device] for device in _names(interface))
+        self._promised[workload] = found
+        netns, name = _split(_device(interface))
+        first, *also = (one.link.ifindex for one in found)
         return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
-                 'netns': netns, 'dev': name,
-                 'ifindex': self._devices[device].link.ifindex}]
+                 'netns': netns, 'dev': name, 'ifindex': first,
+                 **({'also': also} if also else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
@@ -148,17 +156,17 @@ class Network:
         device = _device(interface)
         rate = _rate(device, value)
         try:
-            namespace, link = self._find(device, workload)
-            wanted = bucket.bucket(rate, link.mtu)
+            namespace, links = self._find(interface, workload)
+            wanted = bucket.bucket(rate, max(link.mtu for link
+                                             in links.values()))
             if isinstance(interface, tap.Tap):
-                self._taps_of(device).set_rate(_split(device)[1], link,
-                                               wanted)
+                self._taps_of(device).set_rate(links, wanted)
             else:
-                namespace.set_root_tbf(link.ifindex, HANDLE, wanted)
+                namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
                 self._read(workload, interface)  # says whose it is
-            raise self._failure(device, exc) from exc
+            raise self._failure(interface, exc) from exc
         return self._read(workload, interface)
 
     def close(self) -> None:
@@ -178,12 +186,12 @@ class Network:
     def _read(self, workload: str, interface: Interface) -> float | None:
         device = _device(interface)
         try:
-            namespace, link = self._find(device, workload)
+            namespace, links = self._find(interface, workload)
             if isinstance(interface, tap.Tap):
-                return self._taps_of(device).rate(_split(device)[1], link)
-            found = namespace.root_qdisc(link.ifindex)
+                return self._taps_of(device).rate(links)
+            found = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
-            raise self._failure(device, exc) from exc
+            raise self._failure(interface, exc) from exc
         if found is None or not found.handle:
             return None
         if found.handle != HANDLE or found.rate is None:
@@ -191,27 +199,30 @@ class Network:
                                    f'{found.handle >> 16:x}:')
         return float(found.rate)
 
-    def _find(self, device: str, workload: str = ''
-              ) -> tuple[rtnetlink.Rtnetlink, rtnetlink.Link]:
-        """Where to ask for a device, and which one it is.
+    def _find(self, interface: Interface, workload: str = ''
+              ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
+        """Where to ask for the devices, and which ones they are.
 
-        :raises WorkloadGone: it is not the device whose restore steps
-            ``workload`` was given; the next call takes the new one
+        :raises WorkloadGone: they are not the devices whose restore steps
+            ``workload`` was given; the next call takes the new ones
         :raises OSError: there is no such namespace or device
         """
-        netns, name = _split(device)
-        namespace = self._namespace(netns)
-        found = self._devices.get(device)
-        if found is None:
-            found = _Device(namespace.inode, namespace.link(name))
-            self._devices[device] = found
+        names = _names(interface)
+        namespace = self._namespace(_split(names[0])[0])
+        for device in names:
+            if device not in self._devices:
+                self._devices[device] = _Device(
+                    namespace.inode, namespace.link(_split(device)[1]))
+        found = tuple(self._devices[device] for device in names)
         if self._promised.get(workload, found) != found:
             del self._promised[workload]
             raise errors.WorkloadGone(
-                f'network device {device} was made anew (ifindex '
-                f'{found.link.ifindex}); what we set on the old one went '
-                'with it')
-        return namespace, found.link
+                f'network device {" and ".join(names)}: made anew, added or '
+                'taken out (ifindex '
+                f'{", ".join(str(one.link.ifindex) for one in found)}); what '
+                'we set before is lifted, or went with it')
+        return namespace, {_split(device)[1]: one.link
+                           for device, one in zip(names, found, strict=True)}
 
     def _namespace(self, netns: str) -> rtnetlink.Rtnetlink:
         kept = self._sockets.get(netns)
@@ -251,16 +262,21 @@ class Network:
         if found and taps:
             taps.forget(found.link.ifindex)
 
-    def _failure(self, device: str, exc: Exception) -> errors.DriverError:
+    def _failure(self, interface: Interface, exc: Exception
+                 ) -> errors.DriverError:
         """What to tell of a call that the kernel did not like."""
         if isinstance(exc, errors.DriverError):
             return exc
         number = exc.errno if isinstance(exc, OSError) else None
-        netns, name = _split(device)
+        names = _names(interface)
+        device = ' and '.join(names)
+        netns = _split(names[0])[0]
         if number == errno.ENODEV:
-            self._forget(device)
+            for one in names:
+                self._forget(one)
+            missing = ' or no '.join(_split(one)[1] for one in names)
             return errors.WorkloadGone(
-                f'network device {device}: there is no {name} '
+                f'network device {device}: there is no {missing} '
                 + (f'in namespace {netns}' if netns else 'here')
                 + '; it is looked for again next time')
         if number == errno.ENOENT and netns not in self._sockets:
@@ -303,6 +319,16 @@ class Network:
 
 def _device(interface: Interface) -> str:
     return interface.device if isinstance(interface, tap.Tap) else interface
+
+
+def _names(interface: Interface) -> tuple[str, ...]:
+    return ((interface.device, *interface.also)
+            if isinstance(interface, tap.Tap) else (interface,))
+
+
+def _only(links: tap.Links) -> rtnetlink.Link:
+    link, = links.values()
+    return link
 
 
 def _split(device: str) -> tuple[str, str]:

@@ -133,15 +133,15 @@ class Rtnetlink:
         assert answer is not None
         return _link(answer)[1]
 
-    def links(self, kind: str) -> dict[str, Link]:
-        """All devices of a kind, by name."""
+    def links(self, kind: str = '') -> dict[str, Link]:
+        """All devices, or all of a kind, by name."""
         answers = self.talk.dump(
             _GETLINK, _LINK.pack(0, 0, 0, 0, 0) + _WITHOUT_STATS
-            + _kind(kind))
+            + (_kind(kind) if kind else b''))
         found = dict(map(_link, answers))
         # A kernel that does not know the kind answers with all devices.
         return {name: link for name, link in found.items()
-                if link.kind == kind}
+                if kind in ('', link.kind)}
 
     def exists(self, ifindex: int) -> bool:
         """Whether there is a device with this index."""

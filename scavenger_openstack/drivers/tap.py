@@ -19,12 +19,18 @@ token bucket at the root of the IFB, and the IFB hands it back to the tap as
 if it had just arrived.  Bridges, Open vSwitch, iptables and captures on the
 tap see what they saw before.
 
+All taps of a VM are redirected to one IFB, so that one limit holds for what
+they send together: it knows of each packet at which tap that arrived.
+
 While the IFB is missing or down, a redirect to it loses every packet.  So
-the IFB is there, up and limited before the redirect, and outlives it.
+the IFB is there, up and limited before the first redirect, and outlives the
+last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import errno
@@ -43,9 +49,13 @@ GROUP = 0x5ca0
 """The device group (23712) of every IFB that is ours."""
 
 PREFIX = 'scv'
-"""The IFB of the tap with index 7 is ``scv7``."""
+"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
+
+Links = Mapping[str, rtnetlink.Link]
+"""The taps of one VM by name, the first first."""
 
 _MODULES = 'ifb sch_ingress cls_u32 act_mirred sch_tbf'
+_ALIAS, _NOTHING = 255, -1
 _NO_MODULE = (errno.ENOENT, errno.EOPNOTSUPP)
 _SENDS = ('macvtap', 'macvlan', 'ipvtap', 'ipvlan')
 
@@ -54,18 +64,21 @@ class Tap(NamedTuple):
     """A device at which the egress of a workload arrives.
 
     It may also be the outer end of a container's veth pair.  ``device`` is
-    ``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.
+    ``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  ``also``
+    are the other such devices of the workload, in the same namespace.
     """
 
     device: str
+    also: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
 class _Meter:
-    """What was sent by the last look at the counters of a tap, and them."""
+    """What was sent by the last look at the counters of the taps of a VM,
+    and them; ``received`` by the index of the tap."""
 
     sent: int
-    received: int
+    received: dict[int, int]
     ifb: int = 0
     through: int = 0
 
@@ -82,56 +95,57 @@ class Taps:
         self._filters: nftables.Nftables | None = None
         self._meters: dict[int, _Meter] = {}
 
-    def rate(self, device: str, link: rtnetlink.Link) -> float | None:
+    def rate(self, links: Links) -> float | None:
         """Rate of our token bucket in bytes per second.
 
         :raises Unsupported: see :meth:`set_rate`
         """
-        ifb, target = self._look(device, link)
-        if ifb is None or ifb.ifindex != target:
+        ifb, targets = self._look(links)
+        if ifb is None or set(targets) != {ifb.ifindex}:
             return None
         found = self._namespace.root_qdisc(ifb.ifindex)
         if found is None or found.handle != HANDLE or found.rate is None:
             return None
         return float(found.rate)
 
-    def set_rate(self, device: str, link: rtnetlink.Link, bucket: Bucket
-                 ) -> None:
+    def set_rate(self, links: Links, bucket: Bucket) -> None:
         """Set the rate; packets that wait stay.
 
-        :param device: the name of the tap
-        :raises Unsupported: somebody else uses the ingress of the tap, or
+        :raises Unsupported: somebody else uses the ingress of a tap, or
             this kernel cannot do it
         """
-        ifb, target = self._look(device, link)
+        ifb, targets = self._look(links)
         try:
-            if ifb is None or ifb.ifindex != target:
-                if target is not None:      # it leads nowhere
-                    ingress.delete_redirect(self._talk, link.ifindex)
-                self._build(device, link, ifb, bucket)
+            if ifb is None or set(targets) != {ifb.ifindex}:
+                self._build(links, ifb, targets, bucket)
             else:
                 self._namespace.set_root_tbf(ifb.ifindex, HANDLE, bucket)
         except OSError as exc:
             if exc.errno in _NO_MODULE:
                 raise errors.Unsupported(
-                    f'tap {device}: {exc}; what its VM sends cannot be '
-                    f'limited without: modprobe -a {_MODULES}') from exc
-            if (exc.errno == errno.ENODEV
-                    and self._namespace.exists(link.ifindex)):
+                    f'tap {", ".join(links)}: {exc}; what its VM sends '
+                    f'cannot be limited without: modprobe -a {_MODULES}'
+                    ) from exc
+            if exc.errno == errno.ENODEV and all(
+                    self._namespace.exists(link.ifindex)
+                    for link in links.values()):
                 raise errors.DriverError(
-                    f'tap {device}: {PREFIX}{link.ifindex} was deleted '
+                    f'tap {", ".join(links)}: {_ifb_name(links)} was deleted '
                     'meanwhile; it is made again next time') from exc
             raise
 
-    def sent_bytes(self, link: rtnetlink.Link) -> int:
+    def sent_bytes(self, links: Links) -> int:
         """Bytes that the VM has sent and no limit of ours has dropped.
 
-        It counts from where the tap's own counter stood at the first call.
+        It counts from where a tap's own counter stood at the first call.
         """
-        received = self._namespace.rx_bytes(link.ifindex)
-        meter = self._meters.get(link.ifindex)
+        received = {link.ifindex: self._namespace.rx_bytes(link.ifindex)
+                    for link in links.values()}
+        first = next(iter(received))
+        meter = self._meters.get(first)
         if meter is None:
-            meter = self._meters[link.ifindex] = _Meter(received, received)
+            meter = self._meters[first] = _Meter(sum(received.values()),
+                                                 received)
         through = None
         if meter.ifb:
             try:
@@ -141,7 +155,9 @@ class Taps:
                     raise
                 meter.ifb = 0       # lifted: all that arrives goes on
         if through is None:
-            meter.sent += max(received - meter.received, 0)
+            meter.sent += sum(
+                max(now - meter.received.get(ifindex, now), 0)
+                for ifindex, now in received.items())
         else:
             meter.sent += max(through - meter.through, 0)
             meter.through = through
@@ -156,13 +172,19 @@ class Taps:
         if self._filters is not None:
             self._filters.close()
 
-    def _look(self, device: str, link: rtnetlink.Link
-              ) -> tuple[rtnetlink.Link | None, int | None]:
-        """Our IFB of a tap, and the index that our filter redirects to.
+    def _look(self, links: Links
+              ) -> tuple[rtnetlink.Link | None, list[int | None]]:
+        """Our IFB of a VM, and for each tap where our filter redirects to.
 
         :raises Unsupported: somebody else is there
         :raises WorkloadGone: and came after us: our limit has to go
         """
+        ifb = self._ifb(links)
+        return ifb, [self._target(device, link, ifb)
+                     for device, link in links.items()]
+
+    def _target(self, device: str, link: rtnetlink.Link,
+                ifb: rtnetlink.Link | None) -> int | None:
         if link.kind in _SENDS:
             raise errors.Unsupported(
                 f'{device} is a {link.kind}: what its VM sends leaves by '
@@ -173,7 +195,6 @@ class Taps:
                 foreign = f'a filter ({found.kind}, pref {found.preference})'
             else:
                 target = found.target
-        ifb = self._ifb(device, link)
         if target is None and not foreign:
             kind = ingress.qdisc(self._talk, link.ifindex)
             if kind and (ifb is None or kind != 'ingress'):
@@ -184,7 +205,7 @@ class Taps:
                 f'tap {device}: {foreign} of somebody else is at its ingress '
                 '(Open vSwitch, a firewall, a flavor with quota:vif_outbound'
                 '_average), so what its VM sends is not limited by us')
-        return ifb, target
+        return target
 
     def _nftables(self, device: str) -> str:
         """What an IFB hands back skips the hooks of nftables at ingress."""
@@ -193,9 +214,8 @@ class Taps:
         chain = self._filters.at_ingress(device)
         return f'the nftables chain "{chain}"' if chain else ''
 
-    def _ifb(self, device: str, link: rtnetlink.Link
-             ) -> rtnetlink.Link | None:
-        name = f'{PREFIX}{link.ifindex}'
+    def _ifb(self, links: Links) -> rtnetlink.Link | None:
+        name = _ifb_name(links)
         try:
             found = self._namespace.link(name)
         except OSError as exc:
@@ -204,54 +224,81 @@ class Taps:
             return None
         if (found.kind, found.group) != ('ifb', GROUP):
             raise errors.Unsupported(
-                f'tap {device}: a device {name} of somebody else has the '
-                'name that we need, so what its VM sends is not limited; '
-                'rename that one')
+                f'tap {", ".join(links)}: a device {name} of somebody else '
+                'has the name that we need, so what its VM sends is not '
+                'limited; rename that one')
         return found
 
-    def _build(self, device: str, link: rtnetlink.Link,
-               ifb: rtnetlink.Link | None, bucket: Bucket
-               ) -> None:
+    def _build(self, links: Links, ifb: rtnetlink.Link | None,
+               targets: Sequence[int | None], bucket: Bucket) -> None:
         """Put everything in place; what fails half-way is taken back.
 
         All packets get through after each of these calls.
         """
-        namespace, added = self._namespace, False
-        name = f'{PREFIX}{link.ifindex}'
+        namespace = self._namespace
+        index = ifb.ifindex if ifb is not None else _NOTHING
+        ours, todo = [], []
+        for link, target in zip(links.values(), targets, strict=True):
+            if target not in (None, index):     # it leads nowhere
+                ingress.delete_redirect(self._talk, link.ifindex)
+            if target is not None:
+                ours.append(link.ifindex)
+            if target != index:
+                todo.append(link.ifindex)
         self._sweep()
         try:
             if ifb is None:
-                namespace.add_link(name, 'ifb', GROUP)
-                ifb = namespace.link(name)
-            namespace.keep_without_ipv6(ifb.ifindex)
+                namespace.add_link(_ifb_name(links), 'ifb', GROUP)
+                index = namespace.link(_ifb_name(links)).ifindex
+            namespace.keep_without_ipv6(index)
             namespace.describe_link(
-                ifb.ifindex, f'scavenger: what {device} sends')
-            namespace.set_up(ifb.ifindex)
-            namespace.set_root_tbf(ifb.ifindex, HANDLE, bucket)
-            if not ingress.qdisc(self._talk, link.ifindex):
-                ingress.add_qdisc(self._talk, link.ifindex)
-                added = True
-            self.sent_bytes(link)   # by the tap's counter until this moment
-            ingress.redirect(self._talk, link.ifindex, ifb.ifindex)
+                index, f'scavenger: what {", ".join(links)} sends'[:_ALIAS])
+            namespace.set_up(index)
+            namespace.set_root_tbf(index, HANDLE, bucket)
+            self.sent_bytes(links)  # by the taps' counters until this moment
+            through = namespace.tx_bytes(index)
+            for ifindex in todo:
+                if not ingress.qdisc(self._talk, ifindex):
+                    ingress.add_qdisc(self._talk, ifindex)
+                    ours.append(ifindex)
+                ingress.redirect(self._talk, ifindex, index)
         except BaseException:
-            with contextlib.suppress(OSError):
-                if added and not ingress.filters(self._talk, link.ifindex):
-                    ingress.delete_qdisc(self._talk, link.ifindex)
-            with contextlib.suppress(OSError):
-                if ifb is not None:
-                    namespace.delete_link(ifb.ifindex)
+            self._take_back(ours, index)
             raise
-        meter = self._meters[link.ifindex]
-        meter.ifb, meter.through = ifb.ifindex, 0
+        meter = self._meters[next(iter(links.values())).ifindex]
+        meter.ifb, meter.through = index, through
+
+    def _take_back(self, taps: Sequence[int], ifb: int) -> None:
+        """Delete the redirects of ``taps``, and then the IFB."""
+        for ifindex in taps:
+            with contextlib.suppress(OSError):
+                ingress.delete_redirect(self._talk, ifindex)
+                if not ingress.filters(self._talk, ifindex):
+                    ingress.delete_qdisc(self._talk, ifindex)
+        with contextlib.suppress(OSError):
+            if ifb != _NOTHING and not self._serves(ifb):
+                self._namespace.delete_link(ifb)
 
     def _sweep(self) -> None:
         """Delete the IFBs of taps that are no longer here.
 
-        The lease of a tap names its IFB; this is for a lost lease.
+        The lease of a tap names its IFB; this is for a lost lease.  One that
+        still serves another tap of its VM stays.
         """
         for name, ifb in self._namespace.links('ifb').items():
             index = name.removeprefix(PREFIX)
             if (ifb.group == GROUP and name != index and index.isdecimal()
                     and not self._namespace.exists(int(index))):
                 with contextlib.suppress(OSError):
-                    self._namespace.delete_link(ifb.ifindex)
+                    if not self._serves(ifb.ifindex):
+                        self._namespace.delete_link(ifb.ifindex)
+
+    def _serves(self, ifb: int) -> bool:
+        """Whether a redirect leads to an IFB."""
+        return any(found.target == ifb
+                   for link in self._namespace.links().values()
+                   for found in ingress.filters(self._talk, link.ifindex))
+
+
+def _ifb_name(links: Links) -> str:
+    return f'{PREFIX}{next(iter(links.values())).ifindex}'

@@ -16,7 +16,8 @@
 Three network namespaces: ``host`` has a bridge with the tap ``vm0`` and a
 wire to ``far``; ``guest`` has a network card.  A process plays QEMU: what
 the card sends it writes to the tap, and the other way round, whole GSO
-packets with their virtio headers.
+packets with their virtio headers.  Further cards, with taps ``vm1`` and so
+on, have addresses in further networks over the same bridge.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ from scavenger_openstack.types import Knob
 RATE = Knob.EGRESS_BYTES_PER_S
 VM = 'vm'
 HOST, GUEST, FAR = '10.99.1.3', '10.99.1.1', '10.99.1.2'
+FARS = (FAR, '10.99.2.2')
+"""The address of the far end that the guest reaches by each of its cards."""
 TAP = 'vm0'
 VIRTIO_HEADERS, MULTI_QUEUE = 0x4000, 0x100
 
@@ -123,8 +126,8 @@ class VirtualMachine(fixtures.Fixture):
         self.host, self.guest, self.far = (f'scv-tap-{tag}-{role}' for role in
                                            ('host', 'guest', 'far'))
         self.device = f'{self.host}:{TAP}'
-        self._fds: list[int] = []
-        self._qemu: subprocess.Popen[bytes] | None = None
+        self._cards: dict[int, tuple[list[int],
+                                     subprocess.Popen[bytes]]] = {}
         for name in (self.host, self.guest, self.far):
             run('ip', 'netns', 'add', name)
             self.addCleanup(self.remove, name)
@@ -133,7 +136,9 @@ class VirtualMachine(fixtures.Fixture):
         self.ip('address', 'add', f'{HOST}/24', 'dev', 'br0')
         self.ip('link', 'add', 'up0', 'master', 'br0', 'type', 'veth',
                 'peer', 'name', 'up1', 'netns', self.far)
-        self.ip('address', 'add', f'{FAR}/24', 'dev', 'up1', netns=self.far)
+        for address in FARS:
+            self.ip('address', 'add', f'{address}/24', 'dev', 'up1',
+                    netns=self.far)
         self.ip('link', 'set', 'up1', 'up', netns=self.far)
         for name in ('up0', 'br0'):
             self.ip('link', 'set', name, 'up')
@@ -147,44 +152,56 @@ class VirtualMachine(fixtures.Fixture):
 
     @property
     def ifindex(self) -> int:
-        return int(self.ip('-oneline', 'link', 'show', 'dev', TAP)
+        return self.index_of(0)
+
+    def index_of(self, card: int) -> int:
+        return int(self.ip('-oneline', 'link', 'show', 'dev', f'vm{card}')
                    .partition(':')[0])
 
     def start(self) -> None:
-        """Make the tap and the card, and what carries between them."""
-        self._fds = [inside(self.host, lambda: open_tap(TAP)),
-                     inside(self.guest, lambda: open_tap('card'))]
-        self._qemu = subprocess.Popen(
-            [sys.executable, '-c', _QEMU, *map(str, self._fds)],
-            stdin=subprocess.DEVNULL, pass_fds=self._fds)
-        self.ip('link', 'set', TAP, 'master', 'br0', 'up')
-        self.ip('address', 'add', f'{GUEST}/24', 'dev', 'card',
+        self.plug(0)
+
+    def plug(self, card: int) -> None:
+        """Make a tap and a card, and what carries between them."""
+        tap_, name = f'vm{card}', f'card{card}'
+        fds = [inside(self.host, lambda: open_tap(tap_)),
+               inside(self.guest, lambda: open_tap(name))]
+        self._cards[card] = fds, subprocess.Popen(
+            [sys.executable, '-c', _QEMU, *map(str, fds)],
+            stdin=subprocess.DEVNULL, pass_fds=fds)
+        self.ip('link', 'set', tap_, 'master', 'br0', 'up')
+        self.ip('address', 'add', f'10.99.{1 + card}.1/24', 'dev', name,
                 netns=self.guest)
-        self.ip('link', 'set', 'card', 'up', netns=self.guest)
+        self.ip('link', 'set', name, 'up', netns=self.guest)
         deadline = time.monotonic() + 10
-        while not self.arrives(1, 0.2):     # the bridge learns and listens
+        # The bridge learns and listens.
+        while not self.arrives(1, 0.2, card=card):
             if time.monotonic() > deadline:
                 raise TimeoutError('the guest does not reach the far end')
 
-    def stop(self) -> None:
-        """End QEMU; the tap goes with it."""
-        if self._qemu is not None:
-            self._qemu.kill()
-            self._qemu.wait(10)
-            self._qemu = None
-        for fd in self._fds:
+    def unplug(self, card: int) -> None:
+        """End what carries; the tap goes with it."""
+        fds, qemu = self._cards.pop(card)
+        qemu.kill()
+        qemu.wait(10)
+        for fd in fds:
             os.close(fd)
-        self._fds = []
+
+    def stop(self) -> None:
+        """End the machine, and all its taps."""
+        for card in list(self._cards):
+            self.unplug(card)
 
     def remove(self, name: str) -> None:
         if os.path.exists(f'/run/netns/{name}'):
             run('ip', 'netns', 'delete', name)
 
-    def arrives(self, datagrams: int, timeout_s: float = 5.0) -> bool:
+    def arrives(self, datagrams: int, timeout_s: float = 5.0, *,
+                card: int = 0) -> bool:
         """Whether so many datagrams of the guest all reach the far end."""
         with namespaces.socket_in(self.far, socket.SOCK_DGRAM) as far, \
                 namespaces.socket_in(self.guest, socket.SOCK_DGRAM) as near:
-            far.bind((FAR, 0))
+            far.bind((FARS[card], 0))
             far.settimeout(timeout_s)
             for number in range(datagrams):
                 near.sendto(b'%d' % number, far.getsockname())
@@ -295,15 +312,28 @@ def _batch(netns: str, requests: tuple[tuple[int, int, bytes], ...]) -> None:
 
 class TapTestCase(base.FunctionalTestCase):
 
+    cards = 1
+
     def setUp(self) -> None:
         super().setUp()
         if not os.path.exists('/dev/net/tun'):
             self.skipTest('needs /dev/net/tun: modprobe tun')
         self.log = self.useFixture(fixtures.FakeLogger())
         self.vm = self.useFixture(VirtualMachine())
-        self.tap = tap.Tap(self.vm.device)
+        for card in range(1, self.cards):
+            self.vm.plug(card)
+        self.tap = self.tap_of(*range(self.cards))
         self.driver = self.new_driver({VM: self.tap})
         self.before = listing(self.vm.host)
+
+    def tap_of(self, *cards: int) -> tap.Tap:
+        first, *also = (f'{self.vm.host}:vm{card}' for card in cards)
+        return tap.Tap(first, tuple(also))
+
+    def arrive(self, datagrams: int) -> bool:
+        """Whether what the guest sends by any card reaches the far end."""
+        return all(self.vm.arrives(datagrams, card=card)
+                   for card in range(self.cards))
 
     def new_driver(self, interfaces: dict[str, network.Interface]
                    ) -> network.Network:
@@ -322,4 +352,4 @@ class TapTestCase(base.FunctionalTestCase):
     def same(self) -> None:
         """All is as it was before us, and packets get through."""
         self.assertEqual(self.before, listing(self.vm.host))
-        self.assertTrue(self.vm.arrives(20))
+        self.assertTrue(self.arrive(20))

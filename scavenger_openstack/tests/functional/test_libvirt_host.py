@@ -99,7 +99,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         bench = self.hypervisor()
         bridge = self.useFixture(domain_network.Bridge(bench))
         guest = virtual_host.background(
-            'one', interfaces=(bridge.interface(),))
+            'one', interfaces=(bridge.interface(), bridge.interface(1)))
         console = bench.define_and_start(guest)
         console.tell(f'address {bridge.address()}')
         agent = self.host(bench, '[network]',
@@ -110,7 +110,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         console.measure(1)
         before = bridge.bytes_per_s(3)
         sample = driver.sample()
-        self.assertEqual({guest.interfaces[0].tap: bridge.name},
+        self.assertEqual({one.tap: bridge.name for one in guest.interfaces},
                          sample.link_of)
         outcome = agent.put(
             (guest.uuid, Knob.EGRESS_BYTES_PER_S, 1_000_000))

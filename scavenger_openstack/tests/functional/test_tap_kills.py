@@ -36,8 +36,9 @@ LIMIT = '''
 import sys
 from scavenger_openstack.drivers import network, tap
 from scavenger_openstack.types import Knob
-network.Network({}, {'vm': tap.Tap(sys.argv[1])}).write(
-    'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[2]))
+first, *also = sys.argv[2:]
+network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
+    'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
 '''
 PACKAGE = pathlib.Path(base.__file__).parents[3]
 
@@ -57,15 +58,21 @@ class Kills(taps.TapTestCase):
             VM, str(RATE), records.boot_id(), [found]))
         self.ifb = f'scv{found["ifindex"]}'
 
-    def stage(self) -> tuple[bool, ...]:
-        """Which parts of a limit are in place, in the order of making."""
+    def limit_command(self, rate: str) -> tuple[str, ...]:
+        return ('-c', LIMIT, rate, self.tap.device, *self.tap.also)
+
+    def stage(self) -> tuple[int, ...]:
+        """Which parts of a limit are in place, in the order of making.
+
+        Of those that each tap has, how many.
+        """
         found = taps.listing(self.vm.host)
         ifb = re.search(rf'(?m)^.*: {self.ifb}:.*$', found)
         line = ifb[0] if ifb else ''
         return (bool(ifb), 'addrgenmode none' in line, ' alias ' in line,
                 ',UP' in line, f'tbf 5ca0: dev {self.ifb}' in found,
-                'rate 10Gbit' not in found, 'qdisc ingress' in found,
-                'Egress Redirect' in found)
+                'rate 10Gbit' not in found, found.count('qdisc ingress'),
+                found.count('Egress Redirect'))
 
     def run_killed(self, calls: str, *command: str) -> Iterator[int]:
         """Run a command until its N-th call, for each N; last, to its end.
@@ -103,45 +110,44 @@ class Kills(taps.TapTestCase):
             self.same()
 
     def test_while_it_is_set(self) -> None:
-        stages: list[tuple[bool, ...]] = []
-        for _ in self.run_killed('sendto', '-c', LIMIT, self.vm.device,
-                                 '2.5e6'):
-            self.assertTrue(self.vm.arrives(20), str(stages))
+        stages: list[tuple[int, ...]] = []
+        for _ in self.run_killed('sendto', *self.limit_command('2.5e6')):
+            self.assertTrue(self.arrive(20), str(stages))
             stages.append(self.stage())
             self.restore()
-        y, n = True, False
         self.assertEqual(
-            [(n, n, n, n, n, y, n, n), (y, n, n, n, n, y, n, n),
-             (y, y, n, n, n, y, n, n), (y, y, y, n, n, y, n, n),
-             (y, y, y, y, n, y, n, n), (y, y, y, y, y, y, n, n),
-             (y, y, y, y, y, y, y, n), (y, y, y, y, y, y, y, y)],
+            [(0, 0, 0, 0, 0, 1, 0, 0), (1, 0, 0, 0, 0, 1, 0, 0),
+             (1, 1, 0, 0, 0, 1, 0, 0), (1, 1, 1, 0, 0, 1, 0, 0),
+             (1, 1, 1, 1, 0, 1, 0, 0), (1, 1, 1, 1, 1, 1, 0, 0),
+             *((1, 1, 1, 1, 1, 1, *ends) for card in range(self.cards)
+               for ends in ((card + 1, card), (card + 1, card + 1)))],
             list(dict.fromkeys(stages)))
 
     def test_while_it_is_changed(self) -> None:
         seen = set()
         self.driver.write(VM, RATE, 2.5e6)
-        for _ in self.run_killed('sendto', '-c', LIMIT, self.vm.device,
-                                 '5e6'):
-            self.assertTrue(self.vm.arrives(20))
+        for _ in self.run_killed('sendto', *self.limit_command('5e6')):
+            self.assertTrue(self.arrive(20))
             seen.add(self.driver.read(VM, RATE))
             self.driver.write(VM, RATE, 2.5e6)
         self.assertEqual({2.5e6, 5e6}, seen)
         self.restore()
 
     def test_while_it_is_lifted(self) -> None:
-        stages: list[tuple[bool, ...]] = []
+        stages: list[tuple[int, ...]] = []
         self.driver.write(VM, RATE, 2.5e6)
         calls = 'fork,vfork,clone,clone3'
         for _ in self.run_killed(calls, *self.restore_command()):
-            self.assertTrue(self.vm.arrives(20), str(stages))
+            self.assertTrue(self.arrive(20), str(stages))
             stages.append(self.stage())
             self.restore()
             self.restore_command()
             self.driver.write(VM, RATE, 2.5e6)
-        y, n = True, False
         self.assertEqual(
-            [(y, y, y, y, y, y, y, y), (y, y, y, y, y, n, y, y),
-             (y, y, y, y, y, n, n, n), (n, n, n, n, n, y, n, n)],
+            [(1, 1, 1, 1, 1, 1, self.cards, self.cards),
+             *((1, 1, 1, 1, 1, 0, card, card)
+               for card in range(self.cards, -1, -1)),
+             (0, 0, 0, 0, 0, 1, 0, 0)],
             list(dict.fromkeys(stages)))
         self.restore()
 
@@ -153,7 +159,7 @@ class Kills(taps.TapTestCase):
             tracer = subprocess.Popen(
                 ['strace', '-f', '-o', str(trace), '-e', 'trace=sendto', '-e',
                  f'inject=sendto:signal=STOP:when={number}',
-                 sys.executable, '-c', LIMIT, self.vm.device, '2.5e6'],
+                 sys.executable, *self.limit_command('2.5e6')],
                 env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
                 stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self.addCleanup(self.end, tracer)
@@ -168,7 +174,7 @@ class Kills(taps.TapTestCase):
             self.restore()
             os.kill(int(stopped[1]), signal.SIGCONT)
             tracer.wait(10)
-            self.assertTrue(self.vm.arrives(20), f'{number} calls')
+            self.assertTrue(self.arrive(20), f'{number} calls')
             self.restore()
         else:
             self.fail('no end')
@@ -177,3 +183,9 @@ class Kills(taps.TapTestCase):
     def end(tracer: subprocess.Popen[bytes]) -> None:
         tracer.kill()
         tracer.wait(10)
+
+
+class KillsOfTwo(Kills):
+    """The same with a limit over two taps."""
+
+    cards = 2

@@ -32,8 +32,11 @@ class Tap(testtools.TestCase):
     """What a lease may hold about a tap, and what not."""
 
     def test_allowed(self) -> None:
-        for changes in ({}, {'netns': 'ns-1.x'}, {'dev': 'vnet0'},
-                        {'ifindex': 2**31 - 1}):
+        allowed: tuple[dict[str, Any], ...] = (
+            {}, {'netns': 'ns-1.x'}, {'dev': 'vnet0'},
+            {'ifindex': 2**31 - 1}, {'also': []},
+            {'also': [6, 2**31 - 1]}, {'also': [6] * 255})
+        for changes in allowed:
             steps.validate({**TAP, **changes}, [])
 
     def test_refused(self) -> None:
@@ -46,7 +49,11 @@ class Tap(testtools.TestCase):
             {'ifindex': 0}, {'ifindex': -1}, {'ifindex': '5'},
             {'ifindex': '5; ip link del eth0'}, {'ifindex': True},
             {'ifindex': 5.0}, {'ifindex': None}, {'ifindex': 2**31},
-            {'argv': ['sh']}, {'ifb': 'eth0'}, {'do': 'ip'},
+            {'also': 6}, {'also': '6'}, {'also': None}, {'also': (6,)},
+            {'also': [0]}, {'also': ['6']}, {'also': [True]},
+            {'also': [2**31]}, {'also': [[6]]}, {'also': [6] * 256},
+            {'do': 'tc', 'also': [6]}, {'argv': ['sh']}, {'ifb': 'eth0'},
+            {'do': 'ip'},
             {'do': ['tap']}, {'do': {}}, {'do': 'TAP'}, {'do': 'tap '}]
         for wrong in wrongs:
             self.assertRaises(steps.Refused, steps.validate,

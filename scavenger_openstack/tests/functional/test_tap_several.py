@@ -1,0 +1,244 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""One limit over all taps of a VM, while they come and go."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import socket
+import threading
+import time
+from typing import Any
+
+import fixtures
+
+from scavenger_openstack.agent import actuator
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import steps
+from scavenger_openstack.drivers import tap
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.tests.functional import taps
+from scavenger_openstack.tests.functional.taps import RATE
+from scavenger_openstack.tests.functional.taps import VM
+from scavenger_openstack import types
+
+LIMIT = 1e6
+WARM_UP_S = 0.5
+SO_RCVBUFFORCE = 33
+
+
+class Several(taps.TapTestCase):
+
+    cards = 2
+
+    def flood(self, seconds: float, *cards: int) -> dict[int, float]:
+        """Bytes per second of each card that reach the far end.
+
+        Not at first, when what waited before goes.
+        """
+        got = dict.fromkeys(cards, 0)
+        stop = threading.Event()
+
+        def receive(card: int, far: socket.socket) -> None:
+            while not stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    size = 42 + len(far.recv(2000))
+                    if time.monotonic() > began + WARM_UP_S:
+                        got[card] += size
+
+        with contextlib.ExitStack() as stack:
+            near = stack.enter_context(namespaces.socket_in(
+                self.vm.guest, socket.SOCK_DGRAM))
+            near.settimeout(1)
+            threads, to = [], []
+            for card in cards:
+                far = stack.enter_context(namespaces.socket_in(
+                    self.vm.far, socket.SOCK_DGRAM))
+                far.bind((taps.FARS[card], 0))
+                far.settimeout(0.2)
+                to.append(far.getsockname())
+                threads.append(threading.Thread(target=receive,
+                                                args=(card, far)))
+            began = time.monotonic()
+            for thread in threads:
+                thread.start()
+            while time.monotonic() < began + WARM_UP_S + seconds:
+                for address in to:
+                    near.sendto(bytes(1400), address)
+                time.sleep(0.0002)
+            stop.set()
+            for thread in threads:
+                thread.join(10)
+        return {card: total / seconds for card, total in got.items()}
+
+    def test_one_limit_for_all(self) -> None:
+        """Not so much for each, and all of it for one alone."""
+        step = self.step()
+        self.assertEqual([self.vm.index_of(1)], step['also'])
+        self.assertGreater(sum(self.flood(1, 0, 1).values()), 3 * LIMIT)
+        self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
+        for cards in ((0, 1), (0,), (1,)):
+            began, sent = time.monotonic(), self.driver.tx_bytes(self.tap)
+            rates = self.flood(2, *cards)
+            whole = sum(rates.values())
+            self.assertLess(abs(whole / LIMIT - 1), 0.15, str(rates))
+            self.assertGreater(min(rates.values()), 0.2 * LIMIT)
+            counted = self.driver.tx_bytes(self.tap)
+            assert sent is not None and counted is not None
+            told = (counted - sent) / (time.monotonic() - began)
+            self.assertLess(abs(told / LIMIT - 1), 0.15, str(rates))
+        self.assertTrue(self.lift(step))
+        self.same()
+
+    def test_nothing_is_lost(self) -> None:
+        """A packet each millisecond by each card, while limits come and go.
+        """
+        step, stop, sent = self.step(), threading.Event(), 0
+        with contextlib.ExitStack() as stack:
+            near, *fars = (stack.enter_context(namespaces.socket_in(
+                netns, socket.SOCK_DGRAM)) for netns in (
+                    self.vm.guest, self.vm.far, self.vm.far))
+            for far, address in zip(fars, taps.FARS, strict=True):
+                far.bind((address, 0))
+                far.settimeout(5)
+                far.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+
+            def limit() -> None:
+                for _ in range(5):
+                    for rate in (500e3, 5e6, 500e3):
+                        self.driver.write(VM, RATE, rate)
+                        time.sleep(0.02)
+                    self.lift(step)
+                stop.set()
+
+            limiter = threading.Thread(target=limit)
+            limiter.start()
+            while not stop.is_set():
+                for far in fars:
+                    near.sendto(b'%d' % sent, far.getsockname())
+                sent += 1
+                time.sleep(0.001)
+            limiter.join(10)
+            self.assertGreater(sent, 100)
+            for far in fars:
+                self.assertEqual(set(range(sent)), {
+                    int(far.recv(99)) for _ in range(sent)})
+        self.same()
+
+    def test_lifted_when_a_tap_has_gone(self) -> None:
+        for gone in (0, 1):
+            step = self.step()
+            self.driver.write(VM, RATE, LIMIT)
+            self.vm.unplug(gone)
+            # No IFB goes that a tap still needs, even if nobody knows it.
+            self.driver.attach('other', self.tap_of(1 - gone))
+            self.assertTrue(self.vm.arrives(20, card=1 - gone))
+            self.assertTrue(self.lift(step))
+            self.assertNotIn(': scv', self.vm.ip('link'))
+            self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
+            self.assertTrue(self.vm.arrives(20, card=1 - gone))
+            self.vm.plug(gone)
+            self.driver.close()
+            self.driver = self.new_driver({VM: self.tap})
+        step = self.step()
+        self.driver.write(VM, RATE, LIMIT)
+        self.vm.stop()
+        for _ in range(2):
+            self.assertRaises(steps.Gone, self.lift, step)
+            self.assertNotIn(': scv', self.vm.ip('link'))
+
+    def test_sweeping_leaves_an_ifb_in_use(self) -> None:
+        self.vm.ip('link', 'add', 'x0', 'type', 'veth', 'peer', 'name', 'x1')
+        step = self.step()
+        self.driver.write(VM, RATE, LIMIT)
+        self.vm.unplug(0)
+        other = self.new_driver({'x': tap.Tap(f'{self.vm.host}:x0')})
+        other.write('x', RATE, LIMIT)       # sweeps
+        self.assertTrue(self.vm.arrives(20, card=1))
+        self.assertIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
+        self.assertTrue(self.lift(step))
+        self.assertNotIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
+
+    def test_a_part_is_made_whole(self) -> None:
+        """Somebody else has deleted what redirects one of them."""
+        step = self.step()
+        for card in range(self.cards):
+            self.driver.write(VM, RATE, LIMIT)
+            self.vm.tc('qdisc', 'del', 'dev', f'vm{card}', 'ingress')
+            self.assertIsNone(self.driver.read(VM, RATE))
+            self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
+            self.assertTrue(self.arrive(20))
+        self.assertTrue(self.lift(step))
+        self.same()
+
+    def test_one_that_cannot_be_limited(self) -> None:
+        """Then none is: the limit would not hold."""
+        self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
+        exc = self.assertRaises(errors.Unsupported, self.driver.write,
+                                VM, RATE, LIMIT)
+        self.assertIn('vm1', str(exc))
+        self.assertNotIn(': scv', self.vm.ip('link'))
+        self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
+
+
+class Plugged(taps.TapTestCase):
+    """A card comes and goes while a limit is in force."""
+
+    def test_the_lease_follows(self) -> None:
+        leases = leases_.Leases(pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state'))
+        leases.open()
+        self.addCleanup(leases.close)
+        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
+        cap = types.Cap(VM, RATE, LIMIT, 'test', 'to see it')
+
+        def settle(*cards: int) -> dict[str, Any]:
+            for _ in range(2 * actuator.LOOK_TICKS):
+                agent.originals([cap])
+                self.assertEqual([], agent.reconcile(
+                    {(VM, RATE): cap}).problems)
+            self.assertEqual(LIMIT, self.driver.read(VM, RATE))
+            for card in cards:
+                self.assertTrue(self.vm.arrives(20, card=card))
+            (key, held), = leases.held().items()
+            self.assertEqual((VM, RATE), key)
+            self.assertIsNone(held.original)
+            step, = held.steps
+            first, *also = map(self.vm.index_of, cards)
+            self.assertEqual((first, also),
+                             (step['ifindex'], step.get('also', [])))
+            shown = self.vm.ip('link')
+            self.assertEqual(1, shown.count(': scv'))
+            self.assertIn(f': scv{first}:', shown)
+            return dict(step)
+
+        settle(0)
+        self.vm.plug(1)
+        self.driver.attach(VM, self.tap_of(0, 1))
+        settle(0, 1)
+        self.vm.unplug(0)
+        self.driver.attach(VM, self.tap_of(1))
+        settle(1)
+        self.vm.plug(0)
+        self.driver.attach(VM, self.tap_of(1, 0))
+        settle(1, 0)
+        self.vm.unplug(0)
+        self.driver.attach(VM, self.tap_of(1))
+        settle(1)
+        agent.lift((VM, RATE))
+        self.assertNotIn(': scv', self.vm.ip('link'))
+        self.assertNotIn('somebody else', self.log.output)
