@@ -18,9 +18,9 @@ from __future__ import annotations
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers import domain_cgroups
 from scavenger_openstack.drivers import domain_machine
-from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
