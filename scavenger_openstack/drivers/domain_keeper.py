@@ -42,8 +42,9 @@ FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 30.0
 
 LOOK_S = 1.0
-"""A domain whose events come faster is looked at once in so long: a guest can
-make them in a loop."""
+"""For what its guest can make, in a loop, a domain is looked at once in so
+long.  For what only the host can it is at once: somebody else may have set a
+knob that we are about to write."""
 
 
 class Snapshot(NamedTuple):
@@ -86,7 +87,7 @@ class Keeper:
         self.snapshots: Mapping[str, Snapshot] = {}
         self.reachable = False
         self._turn = threading.Condition()
-        self._todo: dict[str, None] = {}
+        self._todo: dict[str, bool] = {}    # whether it may wait
         self._looked_s: dict[str, float] = {}
         self._broken = self._closed = False
         self._synced = threading.Event()
@@ -101,11 +102,14 @@ class Keeper:
         self._thread.start()
         self._synced.wait(wait_s)
 
-    def changed(self, uuid: str) -> None:
-        """Have a domain looked at soon: :data:`LOOK_S` after the last time
-        that it was for this reason, or at once."""
+    def changed(self, uuid: str, by_guest: bool = True) -> None:
+        """Have a domain looked at soon.
+
+        :param by_guest: at the earliest :data:`LOOK_S` after the last time
+            that it was for such a reason
+        """
         with self._turn:
-            self._todo[uuid] = None
+            self._todo[uuid] = by_guest and self._todo.get(uuid, True)
             self._turn.notify()
 
     def refresh(self, uuid: str,
@@ -239,11 +243,12 @@ class Keeper:
                 self._looked_s = {uuid: at_s for uuid, at_s
                                   in self._looked_s.items()
                                   if now_s - at_s < LOOK_S}
-                for uuid in self._todo:
-                    if uuid not in self._looked_s:
+                for uuid, may_wait in self._todo.items():
+                    if not (may_wait and uuid in self._looked_s):
                         # Not after the look: what changes meanwhile is new.
                         del self._todo[uuid]
-                        self._looked_s[uuid] = now_s
+                        if may_wait:
+                            self._looked_s[uuid] = now_s
                         return uuid
                     at_s = self._looked_s[uuid] + LOOK_S
                     due_s = at_s if due_s is None else min(due_s, at_s)

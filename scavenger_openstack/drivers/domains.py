@@ -163,7 +163,7 @@ class Domains:
                 self._keeper.changed(uuid)
                 continue
             if known.counters.plugged():
-                self._keeper.changed(uuid)
+                self._keeper.changed(uuid, False)
             found.append(sample)
         return tuple(found)
 
@@ -338,7 +338,7 @@ class Domains:
             with self._libvirt.domain(workload) as handle:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
-            self._keeper.changed(workload)
+            self._keeper.changed(workload, False)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 

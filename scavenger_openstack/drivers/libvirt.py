@@ -51,6 +51,13 @@ if nothing hangs."""
 RETRY_S = 1.0
 NS_PER_S = 1e9
 
+EVENTS: Mapping[str, bool] = {
+    'LIFECYCLE': True, 'REBOOT': True, 'BALLOON_CHANGE': False,
+    'DEVICE_ADDED': False, 'DEVICE_REMOVED': False, 'TUNABLE': False,
+    'METADATA_CHANGE': False, 'JOB_COMPLETED': False}
+"""What is listened to, and whether a guest can make it happen as often as it
+likes.  Of balloons QEMU itself tells once a second at most."""
+
 Blocks = tuple[float, int, int]
 """Seconds that all finished operations took, operations, and bytes."""
 
@@ -180,7 +187,7 @@ class Libvirt:
                 'virtqemud) runs and that the agent may use its socket'
             ) from None
 
-    def watch(self, changed: Callable[[str], None],
+    def watch(self, changed: Callable[[str, bool], None],
               lost: Callable[[], None]) -> Watch:
         """Be told of all that happens to domains; see :class:`Watch`.
 
@@ -270,30 +277,29 @@ class Watch:
     """A connection that tells what happens, and is asked what is.
 
     :param changed: called with the UUID of each domain of which anything
-        changed; in the thread of the event loop
+        changed, and whether its guest may have made that; in the thread of
+        the event loop
     :param lost: called when the connection broke
     """
 
     def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
-                 changed: Callable[[str], None],
+                 changed: Callable[[str, bool], None],
                  lost: Callable[[], None]) -> None:
         self._api = api
         self._said = said
         self._connection = connection
         self._events: list[int] = []
 
-        def tell(_: Any, domain: Any, *__: Any) -> None:
-            changed(domain.UUIDString())
+        def tell(_: Any, domain: Any, *more: Any) -> None:
+            changed(domain.UUIDString(), more[-1])
 
         connection.registerCloseCallback(lambda *_: lost(), None)
         try:
             with said('events'):
-                for name in ('LIFECYCLE', 'REBOOT', 'BALLOON_CHANGE',
-                             'DEVICE_ADDED', 'DEVICE_REMOVED', 'TUNABLE',
-                             'METADATA_CHANGE', 'JOB_COMPLETED'):
+                for name, by_guest in EVENTS.items():
                     self._events.append(connection.domainEventRegisterAny(
                         None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
-                        tell, None))
+                        tell, by_guest))
         except errors.DriverError:
             self.close()
             raise

@@ -258,13 +258,14 @@ class TestTravels(LifeCase):
             ended.set()
             thread.join()
         self.nothing_held(here)
-        self.wait_for('lifted', lambda: (
-            there.tick(), self.limits(target, 'one') == before)[-1],
-            timeout_s=30)
-        self.assertEqual(inactive, self.limits(target, 'one', '--inactive'))
+        self.wait_for('lifted', lambda: (there.tick(), self.limits(
+            target, 'one', free_pins=False) == before)[-1], timeout_s=30)
+        self.assertEqual(inactive, self.limits(target, 'one', '--inactive',
+                                               free_pins=False))
         self.cap(there, guest.uuid)
         self.nothing_held(there)
-        self.assertEqual(before, self.limits(target, 'one'))
+        self.assertEqual(before, self.limits(target, 'one',
+                                             free_pins=False))
         self.assertEqual(1, self.said(
             f'domain one ({guest.uuid}) came with a limit on'))
 

@@ -62,11 +62,14 @@ def tiny(name: str, **more: Any) -> domain_guest.DomainGuest:
         'nova': domain_guest.Nova(extra_specs=BACKGROUND), **more})
 
 
-def limits(host: hypervisor.Hypervisor, name: str, *options: str
-           ) -> list[str]:
+def limits(host: hypervisor.Hypervisor, name: str, *options: str,
+           free_pins: bool = True) -> list[str]:
     """All limits of a domain, and our records in it.
 
     Without what libvirt shows of limits that are none.
+
+    :param free_pins: with pins to all CPUs.  libvirt takes no pin away, so
+        these are left of a CPU set that was lifted, and of no other limit
     """
     root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
     every = format_cpus(domain_knobs.online_cpus())
@@ -76,7 +79,8 @@ def limits(host: hypervisor.Hypervisor, name: str, *options: str
         for one in root.findall(path):
             text = re.sub(r'\s+', ' ', ElementTree.tostring(
                 one).decode()).strip()
-            if one.get('cpuset') != every and text not in neutral:
+            if text not in neutral and (free_pins
+                                        or one.get('cpuset') != every):
                 found.append(text)
     found += [one.tag for one in root.find('metadata') or ()
               if 'scavenger' in one.tag]
@@ -177,10 +181,10 @@ class VirtualHostTestCase(hypervisor.HypervisorTestCase):
         self.wait_for('these domains', lambda: set(agent.sample())
                       == set(uuids), timeout_s=20)
 
-    def limits(self, host: hypervisor.Hypervisor, name: str, *options: str
-               ) -> list[str]:
+    def limits(self, host: hypervisor.Hypervisor, name: str, *options: str,
+               free_pins: bool = True) -> list[str]:
         """See :func:`limits`."""
-        return limits(host, name, *options)
+        return limits(host, name, *options, free_pins=free_pins)
 
     def said(self, text: str) -> int:
         """How often the log says this."""

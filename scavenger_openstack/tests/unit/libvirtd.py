@@ -175,8 +175,9 @@ class Connection:
         return lambda *_: None      # keepalive, end of callbacks
 
     def domainEventRegisterAny(self, domain: None, kind: int,
-                               tell: Callable[..., None], _: None) -> None:
-        self._library.told.append(tell)
+                               tell: Callable[..., None], more: bool
+                               ) -> None:
+        self._library.told[kind] = tell, more
 
     def isAlive(self) -> int:
         before = self._library.machine.before.pop('isAlive', None)
@@ -217,7 +218,7 @@ class Library:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.told: list[Callable[..., None]] = []
+        self.told: dict[int, tuple[Callable[..., None], bool]] = {}
         self.odd = Odd()
         self.tells_disks = True
         self._numbers: dict[str, int] = {}
@@ -252,15 +253,16 @@ class Libvirtd(fixtures.Fixture):
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
 
-    def happens(self, domain: Domain | Odd | None = None) -> None:
-        """Something does, of a domain; default: the machine."""
-        for told in self.library.told:
-            told(None, domain or Domain(self.machine))
+    def happens(self, event: str, domain: Domain | Odd | None = None) -> None:
+        """An event of a domain; default: of the machine."""
+        tell, more = self.library.told[
+            getattr(self.library, f'VIR_DOMAIN_EVENT_ID_{event}')]
+        tell(None, domain or Domain(self.machine), more)
 
     def tell(self, until: Callable[[], bool]) -> None:
         """Let the driver know that something changed, and wait until it
         does."""
-        self.happens()
+        self.happens('TUNABLE')
         end_s = time.monotonic() + DEADLINE_S
         while not until():
             if time.monotonic() > end_s:

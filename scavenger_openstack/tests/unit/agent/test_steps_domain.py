@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 import subprocess
@@ -28,8 +29,10 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_domain
 from scavenger_openstack.drivers import domain_keeper
+from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.tests.unit.drivers import test_domain_knobs
 from scavenger_openstack.types import Knob
 
 STEP: dict[str, Any] = {
@@ -45,6 +48,24 @@ VALUES: dict[str, dict[str, str]] = {
                        'sdaa.read_bytes_sec_max_length': '3'},
     'io_ops_per_s': {'vda.write_iops_sec_max': '100'},
     'paused': {'state': 'running'}}
+
+
+KEYS = ('vcpu_quota', 'vcpu_period', 'vcpupin.0', 'vcpupin.12345', 'vcpupin',
+        'emulatorpin', 'emulatorpin.0', 'balloon_kib', 'state', '', 'vda',
+        *(f'{disk}.{way}_{what}_sec{burst}' for disk, way, what, burst
+          in itertools.product(('vda', '--x'), ('total', 'read'),
+                               ('bytes', 'iops'),
+                               ('', '_max', '_max_length', '_min'))),
+        'vda.group_name')
+TEXTS = ('', '-1', '-2', '0', '1', '9' * 18, '9' * 19, '1.5', '1\n', '0-3,7',
+         '0 1', ',', 'running', 'paused', 'shutoff', '1;reboot')
+URIS = ('', 'qemu', 'qemu:///system', 'qemu:///session', 'qemu:///system\n',
+        'qemu+unix:///system', 'qemu+ssh://h/system', 'qemu+tcp:///system',
+        'qemu+ext:///system?command=/bin/sh', 'xen:///system',
+        'qemu:///system?socket=/run/libvirt/libvirt-sock',
+        'qemu+unix:///system?socket=/a_b@c.d-e', 'qemu:///system?socket=',
+        'qemu:///system?socket=a', 'qemu:///system?socket=/a;b',
+        'qemu:///system?socket=/a/', 'qemu:///system?socket=/a&mode=direct')
 
 
 def step(**changes: Any) -> dict[str, Any]:
@@ -106,18 +127,41 @@ class Closed(testtools.TestCase):
                 key: value for key, value in STEP.items()
                 if key != missing}, [])
 
+    def allowed(self, **changes: Any) -> bool:
+        try:
+            steps.validate(step(**changes), [])
+        except steps.Refused:
+            return False
+        return True
+
     def test_what_it_shares_with_the_driver(self) -> None:
-        self.assertEqual(domain_record.NAMESPACE, steps_domain.NAMESPACE)
-        self.assertEqual(libvirt.URI.pattern.replace('(?:', '('),
-                         steps_domain.URI.replace('(?:', '('))
-        for knob, grammar in steps_domain.GRAMMAR.items():
-            self.assertEqual(f'{steps_domain.NAMESPACE}/{knob}',
-                             domain_record.uri(Knob(knob)))
-            self.assertEqual(
-                domain_record.GRAMMAR[Knob(knob)].pattern.replace('(?:', '('),
-                grammar.replace('(?:', '('))
-        self.assertEqual(len(domain_record.GRAMMAR),
-                         len(steps_domain.GRAMMAR))
+        """What one side writes the other takes, and no more."""
+        for uri in URIS:
+            self.assertEqual(libvirt.URI.fullmatch(uri) is not None,
+                             self.allowed(uri=uri), uri)
+        for knob in Knob:
+            name = str(knob)
+            self.assertEqual(knob in domain_record.GRAMMAR,
+                             name in steps_domain.GRAMMAR, knob)
+            self.assertEqual(f'{steps_domain.NAMESPACE}/{name}',
+                             domain_record.uri(knob))
+            for key, value in itertools.product(KEYS, TEXTS):
+                # A quota comes with its period.
+                values = {**(STEP['values'] if key in STEP['values'] else {}),
+                          key: value}
+                self.assertEqual(domain_record.fits(knob, key, value),
+                                 self.allowed(knob=name, values=values),
+                                 f'{knob}: {key}={value!r}')
+
+    def test_what_the_driver_describes_is_allowed(self) -> None:
+        seen = test_domain_knobs.seen(
+            tune='<quota>5</quota><vcpupin vcpu="1" cpuset="0,2-3"/>',
+            disks=test_domain_knobs.disk('vda', 'read_bytes_sec=7',
+                                         'read_bytes_sec_max=8',
+                                         'total_iops_sec=9'))
+        for knob, rule in domain_knobs.RULES.items():
+            self.assertTrue(self.allowed(knob=str(knob),
+                                         values=rule.values(seen)), knob)
 
 
 class Identity(testtools.TestCase):

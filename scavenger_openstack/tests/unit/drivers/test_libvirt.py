@@ -156,7 +156,7 @@ class BlockStatistics(testtools.TestCase):
         until(lambda one: one.io_ops is not None)
         before = found[0].workload.created_s
         libvirtd_.machine.start()
-        libvirtd_.happens()
+        libvirtd_.happens('LIFECYCLE')
         until(lambda one: one.workload.created_s != before)
         self.assertIsNone(found[0].io_ops)
         until(lambda one: one.io_ops is not None)
