@@ -102,10 +102,11 @@ FLOORS = {
     Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
                              'in bytes per second.',
     Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
-                         'keeps, in bytes per second, each direction and '
-                         'device.',
+                         'keeps, in bytes per second; of containers, each '
+                         'direction and device.',
     Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
-                       'workload keeps, each direction and device.',
+                       'workload keeps; of containers, each direction '
+                       'and device.',
 }
 
 CGROUPS_OPTS: list[cfg.Opt] = [

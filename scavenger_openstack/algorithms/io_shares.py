@@ -36,12 +36,13 @@ the paper:
   to constants; ``max_ops_per_s`` is such a one.
 
 Operations alone are limited, not bytes: the budget follows what the
-foreground feels, so it is the smaller the larger operations are.  A limit
-counts each direction and device on its own, what is measured is their sum:
-a workload that reads and writes may do twice its cap.  The budget takes
-this into account, since it is cut from what was done.  All disks of a host
-count as one, whoever uses which: with several, the background loses more
-than it had to, the foreground nothing.
+foreground feels, so it is the smaller the larger operations are.  Of a
+container (and of a VM whose disks have limits of their own) a limit counts
+each direction and device on its own, what is measured is their sum: one that
+reads and writes may do twice its cap.  The budget takes this into account,
+since it is cut from what was done.  All disks of a host count as one,
+whoever uses which: with several, the background loses more than it had to,
+the foreground nothing.
 
 Weird input is taken as in ``scavenger``.
 """

@@ -296,7 +296,9 @@ class Domains:
             wanted = rule_.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
             if wanted != now:
-                domain_knobs.apply(handle, knob, wanted)
+                domain_knobs.apply(handle, knob, wanted,
+                                   groups=domain_knobs.groups(
+                                       snapshot, knob, held.original))
             held.ours = wanted
             if self._look(workload, handle).identity != held.identity:
                 # Our cap got into the new run, so it needs its record there,

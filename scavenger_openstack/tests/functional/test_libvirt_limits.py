@@ -23,6 +23,7 @@ from testtools import content
 from testtools import matchers
 
 from scavenger_openstack import errors
+from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -159,7 +160,42 @@ class TestAllKnobs(LimitsCase):
             guest.uuid, Knob.IO_BYTES_PER_S))
         agent.tick()
         found = bytes_sec(host)
-        self.assertEqual(['0', '9000000', '9000000', '0', '0', '0'], found)
+        # Both shared a group, whose limits are those of each.
+        self.assertEqual(['0', '9000000', '9000000'] * 2, found)
+        self.assertEqual(0, grouped(host))
+
+    def test_a_disk_that_is_plugged_in_shares_the_cap(self) -> None:
+        host = self.hypervisor()
+        disks = [domain_guest.Disk.make(host.disks / name) for name in 'ab']
+        guest = virtual_host.background('one', disks=disks[:1])
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        caps = {Knob.IO_BYTES_PER_S: 5_000_000}
+        agent.tick({guest.uuid: caps})
+        path = host.directory / 'b.xml'
+        path.write_text(disks[1].xml(1))
+        host.virsh(f'attach-device one {path} --live')
+        for _ in range(5):
+            time.sleep(0.2)
+            agent.tick({guest.uuid: caps})
+        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
+        self.assertEqual(2, grouped(host))
+        # A limit of the other kind is of both; a third disk stays outside.
+        caps = {**caps, Knob.IO_OPS_PER_S: 200}
+        agent.tick({guest.uuid: caps})
+        self.assertEqual(2, grouped(host))
+        path.write_text(domain_guest.Disk.make(host.disks / 'c').xml(2))
+        host.virsh(f'attach-device one {path} --live')
+        for _ in range(5):
+            time.sleep(0.2)
+            agent.tick({guest.uuid: caps})
+        self.assertEqual(2, grouped(host))
+        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
+        for knob, value in caps.items():
+            self.assertEqual(value, agent.driver.read(guest.uuid, knob))
+        agent.tick()
+        self.assertEqual(before, self.limits(host, 'one'))
 
 
 class TestTheyHold(LimitsCase):
@@ -198,6 +234,32 @@ class TestTheyHold(LimitsCase):
             1.5 * work.bytes_per_s))
 
     def test_pause_and_balloon(self) -> None:
+    def test_all_disks_and_directions_together(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background('one', disks=tuple(
+            domain_guest.Disk.make(host.disks / name) for name in 'ab'))
+        console = host.define_and_start(guest)
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        measured = []
+        for knob, cap, work in (
+                (Knob.IO_BYTES_PER_S, 5_000_000, 'kib=64'),
+                (Knob.IO_OPS_PER_S, 200, 'kib=4')):
+            console.tell(f'disk mixed {work} threads=4 disks=2')
+            agent.tick({guest.uuid: {knob: cap}})
+            console.measure(2)
+            done = console.measure(5)
+            agent.tick()
+            self.assertEqual(before, self.limits(host, 'one'))
+            free = console.measure(2)
+            rates = [one.bytes_per_s if knob is Knob.IO_BYTES_PER_S
+                     else one.done / one.took_s for one in (done, free)]
+            measured.append((knob, rates[0] / cap, rates[1] / cap))
+        self.addDetail('measured', content.text_content(str(measured)))
+        for knob, under_cap, without in measured:
+            self.assertThat(abs(under_cap - 1), matchers.LessThan(0.1), knob)
+            self.assertThat(without, matchers.GreaterThan(1.5))
+
         host = self.hypervisor()
         guest = virtual_host.background('one')
         console = host.define_and_start(guest)
@@ -252,3 +314,8 @@ def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
 def tighter(knob: Knob, value: Value) -> Value:
     return (value if isinstance(value, str) or knob is Knob.PAUSED
             else value * 0.8)
+def grouped(host: hypervisor.Hypervisor) -> int:
+    """How many disks share the limits of our group."""
+    return host.virsh('dumpxml one').count(f'>{domain_knobs.GROUP}<')
+
+

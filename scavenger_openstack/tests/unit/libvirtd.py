@@ -68,7 +68,7 @@ class Machine:
         self.stop()
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
-        self.disks: dict[str, dict[str, int]] = {'vda': {}}
+        self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
         self._process = subprocess.Popen(['sleep', '600'])
         (self.run_dir / 'one.pid').write_text(str(self._process.pid))
 
@@ -134,9 +134,13 @@ class Domain:
         machine.quota = values['vcpu_quota']
         machine.period = values['vcpu_period']
 
-    def setBlockIoTune(self, disk: str, limits: dict[str, int],
+    def setBlockIoTune(self, disk: str, limits: dict[str, int | str],
                        flags: int) -> None:
-        self._called('iotune').disks[disk].update(limits)
+        found = self._called('iotune').disks[disk]
+        found.update(limits)
+        if not any(limit for name, limit in found.items()
+                   if name != 'group_name'):
+            found.clear()
 
     def setMetadata(self, kind: int, text: str | None, key: str | None,
                     uri: str, flags: int) -> None:
