@@ -19,11 +19,12 @@ from collections.abc import Callable
 import functools
 import time
 
+import fixtures
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack import errors
 from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -159,8 +160,8 @@ class TestAllKnobs(LimitsCase):
         self.assertEqual(5_000_000, agent.driver.read(
             guest.uuid, Knob.IO_BYTES_PER_S))
         agent.tick()
-        found = bytes_sec(host)
         # Both shared a group, whose limits are those of each.
+        found = bytes_sec(host)
         self.assertEqual(['0', '9000000', '9000000'] * 2, found)
         self.assertEqual(0, grouped(host))
 
@@ -233,7 +234,6 @@ class TestTheyHold(LimitsCase):
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
-    def test_pause_and_balloon(self) -> None:
     def test_all_disks_and_directions_together(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one', disks=tuple(
@@ -260,6 +260,7 @@ class TestTheyHold(LimitsCase):
             self.assertThat(abs(under_cap - 1), matchers.LessThan(0.1), knob)
             self.assertThat(without, matchers.GreaterThan(1.5))
 
+    def test_pause_and_balloon(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one')
         console = host.define_and_start(guest)
@@ -279,6 +280,33 @@ class TestTheyHold(LimitsCase):
         for _ in range(5):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
         self.assertNotIn('somebody else', self.log.output)
+
+    def test_a_balloon_that_does_not_move(self) -> None:
+        """Nobody runs in it that could give memory back; then somebody."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.domain_balloon.STILL_S', 2.0))
+        host = self.hypervisor()
+        guest = virtual_host.background('one', paused=True)
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        cap = {guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}}
+        self.assertEqual({}, agent.tick(cap).unmet)
+        self.wait_for('what is missing', lambda: agent.tick(cap).unmet
+                      == {guest.uuid: 32 * 2**20}, timeout_s=20)
+        self.assertEqual(1, self.said('has not moved'))
+        self.assertEqual(64 * 2**20, agent.driver.read(
+            guest.uuid, Knob.MEMORY_BYTES))
+        host.virsh('resume one')
+        self.wait_for('the balloon', lambda: '65536' in self.limits(
+            host, 'one')[0], timeout_s=60)
+        self.wait_for('nothing missing', lambda: not agent.tick(cap).unmet,
+                      timeout_s=20)
+        self.assertNotIn('somebody else', self.log.output)
+        agent.tick()
+        self.assertEqual({}, agent.tick().unmet)
+        self.wait_for('all of it', lambda: self.limits(host, 'one')[:-1]
+                      == before[:-1], timeout_s=30)
 
     def test_a_balloon_on_its_way_is_no_original(self) -> None:
         host = self.hypervisor()
@@ -311,11 +339,11 @@ def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
                 'total_bytes_sec', 'read_bytes_sec', 'write_bytes_sec')]
 
 
-def tighter(knob: Knob, value: Value) -> Value:
-    return (value if isinstance(value, str) or knob is Knob.PAUSED
-            else value * 0.8)
 def grouped(host: hypervisor.Hypervisor) -> int:
     """How many disks share the limits of our group."""
     return host.virsh('dumpxml one').count(f'>{domain_knobs.GROUP}<')
 
 
+def tighter(knob: Knob, value: Value) -> Value:
+    return (value if isinstance(value, str) or knob is Knob.PAUSED
+            else value * 0.8)
