@@ -111,14 +111,16 @@ class Params:
     wait_window_s: float = dataclasses.field(default=30.0, metadata={
         'help': 'Seconds of quiet disks in which it is learnt how long '
                 'operations of the foreground take undisturbed. For as long '
-                'after a start, background work has its floor. Longer '
-                'learns more surely.',
+                'after a start, background work has its floor. Of VMs, '
+                '[libvirt] stats_ticks times as long: only new measurements '
+                'count. Longer learns more surely.',
         'min': 2.0, 'max': 86400.0, 'source': 'not in the paper'})
     wait_smoothing: int = dataclasses.field(default=5, metadata={
-        'help': 'Samples of the time per operation whose mean is judged. '
+        'help': 'Measurements of the time per operation whose mean is judged. '
                 'More keeps noise from costing background work its share; '
                 'small disturbances are then noticed that much later, large '
-                'ones still at once.',
+                'ones still at once. Of VMs there is one in [libvirt] '
+                'stats_ticks ticks.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
     increase_share: float = dataclasses.field(default=0.05, metadata={
         'help': 'Part by which the operations of all background work grow '

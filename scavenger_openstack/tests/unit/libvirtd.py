@@ -32,6 +32,7 @@ from scavenger_openstack.drivers import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 DEADLINE_S = 10.0
+WAIT_S = 0.000123
 UUID = '11111111-2222-3333-4444-555555555555'
 
 
@@ -173,13 +174,15 @@ class Connection:
 
     def getAllDomainStats(self, what: int, flags: int
                           ) -> list[tuple[Domain, dict[str, int]]]:
-        """It does a thousand operations from one question to the next."""
+        """It does a thousand operations from one question to the next, and
+        each time they take longer."""
         machine = self._library.machine
         machine.calls['stats'] += 1
         return [(Domain(machine), {
             'block.count': 1,
             'block.0.rd.reqs': 1000 * machine.calls['stats'],
-            'block.0.rd.bytes': 4096, 'block.0.rd.times': 0})]
+            'block.0.rd.bytes': 4096, 'block.0.rd.times': int(
+                1e12 * WAIT_S * machine.calls['stats'] ** 2)})]
 
     def listAllDomains(self, flags: int) -> list[Domain]:
         return [Domain(self._library.machine)]
