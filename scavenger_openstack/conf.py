@@ -102,10 +102,11 @@ FLOORS = {
     Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
                              'in bytes per second.',
     Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
-                         'keeps, in bytes per second, each direction and '
-                         'device.',
+                         'keeps, in bytes per second; of containers, each '
+                         'direction and device.',
     Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
-                       'workload keeps, each direction and device.',
+                       'workload keeps; of containers, each direction '
+                       'and device.',
 }
 
 CGROUPS_OPTS: list[cfg.Opt] = [
@@ -226,7 +227,9 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
                     'happened in between is handed out in equal parts, so '
                     'that fewer questions make io_wait and I/O rates '
                     'smoother and later, and cost libvirt less: it asks '
-                    'each QEMU.  Source of the default: PerfCloud, section '
+                    'each QEMU.  io_shares moves its budget once for each '
+                    'answer, so it learns and grows that much slower.  '
+                    'Source of the default: PerfCloud, section '
                     'III-C, intervals of 5 s.'),
     cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
                  help='Seconds that libvirt may take to answer.  A VM whose '

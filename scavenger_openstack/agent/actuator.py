@@ -121,6 +121,7 @@ class Actuator:
         self._lane = getattr(driver, 'lane', base.usual_lane)
         self._lifted = getattr(driver, 'lifted', None)
         self._tidy = getattr(driver, 'tidy', None)
+        self._unmet = getattr(driver, 'unmet', None)
         self._tick = 0
         self.in_force: dict[Key, Cap] = {}
 
@@ -202,6 +203,10 @@ class Actuator:
             self.lift(key, outcome)
         self._write_all(at_once.loosen, outcome)
         self._current.clear()
+        if self._unmet is not None:
+            outcome.unmet.update(
+                (workload, size) for workload, size in self._unmet().items()
+                if (workload, Knob.MEMORY_BYTES) in wanted)
         return outcome
 
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:

@@ -106,7 +106,7 @@ def table(document: Mapping[str, Any], now: float) -> str:
     lines += _rows('limits in force', document['caps'])
     lines += _rows('limits that would be set', document['would'])
     if document['unmet_bytes']:
-        lines.append('memory that the kernel did not take back:')
+        lines.append('memory that was not given back:')
         lines += [f'  {name}: {amount} bytes'
                   for name, amount in document['unmet_bytes'].items()]
     if document['actions']:

@@ -62,15 +62,29 @@ MOST_OPS_PER_S = 1e9
 
 
 class Level:
-    """What one foreground workload waits when it is not disturbed."""
+    """What one foreground workload waits when it is not disturbed.
 
-    __slots__ = ('window', 'last', 'missing')
+    ``x`` is its io_wait of the last tick.
+    """
+
+    __slots__ = ('window', 'last', 'missing', 'x')
 
     def __init__(self, size: int, smoothing: int) -> None:
         self.window = Window(size)
         self.last: collections.deque[float] = collections.deque(
             maxlen=smoothing)
         self.missing = 0
+        self.x: float | None = None
+
+    def news(self, x: float | None) -> bool:
+        """Whether this is another measurement than that of the last tick.
+
+        libvirt is asked once in some ticks, and one answer is the same
+        number in all of them.  Nobody else measures the same twice, but
+        nothing.
+        """
+        before, self.x = self.x, x
+        return not x or x != before
 
     @property
     def mu(self) -> float:
@@ -137,6 +151,9 @@ class Budget:
       by as much as the foreground is worse than tolerated.  Below half of
       it the total grows, if somebody uses what he may; in between it stays.
     * Who is clearly below his level has learnt it too high: it is lowered.
+    * Only what was measured anew counts, once: for the window, for the mean
+      of the last samples, and for a cut.  While nothing was, the total
+      stays.
     * A workload below the gate of io_wait has no vote.  Without any vote
       the total grows, but when votes come back it is what it was at the
       last one.
@@ -183,21 +200,25 @@ class Budget:
         :param quiet: it does not do more than its floors let it
         :param binding: somebody uses what he may
         """
-        votes, newcomers, missing = self._look(foreground, quiet=quiet)
+        votes, held, newcomers, missing = self._look(foreground, quiet=quiet)
         if not self._levels:
             self.total, self.rule = None, 'off'
             return
-        self.strain = self.ratio = None
-        self.rule, self.by = 'holding', ''
+        self.rule = 'holding'
+        if votes or not held:
+            self.strain, self.ratio, self.by = None, None, ''
         low = floors
         if votes:
-            verdict = self._vote(votes)
+            verdict = self._vote(votes, held)
             if verdict is Verdict.SHRINK and quiet:
-                others = math.fsum(vote.weight for vote in votes)
+                others = math.fsum(vote.weight for vote in (*votes, *held))
                 if (used or 0.0) > RELEVANT * (others + (used or 0.0)):
                     low = floors / self._decrease
                 else:
                     verdict = Verdict.HOLD
+        elif held:
+            verdict = Verdict.HOLD
+            low = min(floors, self.total or floors)
         else:
             self._last.clear()
             verdict = Verdict.HOLD if missing else Verdict.GROW
@@ -206,19 +227,25 @@ class Budget:
             elif missing > self._blind_ticks:
                 verdict, self.rule = Verdict.MINIMUM, 'blind'
         for level, x in newcomers:
+            if x is None:
+                continue
             if quiet:
                 level.window.add(x)
             elif votes and verdict is not Verdict.SHRINK:
                 level.window.add(x / max(1.0, self.ratio or 1.0))
         self._move(verdict, used=used, low=low, floors=floors,
-                   most=max(most, low), binding=binding, voted=bool(votes))
+                   most=max(most, low), binding=binding,
+                   voted=bool(votes or held))
 
     def _look(self, foreground: Iterable[WorkloadRates], *, quiet: bool,
-              ) -> tuple[list[Vote], list[tuple[Level, float]], int]:
-        """Who votes, who is learning, for how long nobody could."""
+              ) -> tuple[list[Vote], list[Vote],
+                         list[tuple[Level, float | None]], int]:
+        """Who votes, whose vote was counted before, who is learning (and
+        what is new of it), for how long nobody could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []
-        newcomers: list[tuple[Level, float]] = []
+        held: list[Vote] = []
+        newcomers: list[tuple[Level, float | None]] = []
         missing = 0
         for one in foreground:
             workload = one[0]
@@ -229,6 +256,7 @@ class Budget:
             if x is None:
                 if level is not None:
                     levels[key] = level
+                    level.x = None
                     level.last.clear()      # soon of long ago
                     idle = ops is not None and ops < signals.MIN_OPS_PER_S
                     level.missing = 0 if idle else level.missing + 1
@@ -238,18 +266,26 @@ class Budget:
                 level = Level(self._size, self._smoothing)
             levels[key] = level
             level.missing = 0
+            news = level.news(x)
             if not level.window.full:
-                newcomers.append((level, x))
+                newcomers.append((level, x if news else None))
                 continue
-            votes.append(Vote(level, x / level.mu, ops or 1.0, workload.id))
-            level.last.append(votes[-1].ratio)
+            vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
+            if not news:
+                held.append(vote)
+                continue
+            votes.append(vote)
+            level.last.append(vote.ratio)
             if quiet:
                 level.window.add(x)
         self._levels = levels
-        return votes, newcomers, missing
+        return votes, held, newcomers, missing
 
-    def _vote(self, votes: Sequence[Vote]) -> Verdict:
-        """What all of them ask for, and each; the tightest wins."""
+    def _vote(self, votes: Sequence[Vote], held: Sequence[Vote]) -> Verdict:
+        """What all of them ask for, and each; the tightest wins.
+
+        Of those in ``held``, what they asked for before still counts.
+        """
         smoothing = self._smoothing
         total = math.fsum(vote.weight for vote in votes)
         self.ratio = math.fsum(
@@ -268,8 +304,8 @@ class Budget:
             self._last.clear()
         # A disk is slow for some seconds: successive samples are alike, so
         # the mean of some is hardly surer than one.
-        c = family_factor(self._c, len(votes), 1)
-        for vote in votes:
+        c = family_factor(self._c, len(votes) + len(held), 1)
+        for vote in (*votes, *held):
             level = vote.level
             if not level.last:
                 continue

@@ -36,12 +36,13 @@ the paper:
   to constants; ``max_ops_per_s`` is such a one.
 
 Operations alone are limited, not bytes: the budget follows what the
-foreground feels, so it is the smaller the larger operations are.  A limit
-counts each direction and device on its own, what is measured is their sum:
-a workload that reads and writes may do twice its cap.  The budget takes
-this into account, since it is cut from what was done.  All disks of a host
-count as one, whoever uses which: with several, the background loses more
-than it had to, the foreground nothing.
+foreground feels, so it is the smaller the larger operations are.  Of a
+container (and of a VM whose disks have limits of their own) a limit counts
+each direction and device on its own, what is measured is their sum: one that
+reads and writes may do twice its cap.  The budget takes this into account,
+since it is cut from what was done.  All disks of a host count as one,
+whoever uses which: with several, the background loses more than it had to,
+the foreground nothing.
 
 Weird input is taken as in ``scavenger``.
 """
@@ -110,14 +111,16 @@ class Params:
     wait_window_s: float = dataclasses.field(default=30.0, metadata={
         'help': 'Seconds of quiet disks in which it is learnt how long '
                 'operations of the foreground take undisturbed. For as long '
-                'after a start, background work has its floor. Longer '
-                'learns more surely.',
+                'after a start, background work has its floor. Of VMs, '
+                '[libvirt] stats_ticks times as long: only new measurements '
+                'count. Longer learns more surely.',
         'min': 2.0, 'max': 86400.0, 'source': 'not in the paper'})
     wait_smoothing: int = dataclasses.field(default=5, metadata={
-        'help': 'Samples of the time per operation whose mean is judged. '
+        'help': 'Measurements of the time per operation whose mean is judged. '
                 'More keeps noise from costing background work its share; '
                 'small disturbances are then noticed that much later, large '
-                'ones still at once.',
+                'ones still at once. Of VMs there is one in [libvirt] '
+                'stats_ticks ticks.',
         'min': 1, 'max': 60, 'source': 'not in the paper'})
     increase_share: float = dataclasses.field(default=0.05, metadata={
         'help': 'Part by which the operations of all background work grow '

@@ -91,6 +91,11 @@ class Lanes(Protocol):
         """
         ...
 
+    def unmet(self) -> Mapping[str, int]:
+        """Bytes that workloads have above memory limits which were set, and
+        do not seem to give back.  Called once per tick; never waits."""
+        ...
+
 
 RECLAIM = 'memory'
 """The lane of limits for which the kernel may have to reclaim first.  Only

@@ -45,6 +45,9 @@ MIN_QUOTA_US = 1000
 
 BYTES_PER_KIB = 1024
 
+GROUP = 'scavenger-openstack'
+"""The disks of a domain that are in this throttle group share its cap."""
+
 
 class Rule(NamedTuple):
     """How one knob works.
@@ -60,9 +63,13 @@ class Rule(NamedTuple):
 
 
 def apply(handle: libvirt.Handle, knob: Knob, values: Values, *,
+          groups: Mapping[str, str] | None = None,
           inactive: bool = False) -> None:
     """Set what ``values`` say.
 
+    :param groups: disks and the throttle groups that they come into; the
+        others stay where they are, and one whose limits are all lifted is
+        in none
     :param inactive: in what the domain starts with the next time, instead
         of in the domain as it runs
     :raises DriverError: libvirt does not take it.
@@ -81,11 +88,13 @@ def apply(handle: libvirt.Handle, knob: Knob, values: Values, *,
         if not inactive:
             _pause(handle, values['state'] == 'paused')
     else:
-        disks: dict[str, dict[str, int]] = {}
+        disks: dict[str, dict[str, int | str]] = {}
         for key, text in values.items():
             disk, _, limit = key.partition('.')
             disks.setdefault(disk, {})[limit] = int(text)
         for disk, limits in disks.items():
+            if groups and disk in groups:
+                limits['group_name'] = groups[disk]
             handle.set_iotune(disk, limits, inactive=inactive)
 
 
@@ -210,6 +219,33 @@ def _balloon_plan(seen: Snapshot, original: Values, value: Value
 
 # --- disks
 
+def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
+    """Disk -> the throttle group that it has to be in under a cap.
+
+    The members of a group are all set as the one that was set last: so only
+    disks without any limit or group of their own come into ours, and one on
+    which somebody else sets a limit leaves it.  One that is plugged in while
+    the group holds limits of the other kind stays outside: it would lift
+    them.
+    """
+    if knob not in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return {}
+    what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
+    limited = {key.partition('.')[0] for key, text in original.items()
+               if int(text)}
+    disks = seen.domain.disks
+    open_ = not any(what not in name for disk in disks
+                    if disk.group == GROUP for name in disk.iotune)
+    found = {}
+    for disk in disks:
+        if disk.group == GROUP:
+            found[disk.target] = (disk.target if disk.target in limited
+                                  else GROUP)
+        elif open_ and not disk.iotune and disk.group is None:
+            found[disk.target] = GROUP
+    return found
+
+
 def _io_rule(knob: Knob) -> Rule:
     what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
     base = tuple(f'{way}_{what}' for way in ('total', 'read', 'write'))
@@ -242,19 +278,19 @@ def _io_rule(knob: Knob) -> Rule:
     def plan(seen: Snapshot, original: Values, value_: Value
              ) -> dict[str, str]:
         """In the family of the original: libvirt takes a total limit, or
-        one for each direction, not both.  Bursts would go beyond the cap.
+        one for each direction, not both.  Without one it is a total, so
+        that reads and writes together get the cap.  Bursts would go beyond
+        it.
         """
         wanted = max(1, int(number(knob, value_)))
+        split = {disk for key, text in original.items() if int(text)
+                 for disk, _, name in [key.partition('.')]
+                 if name in base[1:]}
         found = {}
         for key, text in original.items():
             disk, _, name = key.partition('.')
-            if name not in base:
-                found[key] = '0'
-                continue
-            total = int(original.get(f'{disk}.{base[0]}', '0'))
-            if (name == base[0]) == bool(total):
-                limit = int(text) or wanted
-                found[key] = str(min(limit, wanted))
+            if name in base and (name == base[0]) != (disk in split):
+                found[key] = str(min(int(text) or wanted, wanted))
             else:
                 found[key] = '0'
         for key in list(found):     # an original that is tighter keeps all

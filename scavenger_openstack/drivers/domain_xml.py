@@ -84,10 +84,14 @@ _UNITS = {'b': 1, 'bytes': 1, 'KB': 1000, 'k': 1024, 'KiB': 1024,
 
 
 class Disk(NamedTuple):
-    """One disk, and those of its ``iotune`` limits that are not 0."""
+    """One disk, and those of its ``iotune`` limits that are not 0.
+
+    ``group``: the disks of the domain with this name share their limits.
+    """
 
     target: str
     iotune: Mapping[str, int]
+    group: str | None = None
 
     def family(self, what: str) -> str | None:
         """Whether the limit on ``bytes`` or ``iops`` is a ``total`` or is
@@ -371,7 +375,8 @@ def _disks(root: ElementTree.Element) -> Iterator[Disk]:
             continue
         yield Disk(name, {
             one.tag: limit for one in some(disk.find('iotune'), 64)
-            if one.tag != 'group_name' and (limit := count(one.text))})
+            if one.tag != 'group_name' and (limit := count(one.text))},
+            disk.findtext('iotune/group_name'))
 
 
 def _interface(element: ElementTree.Element) -> str | None:

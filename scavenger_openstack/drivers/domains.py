@@ -25,14 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
-import dataclasses
 import logging
 import threading
+import time
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_knobs
+from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers import domain_keeper
@@ -124,6 +125,7 @@ class Domains:
         self._changed: set[str] = set()
         self._held: dict[Key, _Held] = {}
         self._rising: dict[str, _Held] = {}     # balloons after a lift
+        self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
@@ -312,7 +314,9 @@ class Domains:
             wanted = rule_.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
             if wanted != now:
-                domain_knobs.apply(handle, knob, wanted)
+                domain_knobs.apply(handle, knob, wanted,
+                                   groups=domain_knobs.groups(
+                                       snapshot, knob, held.original))
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
                 # Our cap got into the new run, so it needs its record there,
@@ -358,6 +362,16 @@ class Domains:
                 and (own := self._of(seen, key[1])) is not None
                 and own.ours is not None
                 and seen.records.get(key[1]) != own.original}
+
+    def unmet(self) -> dict[str, int]:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.unmet`."""
+        caps = []
+        for (uuid, knob), held in list(self._held.items()):
+            seen = self._keeper.snapshots.get(uuid)
+            if (knob is Knob.MEMORY_BYTES and held.ours is not None
+                    and seen is not None and seen.identity == held.identity):
+                caps.append((seen, _balloon(held.ours)))
+        return self._balloons.unmet(caps, time.monotonic())
 
     def close(self) -> None:
         """Give back what is kept open."""
@@ -407,12 +421,12 @@ class Domains:
         held = self._rising.get(snapshot.domain.uuid)
         if held is None:
             return snapshot
-        size = int(held.original['balloon_kib']) * domain_knobs.BYTES_PER_KIB
+        size = _balloon(held.original)
         if (held.identity != snapshot.identity
                 or snapshot.domain.balloon_bytes >= size):
             self._rising.pop(snapshot.domain.uuid, None)
             return snapshot
-        return _with_balloon(snapshot, size)
+        return domain_balloon.with_balloon(snapshot, size)
 
     def _rule(self, knob: Knob) -> domain_knobs.Rule:
         if knob not in domain_knobs.RULES:
@@ -447,16 +461,13 @@ def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:
         'vCPUs or disks: it is limited anew')
 
 
+def _balloon(values: Values) -> int:
+    return int(values['balloon_kib']) * domain_knobs.BYTES_PER_KIB
+
+
 def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:
     """The domain as it is when its guest has given the memory back: on the
     way there, the balloon is somewhere between."""
     assert held.ours is not None
-    ours = int(held.ours['balloon_kib']) * domain_knobs.BYTES_PER_KIB
-    if snapshot.domain.balloon_bytes <= ours:
-        return snapshot
-    return _with_balloon(snapshot, ours)
-
-
-def _with_balloon(snapshot: Snapshot, size: int) -> Snapshot:
-    return snapshot._replace(domain=dataclasses.replace(
-        snapshot.domain, balloon_bytes=size))
+    return domain_balloon.with_balloon(snapshot, min(
+        snapshot.domain.balloon_bytes, _balloon(held.ours)))

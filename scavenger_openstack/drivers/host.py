@@ -153,6 +153,9 @@ class Host:
              ) -> Collection[tuple[str, Knob]]:
         return () if self._domains is None else self._domains.tidy(held)
 
+    def unmet(self) -> dict[str, int]:
+        return {} if self._domains is None else self._domains.unmet()
+
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 

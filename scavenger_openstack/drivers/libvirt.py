@@ -395,7 +395,7 @@ class Handle:
                 {'vcpu_period': period_us, 'vcpu_quota': quota_us},
                 self._affect(inactive))
 
-    def set_iotune(self, disk: str, limits: Mapping[str, int], *,
+    def set_iotune(self, disk: str, limits: Mapping[str, int | str], *,
                    inactive: bool = False) -> None:
         """Limits of one disk, by the names that libvirt has for them."""
         with self._said(f'disk {disk} of domain {self.uuid}'):

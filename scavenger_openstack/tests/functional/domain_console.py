@@ -17,9 +17,9 @@ The guest's only program obeys these lines, one workload at a time; ``N`` and
 ``key=N`` are numbers, in any order, and all of them may be left out:
 
 * ``cpu [N]``: spin in N threads; ``done`` counts rounds
-* ``disk [write | mixed] [seq] [kib=4] [threads=1] [bytes_per_s=N]``: direct
-  I/O on /dev/vda, by default random reads as fast as they go; ``done``
-  counts requests
+* ``disk [write | mixed] [seq] [kib=4] [threads=1] [bytes_per_s=N]
+  [disks=1]``: direct I/O on /dev/vda, by default random reads as fast as they
+  go; with two disks on /dev/vdb in turn; ``done`` counts requests
 * ``lookup [per_s=50] [rounds=1] [kib=4] [threads=4]``: a service under open
   load: each request reads /dev/vda at random and computes some rounds; its
   latency counts from the moment it was due; ``done`` counts requests, and

@@ -148,7 +148,8 @@ static const char *set_option(struct order *o, const char *word)
     const struct {const char *name; long *value;} numbers[] = {
         {"threads=", &o->threads}, {"kib=", &o->kib}, {"mib=", &o->mib},
         {"per_s=", &o->per_s}, {"rounds=", &o->rounds},
-        {"bytes_per_s=", &o->bytes_per_s}, {"port=", &o->port}};
+        {"bytes_per_s=", &o->bytes_per_s}, {"port=", &o->port},
+        {"disks=", &o->disks}};
     struct in_addr any;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
@@ -173,16 +174,26 @@ static const char *set_option(struct order *o, const char *word)
     return 0;
 }
 
-static const char *find_disk(struct order *o)
+static const char *find_disks(struct order *o)
 {
-    static int fd = -1;
+    static const char *const names[DISKS] = {"/dev/vda", "/dev/vdb"};
+    static int fds[DISKS] = {-1, -1};
 
-    if (fd < 0)
-        fd = open("/dev/vda", O_RDWR | O_DIRECT | O_CLOEXEC);
-    o->fd = fd;
-    if (fd < 0 || ioctl(fd, BLKGETSIZE64, &o->disk_bytes)
-            || o->disk_bytes < (uint64_t)o->kib * 1024)
-        return "no /dev/vda of that size";
+    if (o->disks > DISKS)
+        return "too many disks";
+    for (long n = 0; n < DISKS; n++) {
+        long of = n < o->disks ? n : 0;
+        uint64_t bytes;
+
+        if (fds[of] < 0)
+            fds[of] = open(names[of], O_RDWR | O_DIRECT | O_CLOEXEC);
+        o->fds[n] = fds[of];
+        if (fds[of] < 0 || ioctl(fds[of], BLKGETSIZE64, &bytes)
+                || bytes < (uint64_t)o->kib * 1024)
+            return "no disk of that size";
+        if (!n || bytes < o->disk_bytes)
+            o->disk_bytes = bytes;
+    }
     return 0;
 }
 
@@ -224,14 +235,15 @@ static const char *obey(char *line)
     if (!run || !o)
         return "no such work";
     *o = (struct order){.threads = strcmp(word, "lookup") ? 1 : 4, .kib = 4,
-                        .mib = 16, .per_s = 50, .rounds = 1, .port = 5001};
+                        .mib = 16, .per_s = 50, .rounds = 1, .port = 5001,
+                        .disks = 1};
     snprintf(o->work, sizeof(o->work), "%s", word);
     while (!wrong && (word = strtok_r(0, " ", &left)))
         wrong = set_option(o, word);
     if (!wrong && (o->threads < 1 || o->threads > MOST_THREADS))
         wrong = "too many threads, or none";
     if (!wrong && (!strcmp(o->work, "disk") || !strcmp(o->work, "lookup")))
-        wrong = find_disk(o);
+        wrong = find_disks(o);
     if (!wrong)
         return start(o, run);
     free(o);
@@ -286,7 +298,7 @@ static void load_modules(void)
 
 int main(void)
 {
-    static struct order rest = {.work = "rest", .fd = -1};
+    static struct order rest = {.work = "rest", .fds = {-1, -1}};
     const struct sched_param first = {.sched_priority = 1};
     struct tally *boot = calloc(1, sizeof(*boot));
     char line[256];

@@ -155,6 +155,7 @@ static void *disk(void *order)
     struct order *o = order;
     size_t piece = o->kib * 1024;
     uint64_t pieces = o->disk_bytes / piece, seed = SEED + (uintptr_t)&seed;
+    unsigned turn = 0;
     int writes = !strcmp(o->mode, "write"), mixed = !strcmp(o->mode, "mixed");
     char *buffer;
 
@@ -165,14 +166,15 @@ static void *disk(void *order)
         double began_s;
         uint64_t at;
         ssize_t got;
+        int fd = o->fds[turn++ % DISKS];
 
         pace(o, piece);
         at = piece * ((*o->sequence ? (uint64_t)atomic_fetch_add(&o->next, 1)
                        : dice(&seed)) % pieces);
         began_s = now_s();
         got = writes || (mixed && dice(&seed) % 2)
-            ? pwrite(o->fd, buffer, piece, at)
-            : pread(o->fd, buffer, piece, at);
+            ? pwrite(fd, buffer, piece, at)
+            : pread(fd, buffer, piece, at);
         if (got == (ssize_t)piece)
             did(o, piece, now_s() - began_s);
         else
@@ -200,7 +202,7 @@ static void *lookup(void *order)
             did_not(o, &tally.dropped);
             continue;
         }
-        if (pread(o->fd, buffer, piece,
+        if (pread(o->fds[0], buffer, piece,
                   dice(&seed) % (o->disk_bytes / piece) * piece)
                 != (ssize_t)piece) {
             did_not(o, &tally.failed);

@@ -21,13 +21,14 @@
 #include <stdint.h>
 
 #define LATENCIES 4096      /* kept of one second */
+#define DISKS 2
 
 /* One command for the workers; the next one comes in its place. */
 struct order {
     char work[16], mode[16], sequence[16], address[64];
-    long threads, kib, mib, per_s, rounds, bytes_per_s, port;
-    int fd;                 /* of the disk, or -1 */
-    uint64_t disk_bytes;
+    long threads, kib, mib, per_s, rounds, bytes_per_s, port, disks;
+    int fds[DISKS];         /* the first one again where there is no second */
+    uint64_t disk_bytes;    /* of the smaller one */
     double began_s, due_s;
     _Atomic long next;
     _Atomic int stopped;

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -23,6 +24,7 @@ import time
 from testtools import content
 from testtools import matchers
 
+from scavenger_openstack.algorithms import rates
 from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.tests.functional import domain_guest
@@ -120,6 +122,30 @@ class TestWhatTheyDo(virtual_host.VirtualHostTestCase):
         grown = [after > before
                  for before, after in zip(sizes, sizes[1:], strict=False)]
         self.assertTrue(all(grown), 'each tick has its part')
+
+    def test_an_answer_is_one_measurement(self) -> None:
+        """Its ticks have the very same time per operation."""
+        host = self.hypervisor()
+        guest = virtual_host.background(
+            'one', disks=(domain_guest.Disk.make(host.disks / 'a'),))
+        console = host.define_and_start(guest)
+        agent = self.agent(host, stats_ticks=5)
+        console.tell('disk bytes_per_s=2000000')
+        last, waits = None, []
+        for _ in range(40):
+            sample = agent.sample()[guest.uuid]
+            if last is not None:
+                waits.append(rates.workload_rates(
+                    last, sample, 0.2).io_wait_s_per_op)
+            last = sample
+            time.sleep(0.2)
+        self.addDetail('waits', content.text_content('\n'.join(
+            map(str, waits))))
+        known = [wait for wait in waits if wait is not None]
+        self.assertThat(len(known), matchers.GreaterThan(20))
+        news = sum(one != two for one, two in itertools.pairwise(known))
+        self.assertThat(news, matchers.LessThan(len(known) / 4))
+        self.assertThat(news, matchers.GreaterThan(len(known) / 10))
 
     def test_a_frozen_qemu_costs_its_own_numbers(self) -> None:
         host = self.hypervisor()

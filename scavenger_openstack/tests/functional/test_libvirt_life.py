@@ -36,9 +36,10 @@ CAPS: dict[Knob, Value] = {Knob.CPU_CORES: 0.2,
 class LifeCase(virtual_host.VirtualHostTestCase):
 
     def one(self, host: hypervisor.Hypervisor) -> domain_guest.DomainGuest:
-        """A guest that runs, with a disk."""
-        guest = virtual_host.tiny('one', machine='pc', paused=False, disks=(
-            domain_guest.Disk.make(host.disks / 'a'),))
+        """A guest that runs, with two disks, which share their caps."""
+        guest = virtual_host.tiny(
+            'one', machine='pc', paused=False, disks=tuple(
+                domain_guest.Disk.make(host.disks / name) for name in 'ab'))
         host.start_all([guest])
         return guest
 

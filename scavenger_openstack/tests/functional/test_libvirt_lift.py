@@ -53,7 +53,8 @@ class LiftCase(virtual_host.VirtualHostTestCase):
         self.host = self.hypervisor()
         self.guests = [virtual_host.tiny(
             name, machine='pc', paused=False, vcpus=2,
-            disks=(domain_guest.Disk.make(self.host.disks / name, 2**20),))
+            disks=tuple(domain_guest.Disk.make(
+                self.host.disks / f'{name}-{disk}', 2**20) for disk in 'ab'))
             for name in NAMES]
         self.host.start_all(self.guests)
         self.before = self.every_limit()

@@ -19,9 +19,11 @@ from collections.abc import Callable
 import functools
 import time
 
+import fixtures
 from testtools import content
 from testtools import matchers
 
+from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
@@ -161,8 +163,43 @@ class TestAllKnobs(LimitsCase):
         self.assertEqual(5_000_000, agent.driver.read(
             guest.uuid, Knob.IO_BYTES_PER_S))
         agent.tick()
+        # Both shared a group, whose limits are those of each.
         found = bytes_sec(host)
-        self.assertEqual(['0', '9000000', '9000000', '0', '0', '0'], found)
+        self.assertEqual(['0', '9000000', '9000000'] * 2, found)
+        self.assertEqual(0, grouped(host))
+
+    def test_a_disk_that_is_plugged_in_shares_the_cap(self) -> None:
+        host = self.hypervisor()
+        disks = [domain_guest.Disk.make(host.disks / name) for name in 'ab']
+        guest = virtual_host.background('one', disks=disks[:1])
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        caps = {Knob.IO_BYTES_PER_S: 5_000_000}
+        agent.tick({guest.uuid: caps})
+        path = host.directory / 'b.xml'
+        path.write_text(disks[1].xml(1))
+        host.virsh(f'attach-device one {path} --live')
+        for _ in range(5):
+            time.sleep(0.2)
+            agent.tick({guest.uuid: caps})
+        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
+        self.assertEqual(2, grouped(host))
+        # A limit of the other kind is of both; a third disk stays outside.
+        caps = {**caps, Knob.IO_OPS_PER_S: 200}
+        agent.tick({guest.uuid: caps})
+        self.assertEqual(2, grouped(host))
+        path.write_text(domain_guest.Disk.make(host.disks / 'c').xml(2))
+        host.virsh(f'attach-device one {path} --live')
+        for _ in range(5):
+            time.sleep(0.2)
+            agent.tick({guest.uuid: caps})
+        self.assertEqual(2, grouped(host))
+        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
+        for knob, value in caps.items():
+            self.assertEqual(value, agent.driver.read(guest.uuid, knob))
+        agent.tick()
+        self.assertEqual(before, self.limits(host, 'one'))
 
 
 class TestTheyHold(LimitsCase):
@@ -200,6 +237,32 @@ class TestTheyHold(LimitsCase):
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
+    def test_all_disks_and_directions_together(self) -> None:
+        host = self.hypervisor()
+        guest = virtual_host.background('one', disks=tuple(
+            domain_guest.Disk.make(host.disks / name) for name in 'ab'))
+        console = host.define_and_start(guest)
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        measured = []
+        for knob, cap, work in (
+                (Knob.IO_BYTES_PER_S, 5_000_000, 'kib=64'),
+                (Knob.IO_OPS_PER_S, 200, 'kib=4')):
+            console.tell(f'disk mixed {work} threads=4 disks=2')
+            agent.tick({guest.uuid: {knob: cap}})
+            console.measure(2)
+            done = console.measure(5)
+            agent.tick()
+            self.assertEqual(before, self.limits(host, 'one'))
+            free = console.measure(2)
+            rates = [one.bytes_per_s if knob is Knob.IO_BYTES_PER_S
+                     else one.done / one.took_s for one in (done, free)]
+            measured.append((knob, rates[0] / cap, rates[1] / cap))
+        self.addDetail('measured', content.text_content(str(measured)))
+        for knob, under_cap, without in measured:
+            self.assertThat(abs(under_cap - 1), matchers.LessThan(0.1), knob)
+            self.assertThat(without, matchers.GreaterThan(1.5))
+
     def test_pause_and_balloon(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background('one')
@@ -220,6 +283,33 @@ class TestTheyHold(LimitsCase):
         for _ in range(5):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
         self.assertNotIn('somebody else', self.log.output)
+
+    def test_a_balloon_that_does_not_move(self) -> None:
+        """Nobody runs in it that could give memory back; then somebody."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.domain_balloon.STILL_S', 2.0))
+        host = self.hypervisor()
+        guest = virtual_host.background('one', paused=True)
+        host.start_all([guest])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        cap = {guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}}
+        self.assertEqual({}, agent.tick(cap).unmet)
+        self.wait_for('what is missing', lambda: agent.tick(cap).unmet
+                      == {guest.uuid: 32 * 2**20}, timeout_s=20)
+        self.assertEqual(1, self.said('has not moved'))
+        self.assertEqual(64 * 2**20, agent.driver.read(
+            guest.uuid, Knob.MEMORY_BYTES))
+        host.virsh('resume one')
+        self.wait_for('the balloon', lambda: '65536' in self.limits(
+            host, 'one')[0], timeout_s=60)
+        self.wait_for('nothing missing', lambda: not agent.tick(cap).unmet,
+                      timeout_s=20)
+        self.assertNotIn('somebody else', self.log.output)
+        agent.tick()
+        self.assertEqual({}, agent.tick().unmet)
+        self.wait_for('all of it', lambda: self.limits(host, 'one')[:-1]
+                      == before[:-1], timeout_s=30)
 
     def test_a_balloon_on_its_way_is_no_original(self) -> None:
         host = self.hypervisor()
@@ -250,6 +340,11 @@ def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
     return [line.split()[-1] for line in said.splitlines()
             if line.partition(':')[0].strip() in (
                 'total_bytes_sec', 'read_bytes_sec', 'write_bytes_sec')]
+
+
+def grouped(host: hypervisor.Hypervisor) -> int:
+    """How many disks share the limits of our group."""
+    return host.virsh('dumpxml one').count(f'>{domain_knobs.GROUP}<')
 
 
 def tighter(knob: Knob, value: Value) -> Value:

@@ -32,6 +32,7 @@ from scavenger_openstack.drivers import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 DEADLINE_S = 10.0
+WAIT_S = 0.000123
 UUID = '11111111-2222-3333-4444-555555555555'
 ODD_UUID = '99999999-2222-3333-4444-555555555555'
 
@@ -69,7 +70,7 @@ class Machine:
         self.stop()
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
-        self.disks: dict[str, dict[str, int]] = {'vda': {}}
+        self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
         # The command line is all that anybody looks at.
         self._process = subprocess.Popen(
             ['sh', '-c', 'read _', '-uuid', UUID], stdin=subprocess.PIPE)
@@ -154,9 +155,13 @@ class Domain:
         machine.quota = values['vcpu_quota']
         machine.period = values['vcpu_period']
 
-    def setBlockIoTune(self, disk: str, limits: dict[str, int],
+    def setBlockIoTune(self, disk: str, limits: dict[str, int | str],
                        flags: int) -> None:
-        self._called('iotune').disks[disk].update(limits)
+        found = self._called('iotune').disks[disk]
+        found.update(limits)
+        if not any(limit for name, limit in found.items()
+                   if name != 'group_name'):
+            found.clear()
 
     def setMetadata(self, kind: int, text: str | None, key: str | None,
                     uri: str, flags: int) -> None:
@@ -190,7 +195,8 @@ class Connection:
 
     def getAllDomainStats(self, what: int, flags: int
                           ) -> list[tuple[Domain, dict[str, int]]]:
-        """It does a thousand operations from one question to the next."""
+        """It does a thousand operations from one question to the next, and
+        each time they take longer."""
         machine = self._library.machine
         machine.calls['stats'] += 1
         if not self._library.tells_disks:
@@ -198,7 +204,8 @@ class Connection:
         return [(Domain(machine), {
             'block.count': 1,
             'block.0.rd.reqs': 1000 * machine.calls['stats'],
-            'block.0.rd.bytes': 4096, 'block.0.rd.times': 0})]
+            'block.0.rd.bytes': 4096, 'block.0.rd.times': int(
+                1e12 * WAIT_S * machine.calls['stats'] ** 2)})]
 
     def listAllDomains(self, flags: int) -> list[Domain]:
         return [Domain(self._library.machine)]

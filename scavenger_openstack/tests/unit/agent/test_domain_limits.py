@@ -225,7 +225,7 @@ class Foreign(LimitsTestCase):
         self.until_lifted((OPS, 100.0))
         self.assertEqual([], busy)
         self.assertEqual(-1, self.machine.quota)
-        self.assertEqual(100, self.machine.disks['vda']['read_iops_sec'])
+        self.assertEqual(100, self.machine.disks['vda']['total_iops_sec'])
         self.assertEqual([domain_record.uri(Knob.IO_OPS_PER_S)],
                          list(self.machine.records))
 

@@ -15,8 +15,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from typing import Any
 
 import testtools
 
@@ -42,11 +44,16 @@ FLOORS = 20.0
 MS = 0.001
 
 
+TURNS = itertools.count()
+
+
 def rate(workload: Workload, wait_ms: float | None,
          ops: float | None = 100.0) -> WorkloadRates:
+    """A new measurement: no two of them are the very same number."""
+    wait_s = None if wait_ms is None else wait_ms * MS
     return WorkloadRates(
-        workload, 1.0, io_ops_per_s=ops,
-        io_wait_s_per_op=None if wait_ms is None else wait_ms * MS)
+        workload, 1.0, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+            wait_s * (1 + next(TURNS) % 99 * 1e-14)))
 
 
 class EquationsTest(testtools.TestCase):
@@ -283,6 +290,72 @@ class BudgetTest(testtools.TestCase):
         self.assertEqual(FLOORS, self.see(rate(ONE, 1.5, 980.0), used=20.0,
                                           quiet=True))
         self.assertEqual('HOLD', self.budget.verdict.name)
+
+    def held(self, look: tuple[WorkloadRates, ...], ticks: int = 4,
+             **more: Any) -> None:
+        """The same numbers again, which change nothing."""
+        total, facts = self.budget.total, self.budget.facts()
+        state = json.dumps(self.budget.state())
+        for _ in range(ticks):
+            self.assertEqual(total, self.see(*look, **more))
+            self.assertEqual({**facts, 'verdict': 'hold'},
+                             self.budget.facts())
+            self.assertEqual(state, json.dumps(self.budget.state()))
+
+    def test_the_same_numbers_again_are_no_news(self) -> None:
+        """As of VMs, whom libvirt is asked about once in five ticks."""
+        self.budget = self.make(smoothing=4)
+        for _ in range(SIZE):
+            look = rate(ONE, 1.0), rate(TWO, 2.0)
+            self.see(*look, used=FLOORS, quiet=True)
+            for _ in range(4):
+                self.see(*look, used=FLOORS, quiet=True)
+        self.assertEqual(FLOORS, self.budget.total)
+        self.budget.total = 1000.0
+        for wait_ms, wanted in ((1.0, 'GROW'), (1.3, 'SHRINK'),
+                                (1.0, 'GROW')):
+            look = rate(ONE, wait_ms), rate(TWO, 2 * wait_ms)
+            self.see(*look)
+            self.assertEqual(wanted, self.budget.verdict.name)
+            self.held(look)
+            self.held(look, quiet=True, used=FLOORS)
+
+    def test_the_same_numbers_again_at_the_floors(self) -> None:
+        self.learn(ONE)
+        look = rate(ONE, 1.5, 80.0),
+        self.assertEqual(10.0, self.see(*look, used=20.0, quiet=True))
+        self.held(look, used=20.0, quiet=True)
+
+    def test_learning_takes_as_many_measurements(self) -> None:
+        for left in range(SIZE, 0, -1):
+            look = rate(ONE, 1.0),
+            for _ in range(5):
+                self.see(*look, used=FLOORS, quiet=True)
+                self.assertEqual(int(left > 1),
+                                 self.budget.facts()['learning'])
+
+    def test_news_of_others_do_not_count_it_again(self) -> None:
+        """A container is measured in each tick, a VM is not."""
+        self.learn(ONE, TWO)
+        self.budget.total = 1000.0
+        vm = rate(TWO, 2.0)
+        self.see(rate(ONE, 1.0), vm)
+        self.assertEqual('SHRINK', self.budget.verdict.name)
+        total = self.budget.total
+        for _ in range(4):
+            self.assertGreaterEqual(self.see(rate(ONE, 1.0), vm) or 0.0,
+                                    total)
+        # What is no reason to cut still keeps it from growing.
+        vm = rate(TWO, 1.15)
+        for _ in range(5):
+            self.see(rate(ONE, 1.0, 1e6), vm)
+            self.assertEqual(('HOLD', '/two'),
+                             (self.budget.verdict.name, self.budget.by))
+
+    def test_nothing_waited_is_measured_each_time(self) -> None:
+        for _ in range(SIZE):
+            self.see(rate(ONE, 0.0), used=FLOORS, quiet=True)
+        self.curve([22.0, 24.2], 0.0, 0.0)
 
     def test_who_left_is_forgotten(self) -> None:
         self.learn(ONE)

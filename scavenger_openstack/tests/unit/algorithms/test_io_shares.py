@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from typing import Any
@@ -48,15 +49,20 @@ SMALL = Params(wait_window_s=4.0, wait_smoothing=1, deficit_window_s=2.0,
 STATIC = dataclasses.replace(SMALL, max_ops_per_s=800.0)
 
 
+TURNS = itertools.count()
+
+
 def use(workload: Workload, ops: float | None) -> WorkloadRates:
     return WorkloadRates(workload, 1.0, io_ops_per_s=ops)
 
 
 def vm(wait_ms: float | None = 1.0, ops: float | None = 1000.0,
        workload: Workload = VM) -> WorkloadRates:
+    """A new measurement: no two of them are the very same number."""
+    wait_s = None if wait_ms is None else wait_ms / 1000
     return WorkloadRates(
-        workload, 1.0, io_ops_per_s=ops,
-        io_wait_s_per_op=None if wait_ms is None else wait_ms / 1000)
+        workload, 1.0, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+            wait_s * (1 + next(TURNS) % 99 * 1e-14)))
 
 
 def caps(decision: Decision) -> dict[str, Any]:
@@ -360,7 +366,8 @@ class ForegroundTest(ControllerTest):
         before, rules = None, []
         for tick, reset in enumerate((0, 0, 0, 0, 0, 0, 5, 5, 5)):
             done = tick - reset
-            sample = host(1.0 + tick, done * 0.1, done * 100, done * 10)
+            sample = host(1.0 + tick, done * 0.1 + tick * tick * 1e-9,
+                          done * 100, done * 10)
             found = self.controller.step(sample.time_s,
                                          rates_of(before, sample))
             before = sample

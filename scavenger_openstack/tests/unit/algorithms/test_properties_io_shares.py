@@ -73,9 +73,12 @@ class Use(NamedTuple):
     ops: float | None
     wait_s: float | None
 
-    def rates(self) -> WorkloadRates:
-        return WorkloadRates(self.workload, 1.0, io_ops_per_s=self.ops,
-                             io_wait_s_per_op=self.wait_s)
+    def rates(self, tick: int) -> WorkloadRates:
+        """Measured in this tick: what it waits is never the very same."""
+        return WorkloadRates(
+            self.workload, 1.0, io_ops_per_s=self.ops,
+            io_wait_s_per_op=self.wait_s and (
+                self.wait_s * (1 + tick % 2 * 1e-13)))
 
 
 Look = tuple[Use, ...]
@@ -112,7 +115,7 @@ def run(params: Params, curve: Iterable[Look],
     controller = Controller(params)
     return controller, [
         controller.step(1.0 + tick, Rates(
-            0.0, 1.0, tuple(one.rates() for one in look)))
+            0.0, 1.0, tuple(one.rates(tick) for one in look)))
         for tick, look in enumerate(curve)]
 
 

@@ -94,12 +94,45 @@ class Disks(testtools.TestCase):
         found = self.rule.plan(one, self.rule.values(one), value)
         return {key[4:]: text for key, text in found.items()}
 
+    def test_without_a_limit_it_is_a_total(self) -> None:
+        self.assertEqual({'total_bytes_sec': '5', 'read_bytes_sec': '0',
+                          'write_bytes_sec': '0'}, self.plan(5))
+
     def test_each_direction(self) -> None:
-        self.assertEqual({'total_bytes_sec': '0', 'read_bytes_sec': '5',
-                          'write_bytes_sec': '5'}, self.plan(5))
         self.assertEqual({'total_bytes_sec': '0', 'read_bytes_sec': '3',
                           'write_bytes_sec': '5'},
                          self.plan(5, 'read_bytes_sec=3'))
+
+    def groups(self, *disks: str, knob: Knob = Knob.IO_BYTES_PER_S,
+               **original: str) -> dict[str, str]:
+        return domain_knobs.groups(
+            seen(disks=''.join(disks)), knob,
+            {f'{disk}.read_bytes_sec': text
+             for disk, text in original.items()})
+
+    def test_who_shares_a_cap(self) -> None:
+        ours = f'group_name={domain_knobs.GROUP}'
+        self.assertEqual(
+            {'vda': domain_knobs.GROUP, 'vdb': domain_knobs.GROUP},
+            self.groups(disk('vda'), disk('vdb', 'total_bytes_sec=5', ours)))
+        # None that has a limit of its own, of either kind, or a group.
+        for limit in ('read_bytes_sec=3', 'total_iops_sec=3',
+                      'group_name=theirs'):
+            self.assertEqual({'vdb': domain_knobs.GROUP}, self.groups(
+                disk('vda', limit), disk('vdb')), limit)
+        # Who got one since leaves; the others do not take it over.
+        self.assertEqual(
+            {'vda': 'vda', 'vdb': domain_knobs.GROUP},
+            self.groups(disk('vda', ours), disk('vdb', ours), vda='3'))
+
+    def test_who_comes_must_not_lift_the_other_limit(self) -> None:
+        ours = f'group_name={domain_knobs.GROUP}'
+        one = disk('vda', 'total_iops_sec=5', ours)
+        self.assertEqual({'vda': domain_knobs.GROUP},
+                         self.groups(one, disk('vdb')))
+        self.assertEqual(
+            {'vda': domain_knobs.GROUP, 'vdb': domain_knobs.GROUP},
+            self.groups(one, disk('vdb'), knob=Knob.IO_OPS_PER_S))
 
     def test_a_total_stays_one(self) -> None:
         for there, wanted in (('9', '5'), ('3', '3')):

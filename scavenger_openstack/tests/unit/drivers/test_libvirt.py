@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import itertools
 import subprocess
 import sys
 import time
@@ -113,6 +114,13 @@ class BlockStatistics(testtools.TestCase):
         self.assertEqual([None] * 6, told[:6])
         self.assertEqual([1200, 1400, 1600, 1800, 2000, 2200, 2400, 2600,
                           2800], [one[1] for one in told[6:] if one])
+        # Each operation took the very same time in each tick of an answer.
+        waits = [(two[0] - one[0]) / (two[1] - one[1])
+                 for one, two in itertools.pairwise(told[6:])
+                 if one and two]
+        self.assertEqual([waits[0]] * 4 + [waits[4]] * 4, waits)
+        self.assertAlmostEqual(3 * libvirtd.WAIT_S, waits[0], places=6)
+        self.assertAlmostEqual(5 * libvirtd.WAIT_S, waits[4], places=6)
 
     def test_one_that_is_gone_is_not_missed(self) -> None:
         log = self.useFixture(fixtures.FakeLogger())
