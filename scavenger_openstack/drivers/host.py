@@ -131,7 +131,8 @@ class Host:
         return self._knobs(workload, knob).write(workload, knob, value)
 
     def lane(self, workload: str, knob: Knob) -> str:
-        if self._domains is not None and not _is_cgroup(workload):
+        if (self._domains is not None and not _is_cgroup(workload)
+                and knob is not Knob.EGRESS_BYTES_PER_S):
             return self._domains.lane(workload, knob)
         return base.usual_lane(workload, knob)
 
