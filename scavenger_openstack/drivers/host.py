@@ -18,6 +18,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import time
 
 from oslo_config import cfg
@@ -86,6 +87,7 @@ class Host:
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
+        self._linked: list[tuple[str, ...]] = []
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -112,6 +114,7 @@ class Host:
         if self._domains is not None:
             found = self._domains.sample()
             self._follow_taps(self._domains.interfaces)
+            self._follow_links([one[0].interfaces for one in found])
             workloads += tuple(map(self._add_tap, found))
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
@@ -184,25 +187,25 @@ class Host:
             net_tx_bytes=self._network.tx_bytes(_tap(names)))
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
-        """Tell the network which taps there are, and the links of them."""
+        """Tell the network which taps the background has."""
         if found == self._taps or self._network is None:
             return
-        for workload, names in self._taps.items():
+        for workload in self._taps:
             if not found.get(workload):
                 self._network.detach(workload)
-            if found.get(workload) != names:
-                self._link_of = {name: link for name, link
-                                 in self._link_of.items()
-                                 if name not in names}
         for workload, names in found.items():
-            if self._taps.get(workload) == names:
-                continue
-            if names:
+            if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
-            if len(self._links) == 1:
-                self._link_of = {**self._link_of, **dict.fromkeys(
-                    names, next(iter(self._links)))}
         self._taps = dict(found)
+
+    def _follow_links(self, found: list[tuple[str, ...]]) -> None:
+        """All taps of VMs, the foreground's too, lead to the only link."""
+        if found != self._linked and len(self._links) == 1:
+            self._link_of = {
+                **dict.fromkeys(itertools.chain.from_iterable(found),
+                                next(iter(self._links))),
+                **dict(self._interfaces.values())}
+            self._linked = found
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with its interface and what it has sent."""
