@@ -55,6 +55,10 @@ LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what somebody else writes is noticed within them."""
 
+_TIGHTEN, _LOOSEN, _LIFT = 'tighten', 'loosen', 'lift'
+_SLOW = {base.RECLAIM: _TIGHTEN, base.DRAIN: _LIFT}
+"""All that may take long in these lanes; in any other it is everything."""
+
 DRIFT_SLACK = 0.001
 """Read-backs closer than this share are the kernel's rounding."""
 
@@ -115,6 +119,7 @@ class Actuator:
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
         self._unread: list[str] = []
+        self._gone: set[Key] = set()
         self._late: list[tuple[Sequence[Key], Outcome]] = []
         self._changed: Callable[[], Collection[str]]
         self._changed = getattr(driver, 'changed', tuple)
@@ -154,8 +159,8 @@ class Actuator:
                 else:
                     found[key] = current
             except errors.WorkloadGone:
-                if key in held and not self._easing_lane(key):
-                    self.lift(key)
+                if not self._lane_of(key, _LOOSEN):
+                    self._gone.add(key)
                 continue
             except errors.ScavengerError as exc:
                 self._unread.append(self._complain(
@@ -186,16 +191,17 @@ class Actuator:
             current = self._current[key]
             if key not in again and (not arbitrate.worth_writing(
                     cap.knob, current, cap.value,
-                    dear=self._lane(*key) not in ('', base.RECLAIM))
+                    dear=bool(self._lane_of(key, _LOOSEN)))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif _tightens(cap, current):
-                lanes[self._lane(*key)].tighten.append(cap)
+                lanes[self._lane_of(key, _TIGHTEN)].tighten.append(cap)
             else:
-                lanes[self._easing_lane(key)].loosen.append(cap)
+                lanes[self._lane_of(key, _LOOSEN)].loosen.append(cap)
         for key in list(held):
-            if key not in wanted and key not in pending and not foreign(key):
-                lanes[self._easing_lane(key)].lift.append(key)
+            if key in self._gone or (key not in wanted and key not in pending
+                                     and not foreign(key)):
+                lanes[self._lane_of(key, _LIFT)].lift.append(key)
         at_once = lanes.pop('', _Lane())
         self._write_all(at_once.tighten, outcome)
         self._in_lanes(lanes, outcome)
@@ -207,6 +213,7 @@ class Actuator:
             outcome.unmet.update(
                 (workload, size) for workload, size in self._unmet().items()
                 if (workload, Knob.MEMORY_BYTES) in wanted)
+        self._gone.clear()
         return outcome
 
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
@@ -216,10 +223,10 @@ class Actuator:
         return (old is not None and old.value == cap.value
                 and current is not None and current == self._ours.get(key))
 
-    def _easing_lane(self, key: Key) -> str:
-        """Where a knob is loosened or lifted."""
+    def _lane_of(self, key: Key, what: str) -> str:
+        """Where a knob is tightened, loosened or lifted."""
         lane: str = self._lane(*key)
-        return '' if lane == base.RECLAIM else lane
+        return lane if _SLOW.get(lane, what) == what else ''
 
     def _in_lanes(self, lanes: Mapping[str, _Lane], outcome: Outcome
                   ) -> None:
@@ -272,7 +279,7 @@ class Actuator:
                 continue
             if arbitrate.worth_writing(cap.knob, self._current[key],
                                        cap.value):
-                lanes[self._lane(*key)].tighten.append(cap)
+                lanes[self._lane_of(key, _TIGHTEN)].tighten.append(cap)
         self._write_all(lanes.pop('', _Lane()).tighten, outcome)
         self._in_lanes(lanes, outcome)
         self._current.clear()

@@ -13,8 +13,9 @@
 
 """Threads for writes that may take long.
 
-A memory limit below the use makes the kernel reclaim first; libvirt waits
-for a QEMU that does not answer.  Such a write cannot be called off once it
+A memory limit below the use makes the kernel reclaim first; packets that
+wait behind a limit need time to go before it is lifted; libvirt waits for a
+QEMU that does not answer.  Such a write cannot be called off once it
 has begun.  So a tick gives such writes away, in lanes that do not wait for
 one another, and waits for them only until its deadline.
 """
@@ -30,6 +31,7 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.agent.leases import Key
+from scavenger_openstack.drivers import base
 
 LOG = log.getLogger(__name__)
 
@@ -37,6 +39,11 @@ LOG = log.getLogger(__name__)
 MAX_AT_WORK = 4
 """So many lanes work at once: each uses a connection to libvirtd, and one of
 its few threads, which Nova needs, too.  One that hangs does not count."""
+
+
+DRAIN_WAIT_S = 0.05
+"""So long, at most, is waited for packets to go: the next tick will do, and
+it is nothing to complain about."""
 
 
 class Job(NamedTuple):
@@ -106,13 +113,14 @@ class Worker:
                 self._lanes[job.lane] = [one]
             threading.Thread(target=self._work, args=(job.lane,),
                              daemon=True, name=f'{job.lane}-writer').start()
-        until = time.monotonic() + self._deadline_s
-        found = [one.done.wait(max(0.0, until - time.monotonic()))
-                 for one in begun]
+        start = time.monotonic()
+        found = [one.done.wait(max(0.0, start - time.monotonic() + (
+            DRAIN_WAIT_S if one.job.lane == base.DRAIN
+            else self._deadline_s))) for one in begun]
         self._late = [one for one in (*self._late, *begun)
                       if not one.done.is_set()]
         late = [job for job, done in zip(jobs, found, strict=True)
-                if not done]
+                if not done and job.lane != base.DRAIN]
         if late:
             LOG.warning(
                 '%d limits not in force after %s s, the kernel or libvirt '

@@ -67,14 +67,19 @@ def foreground_memory(total: float | None, available: float | None,
     return 0.0 if -math.inf < x < 0 else x
 
 
-def foreground_rate(sent: float | None, background: float) -> float | None:
+def foreground_rate(sent: float | None, background: float,
+                    foreground: float = 0.0) -> float | None:
     """x(t) of a link in bytes per second.
 
-    Source: Scavenger, section 4.3; DESIGN 7.1.
+    What one workload sends to another of the same host never leaves by the
+    link, yet counts in ``background``, what that has sent in all.  So x is
+    no less than what is known of the ``foreground``, as far as the link
+    carried so much.  Source: Scavenger, section 4.3; DESIGN 7.1; the second
+    part is ours.
     """
     if sent is None:
         return None
-    x = sent - background
+    x = max(sent - background, min(sent, foreground))
     return 0.0 if -math.inf < x < 0 else x
 
 
@@ -266,8 +271,11 @@ class Controller:
             sent = _known(one.net_tx_bytes_per_s for one in senders)
             known = [rate for rate in sent if rate is not None]
             resource.observe(
-                foreground_rate(rates.link_tx_bytes_per_s.get(link),
-                                sum(known)),
+                foreground_rate(
+                    rates.link_tx_bytes_per_s.get(link), sum(known),
+                    sum(rate or 0.0 for rate in _known(
+                        one.net_tx_bytes_per_s
+                        for one in theirs.get(link, ())))),
                 rates.links.get(link),
                 [((one[0].id, one[0].created_s), one.net_tx_bytes_per_s, None)
                  for one in theirs.get(link, ())],

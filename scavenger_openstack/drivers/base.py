@@ -102,9 +102,16 @@ RECLAIM = 'memory'
 taking something away can take long in it: all else is done at once."""
 
 
+DRAIN = 'egress'
+"""The lane of limits behind which packets wait, which go on their way before
+such a limit is gone.  Only lifting can take long in it, and does not use the
+driver: all else is done at once."""
+
+
 def usual_lane(workload: str, knob: Knob) -> str:
     """Where there is no :class:`Lanes`."""
-    return RECLAIM if knob is Knob.MEMORY_BYTES else ''
+    return {Knob.MEMORY_BYTES: RECLAIM,
+            Knob.EGRESS_BYTES_PER_S: DRAIN}.get(knob, '')
 
 
 class Driver(Knobs, Protocol):

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import time
 
 from oslo_config import cfg
@@ -89,6 +90,7 @@ class Host:
         self._taps: dict[str, tuple[str, ...]] = {}
         self._machines = domain_cgroups.DomainCgroups(
             cgroup_files.find_mounts(conf.root_dir))
+        self._linked: list[tuple[str, ...]] = []
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -119,6 +121,7 @@ class Host:
             link_tx = self._network.link_tx()
         if self._domains is not None:
             self._follow_taps(self._domains.interfaces)
+            self._follow_links([one[0].interfaces for one in virtual])
             workloads += tuple(map(self._add_tap, virtual))
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
@@ -138,7 +141,8 @@ class Host:
         return self._knobs(workload, knob).write(workload, knob, value)
 
     def lane(self, workload: str, knob: Knob) -> str:
-        if self._domains is not None and not _is_cgroup(workload):
+        if (self._domains is not None and not _is_cgroup(workload)
+                and knob is not Knob.EGRESS_BYTES_PER_S):
             return self._domains.lane(workload, knob)
         return base.usual_lane(workload, knob)
 
@@ -196,25 +200,25 @@ class Host:
             net_tx_bytes=self._network.tx_bytes(_tap(names)))
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
-        """Tell the network which taps there are, and the links of them."""
+        """Tell the network which taps the background has."""
         if found == self._taps or self._network is None:
             return
-        for workload, names in self._taps.items():
+        for workload in self._taps:
             if not found.get(workload):
                 self._network.detach(workload)
-            if found.get(workload) != names:
-                self._link_of = {name: link for name, link
-                                 in self._link_of.items()
-                                 if name not in names}
         for workload, names in found.items():
-            if self._taps.get(workload) == names:
-                continue
-            if names:
+            if names and self._taps.get(workload) != names:
                 self._network.attach(workload, _tap(names))
-            if len(self._links) == 1:
-                self._link_of = {**self._link_of, **dict.fromkeys(
-                    names, next(iter(self._links)))}
         self._taps = dict(found)
+
+    def _follow_links(self, found: list[tuple[str, ...]]) -> None:
+        """All taps of VMs, the foreground's too, lead to the only link."""
+        if found != self._linked and len(self._links) == 1:
+            self._link_of = {
+                **dict.fromkeys(itertools.chain.from_iterable(found),
+                                next(iter(self._links))),
+                **dict(self._interfaces.values())}
+            self._linked = found
 
     def _add_network(self, sample: WorkloadSample) -> WorkloadSample:
         """The sample with its interface and what it has sent."""

@@ -27,6 +27,7 @@ from testtools import content
 from testtools import matchers
 
 from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -100,7 +101,10 @@ class HostTest(virtual_host.VirtualHostTestCase):
         bridge = self.useFixture(domain_network.Bridge(bench))
         guest = virtual_host.background(
             'one', interfaces=(bridge.interface(), bridge.interface(1)))
+        tenant = domain_guest.DomainGuest(
+            name='tenant', paused=True, interfaces=(bridge.interface(2),))
         console = bench.define_and_start(guest)
+        bench.start_all([tenant])
         console.tell(f'address {bridge.address()}')
         agent = self.host(bench, '[network]',
                           f'links = {bridge.name}=125000000')
@@ -110,7 +114,9 @@ class HostTest(virtual_host.VirtualHostTestCase):
         console.measure(1)
         before = bridge.bytes_per_s(3)
         sample = driver.sample()
-        self.assertEqual({one.tap: bridge.name for one in guest.interfaces},
+        # What the foreground sends over a link counts, too.
+        self.assertEqual({one.tap: bridge.name for one in
+                          (*guest.interfaces, *tenant.interfaces)},
                          sample.link_of)
         outcome = agent.put(
             (guest.uuid, Knob.EGRESS_BYTES_PER_S, 1_000_000))
@@ -119,9 +125,11 @@ class HostTest(virtual_host.VirtualHostTestCase):
         first = driver.sample()
         during = bridge.bytes_per_s(5)
         last = driver.sample()
-        told = ((last.workloads[0].net_tx_bytes or 0)
-                - (first.workloads[0].net_tx_bytes or 0)) / (
-                    last.time_s - first.time_s)
+        ours, ours_before = (
+            next(one for one in sample.workloads
+                 if one.workload.id == guest.uuid).net_tx_bytes or 0
+            for sample in (last, first))
+        told = (ours - ours_before) / (last.time_s - first.time_s)
         agent.put()
         time.sleep(2)
         after = bridge.bytes_per_s(3)

@@ -96,7 +96,10 @@ class Others(taps.TapTestCase):
 
         def tick() -> list[str]:
             agent.originals([cap])
-            return agent.reconcile({(VM, RATE): cap}).problems
+            problems = agent.reconcile({(VM, RATE): cap}).problems
+            self.wait_for('nothing is being lifted any more',
+                          lambda: not agent.pending)
+            return problems
 
         self.assertEqual([], tick())
         self.assertEqual(1e6, self.driver.read(VM, RATE))

@@ -195,26 +195,53 @@ class Several(taps.TapTestCase):
         self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
 
 
-class Plugged(taps.TapTestCase):
-    """A card comes and goes while a limit is in force."""
+class Leased(taps.TapTestCase):
+    """As the agent does it."""
 
-    def test_the_lease_follows(self) -> None:
-        leases = leases_.Leases(pathlib.Path(
+    def setUp(self) -> None:
+        super().setUp()
+        self.leases = leases_.Leases(pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'state'))
-        leases.open()
-        self.addCleanup(leases.close)
-        agent = actuator.Actuator(self.driver, leases, deadline_s=1)
-        cap = types.Cap(VM, RATE, LIMIT, 'test', 'to see it')
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        self.agent = actuator.Actuator(self.driver, self.leases, deadline_s=5)
+
+    def tick(self, rate: float | None) -> actuator.Outcome:
+        cap = types.Cap(VM, RATE, rate or 0.0, 'test', 'to see it')
+        wanted = {(VM, RATE): cap} if rate else {}
+        self.agent.originals(wanted.values())
+        return self.agent.reconcile(wanted)
+
+    def settled(self) -> None:
+        self.wait_for('limits are lifted', lambda: not self.agent.pending)
+
+    def test_no_tick_waits_for_packets(self) -> None:
+        """What waits behind a limit goes on its way beside the loop."""
+        self.assertEqual(1, self.tick(5000.0).written)
+        with namespaces.socket_in(self.vm.guest, socket.SOCK_DGRAM) as near:
+            for _ in range(150):
+                near.sendto(bytes(1400), (taps.FAR, 9))
+        self.assertEqual(0, self.tick(None).lifted)
+        self.assertEqual({(VM, RATE)}, self.agent.pending)
+        self.assertIsNotNone(self.driver.tx_bytes(self.tap))
+        self.assertEqual(0, self.tick(5000.0).written)
+        self.settled()
+        self.assertEqual(1, self.tick(None).lifted)
+        self.assertEqual({}, self.leases.held())
+        self.same()
+        self.assertNotIn('not in force', self.log.output)
+
+    def test_the_lease_follows_the_cards(self) -> None:
+        """They come and go while a limit is in force."""
 
         def settle(*cards: int) -> dict[str, Any]:
             for _ in range(2 * actuator.LOOK_TICKS):
-                agent.originals([cap])
-                self.assertEqual([], agent.reconcile(
-                    {(VM, RATE): cap}).problems)
+                self.assertEqual([], self.tick(LIMIT).problems)
+                self.settled()
             self.assertEqual(LIMIT, self.driver.read(VM, RATE))
             for card in cards:
                 self.assertTrue(self.vm.arrives(20, card=card))
-            (key, held), = leases.held().items()
+            (key, held), = self.leases.held().items()
             self.assertEqual((VM, RATE), key)
             self.assertIsNone(held.original)
             step, = held.steps
@@ -239,6 +266,6 @@ class Plugged(taps.TapTestCase):
         self.vm.unplug(0)
         self.driver.attach(VM, self.tap_of(1))
         settle(1)
-        agent.lift((VM, RATE))
+        self.agent.lift((VM, RATE))
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('somebody else', self.log.output)

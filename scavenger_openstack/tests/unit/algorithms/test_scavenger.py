@@ -102,6 +102,11 @@ class EquationsTest(testtools.TestCase):
         self.assertEqual(0.0, foreground_rate(10.0, 20.0))
         self.assertIsNone(foreground_rate(None, 20.0))
         self.assertEqual(-math.inf, foreground_rate(-math.inf, 20.0))
+        # Of 20 that the background sent, 15 stayed on the host.
+        self.assertEqual(30.0, foreground_rate(35.0, 20.0, 30.0))
+        self.assertEqual(30.0, foreground_rate(30.0, 0.0, 40.0))
+        self.assertEqual(30.0, foreground_rate(50.0, 20.0, 10.0))
+        self.assertIsNone(foreground_rate(None, 20.0, 30.0))
 
     def test_samples(self) -> None:
         for window_s, interval_s, wanted in ((60, 1, 60), (60, 5, 12),
@@ -348,6 +353,20 @@ class NetworkTest(testtools.TestCase):
         # Demand 125000 and 500000; the rest of 55000 goes 1 : 3.
         self.assertAlmostEqual(125_000 + 13_750, value(found, A.id, EGRESS))
         self.assertAlmostEqual(500_000 + 41_250, value(found, B.id, EGRESS))
+
+    def test_what_stays_on_the_host_gives_nothing_away(self) -> None:
+        """What the background sends to itself leaves by no link."""
+        caps = []
+        for inside in (0.0, 5e6):
+            controller = Controller(SMALL)
+            for now in range(5):
+                found = controller.step(float(now), rates(
+                    (use(VM, tx=3e5), use(A, tx=1e5 + inside)),
+                    link_tx_bytes_per_s={'eth0': 4e5}))
+            self.assertAlmostEqual(3e5, found.facts['network']['eth0']['mu'])
+            caps.append(value(found, A.id, EGRESS))
+        self.assertAlmostEqual(680_000, caps[0])
+        self.assertEqual(caps[0], caps[1])
 
     def test_headroom_of_two_sigma(self) -> None:
         for sent in (200_000.0, 300_000.0, 400_000.0):
