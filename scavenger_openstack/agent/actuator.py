@@ -36,6 +36,7 @@ from typing import Protocol
 
 from oslo_log import log
 
+from scavenger_openstack.agent import lanes as lanes_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import originals
 from scavenger_openstack.agent import worker
@@ -54,10 +55,6 @@ Key = leases_.Key
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what somebody else writes is noticed within them."""
-
-_TIGHTEN, _LOOSEN, _LIFT = 'tighten', 'loosen', 'lift'
-_SLOW = {base.RECLAIM: _TIGHTEN, base.DRAIN: _LIFT}
-"""All that may take long in these lanes; in any other it is everything."""
 
 DRIFT_SLACK = 0.001
 """Read-backs closer than this share are the kernel's rounding."""
@@ -87,19 +84,6 @@ class Writer(Protocol):
     def run(self, jobs: Sequence[worker.Job]) -> list[bool]:
         """Do ``jobs``; whether each was done before the deadline."""
         ...
-
-
-@dataclasses.dataclass(slots=True)
-class _Lane:
-    """What one lane has to do in a tick, in this order."""
-
-    tighten: list[Cap] = dataclasses.field(default_factory=list)
-    lift: list[Key] = dataclasses.field(default_factory=list)
-    loosen: list[Cap] = dataclasses.field(default_factory=list)
-
-    def keys(self) -> list[Key]:
-        return [*((cap.workload, cap.knob)
-                  for cap in (*self.tighten, *self.loosen)), *self.lift]
 
 
 class Actuator:
@@ -159,7 +143,7 @@ class Actuator:
                 else:
                     found[key] = current
             except errors.WorkloadGone:
-                if not self._lane_of(key, _LOOSEN):
+                if not self._lane_of(key, lanes_.LOOSEN):
                     self._gone.add(key)
                 continue
             except errors.ScavengerError as exc:
@@ -180,8 +164,8 @@ class Actuator:
         :param foreign: knobs that another thread looks after; left alone
         """
         outcome = self._finished()
-        lanes: collections.defaultdict[str, _Lane]
-        lanes = collections.defaultdict(_Lane)
+        lanes: collections.defaultdict[str, lanes_.Lane]
+        lanes = collections.defaultdict(lanes_.Lane)
         pending = self._worker.pending
         held = self._leases.held()
         again = self._tidy(held) if self._tidy is not None else ()
@@ -191,18 +175,18 @@ class Actuator:
             current = self._current[key]
             if key not in again and (not arbitrate.worth_writing(
                     cap.knob, current, cap.value,
-                    dear=bool(self._lane_of(key, _LOOSEN)))
+                    dear=bool(self._lane_of(key, lanes_.LOOSEN)))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif _tightens(cap, current):
-                lanes[self._lane_of(key, _TIGHTEN)].tighten.append(cap)
+                lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
             else:
-                lanes[self._lane_of(key, _LOOSEN)].loosen.append(cap)
+                lanes[self._lane_of(key, lanes_.LOOSEN)].loosen.append(cap)
         for key in list(held):
             if key in self._gone or (key not in wanted and key not in pending
                                      and not foreign(key)):
-                lanes[self._lane_of(key, _LIFT)].lift.append(key)
-        at_once = lanes.pop('', _Lane())
+                lanes[self._lane_of(key, lanes_.LIFT)].lift.append(key)
+        at_once = lanes.pop('', lanes_.Lane())
         self._write_all(at_once.tighten, outcome)
         self._in_lanes(lanes, outcome)
         for key in at_once.lift:
@@ -225,10 +209,9 @@ class Actuator:
 
     def _lane_of(self, key: Key, what: str) -> str:
         """Where a knob is tightened, loosened or lifted."""
-        lane: str = self._lane(*key)
-        return lane if _SLOW.get(lane, what) == what else ''
+        return lanes_.at(self._lane(*key), what)
 
-    def _in_lanes(self, lanes: Mapping[str, _Lane], outcome: Outcome
+    def _in_lanes(self, lanes: Mapping[str, lanes_.Lane], outcome: Outcome
                   ) -> None:
         """Do what may take long, as far as the deadline allows."""
         if not lanes:
@@ -246,7 +229,7 @@ class Actuator:
             else:
                 self._late.append((job.keys, one))
 
-    def _in_lane(self, lane: _Lane, outcome: Outcome) -> None:
+    def _in_lane(self, lane: lanes_.Lane, outcome: Outcome) -> None:
         self._write_all(lane.tighten, outcome)
         for key in lane.lift:
             self.lift(key, outcome)
@@ -266,8 +249,8 @@ class Actuator:
 
     def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
         """Set further caps in the same tick."""
-        lanes: collections.defaultdict[str, _Lane]
-        lanes = collections.defaultdict(_Lane)
+        lanes: collections.defaultdict[str, lanes_.Lane]
+        lanes = collections.defaultdict(lanes_.Lane)
         for cap in caps:
             key = (cap.workload, cap.knob)
             if key in self._worker.pending:
@@ -279,8 +262,8 @@ class Actuator:
                 continue
             if arbitrate.worth_writing(cap.knob, self._current[key],
                                        cap.value):
-                lanes[self._lane_of(key, _TIGHTEN)].tighten.append(cap)
-        self._write_all(lanes.pop('', _Lane()).tighten, outcome)
+                lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
+        self._write_all(lanes.pop('', lanes_.Lane()).tighten, outcome)
         self._in_lanes(lanes, outcome)
         self._current.clear()
 

@@ -26,18 +26,15 @@ from collections.abc import Iterable
 import dataclasses
 import logging
 
+from scavenger_openstack.drivers.domain_held import Held
 from scavenger_openstack.drivers.domain_keeper import Snapshot
+from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers.domain_record import Values
 
 LOG = logging.getLogger(__name__)
 
 STILL_S = 30.0
 """A balloon that has not moved for so long does not move any more."""
-
-
-def with_balloon(snapshot: Snapshot, size: int) -> Snapshot:
-    """The domain as it is when its balloon has this size, in bytes."""
-    return snapshot._replace(domain=dataclasses.replace(
-        snapshot.domain, balloon_bytes=size))
 
 
 class _Way:
@@ -53,24 +50,54 @@ class _Way:
 
 
 class Balloons:
-    """How long each balloon has stood still on its way."""
+    """Where each balloon goes to, and how long it has stood still."""
 
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
+        self._rising: dict[str, Held] = {}
 
-    def unmet(self, caps: Iterable[tuple[Snapshot, int]], now_s: float
+    def rises(self, uuid: str, held: Held) -> None:
+        """Its limit was lifted."""
+        self._rising[uuid] = held
+
+    def follow(self, snapshot: Snapshot) -> int | None:
+        """Where a balloon rises to, in bytes, until it is there."""
+        held = self._rising.get(snapshot.domain.uuid)
+        if held is None:
+            return None
+        size = _size(held.original)
+        if (held.identity == snapshot.identity
+                and snapshot.domain.balloon_bytes < size):
+            return size
+        self._rising.pop(snapshot.domain.uuid, None)
+        return None
+
+    def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
+        """The domain as it will be when its balloon has arrived."""
+        size: int | None
+        if held is None or held.ours is None:
+            size = self.follow(snapshot)
+        else:
+            size = min(snapshot.domain.balloon_bytes, _size(held.ours))
+        return snapshot if size is None else snapshot._replace(
+            domain=dataclasses.replace(snapshot.domain, balloon_bytes=size))
+
+    def unmet(self, caps: Iterable[tuple[Snapshot, Held]], now_s: float
               ) -> dict[str, int]:
         """Bytes above the cap, by domain, of those that stand still.
 
         Who is refused is paused, and who is paused gives nothing back: so he
         is let go for as long as he was held, and has another try.
 
-        :param caps: domains, and the bytes that each may have
+        :param caps: domains, and what is held of their memory
         """
         before, self._ways = self._ways, {}
         found = {}
-        for snapshot, cap in caps:
+        for snapshot, held in caps:
             domain = snapshot.domain
+            if held.ours is None or held.identity != snapshot.identity:
+                continue
+            cap = _size(held.ours)
             missing = domain.balloon_bytes - cap
             if missing <= 0:
                 continue
@@ -94,3 +121,7 @@ class Balloons:
                     domain.name, domain.uuid, missing, cap, STILL_S)
             way.told = True
         return found
+
+
+def _size(values: Values) -> int:
+    return int(values['balloon_kib']) * domain_knobs.BYTES_PER_KIB

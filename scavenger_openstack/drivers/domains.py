@@ -36,6 +36,7 @@ from scavenger_openstack.drivers import cgroup_knobs
 from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import domain_counters
+from scavenger_openstack.drivers.domain_held import Held
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
@@ -43,7 +44,6 @@ from scavenger_openstack.drivers import domain_lift
 from scavenger_openstack.drivers import domain_machine
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers import domain_record
-from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
@@ -73,29 +73,6 @@ class _Known:
         self.idle: cgroup_files.Directory | None = None
 
 
-class _Held:
-    """A knob of ours: what libvirt held before us, and what we set."""
-
-    __slots__ = ('identity', 'original', 'ours', 'tried')
-
-    def __init__(self, identity: tuple[object, ...], original: Values
-                 ) -> None:
-        self.identity = identity
-        self.original = original
-        self.ours: Values | None = None
-        self.tried: Values = {}     # it may have come into force
-
-    def look(self, now: Values) -> None:
-        """What somebody else set is the original from now on."""
-        if self.ours is None:
-            self.original = now
-        elif now != self.ours:
-            self.original = {
-                key: self.original.get(key, text)
-                if text in (self.ours.get(key), self.tried.get(key))
-                else text for key, text in now.items()}
-
-
 class Domains:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
@@ -123,8 +100,7 @@ class Domains:
         self._idle = cgroup_knobs.rules(tuple)
         self._known: dict[str, _Known] = {}
         self._changed: set[str] = set()
-        self._held: dict[Key, _Held] = {}
-        self._rising: dict[str, _Held] = {}     # balloons after a lift
+        self._held: dict[Key, Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
@@ -174,7 +150,7 @@ class Domains:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
-        self._risen(snapshot)
+        self._balloons.follow(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
         if known is not None and \
@@ -273,7 +249,7 @@ class Domains:
                     f'domain {snapshot.domain.name} came with a limit on '
                     f'{knob} that is not ours: it is being lifted')
             values = rule_.values(self._settled(snapshot, held, knob))
-            self._held[workload, knob] = _Held(
+            self._held[workload, knob] = Held(
                 domain_knobs.identity(snapshot, knob), values)
         else:
             values = rule_.values(self._settled(snapshot, held, knob))
@@ -337,7 +313,7 @@ class Domains:
         if held is None:
             return
         if knob is Knob.MEMORY_BYTES:
-            self._rising[workload] = held
+            self._balloons.rises(workload, held)
         try:
             with self._libvirt.domain(workload) as handle:
                 self._keeper.refresh(workload, handle.look)
@@ -365,13 +341,12 @@ class Domains:
 
     def unmet(self) -> dict[str, int]:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.unmet`."""
-        caps = []
-        for (uuid, knob), held in list(self._held.items()):
-            seen = self._keeper.snapshots.get(uuid)
-            if (knob is Knob.MEMORY_BYTES and held.ours is not None
-                    and seen is not None and seen.identity == held.identity):
-                caps.append((seen, _balloon(held.ours)))
-        return self._balloons.unmet(caps, time.monotonic())
+        snapshots = self._keeper.snapshots
+        return self._balloons.unmet(
+            [(snapshots[uuid], held)
+             for (uuid, knob), held in list(self._held.items())
+             if knob is Knob.MEMORY_BYTES and uuid in snapshots],
+            time.monotonic())
 
     def close(self) -> None:
         """Give back what is kept open."""
@@ -396,7 +371,7 @@ class Domains:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
-    def _of(self, snapshot: Snapshot, knob: Knob) -> _Held | None:
+    def _of(self, snapshot: Snapshot, knob: Knob) -> Held | None:
         """What is held of this run of a domain."""
         held = self._held.get((snapshot.domain.uuid, knob))
         return (held if held is not None and held.identity
@@ -406,27 +381,10 @@ class Domains:
         snapshot = self._keeper.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
 
-    def _settled(self, snapshot: Snapshot, held: _Held | None, knob: Knob
+    def _settled(self, snapshot: Snapshot, held: Held | None, knob: Knob
                  ) -> Snapshot:
-        """The domain as it will be when its balloon has arrived."""
-        if knob is not Knob.MEMORY_BYTES:
-            return snapshot
-        if held is None or held.ours is None:
-            return self._risen(snapshot)
-        return _arrived(snapshot, held)
-
-    def _risen(self, snapshot: Snapshot) -> Snapshot:
-        """The domain as it is when its guest has all its memory again: on
-        the way there, the balloon is no original."""
-        held = self._rising.get(snapshot.domain.uuid)
-        if held is None:
-            return snapshot
-        size = _balloon(held.original)
-        if (held.identity != snapshot.identity
-                or snapshot.domain.balloon_bytes >= size):
-            self._rising.pop(snapshot.domain.uuid, None)
-            return snapshot
-        return domain_balloon.with_balloon(snapshot, size)
+        return (self._balloons.settled(snapshot, held)
+                if knob is Knob.MEMORY_BYTES else snapshot)
 
     def _rule(self, knob: Knob) -> domain_knobs.Rule:
         if knob not in domain_knobs.RULES:
@@ -459,15 +417,3 @@ def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:
     return errors.WorkloadGone(
         f'domain {snapshot.domain.name} was started anew, or has other '
         'vCPUs or disks: it is limited anew')
-
-
-def _balloon(values: Values) -> int:
-    return int(values['balloon_kib']) * domain_knobs.BYTES_PER_KIB
-
-
-def _arrived(snapshot: Snapshot, held: _Held) -> Snapshot:
-    """The domain as it is when its guest has given the memory back: on the
-    way there, the balloon is somewhere between."""
-    assert held.ours is not None
-    return domain_balloon.with_balloon(snapshot, min(
-        snapshot.domain.balloon_bytes, _balloon(held.ours)))

@@ -246,8 +246,9 @@ class TestTheyHold(LimitsCase):
         before = self.limits(host, 'one')
         measured = []
         for knob, cap, work in (
-                (Knob.IO_BYTES_PER_S, 5_000_000, 'kib=64'),
-                (Knob.IO_OPS_PER_S, 200, 'kib=4')):
+                (Knob.IO_BYTES_PER_S, 5_000_000,
+                 'kib=64 bytes_per_s=25000000'),
+                (Knob.IO_OPS_PER_S, 200, 'kib=4 bytes_per_s=4000000')):
             console.tell(f'disk mixed {work} threads=4 disks=2')
             agent.tick({guest.uuid: {knob: cap}})
             console.measure(2)
@@ -257,6 +258,7 @@ class TestTheyHold(LimitsCase):
             free = console.measure(2)
             rates = [one.bytes_per_s if knob is Knob.IO_BYTES_PER_S
                      else one.done / one.took_s for one in (done, free)]
+            console.tell('rest')
             measured.append((knob, rates[0] / cap, rates[1] / cap))
         self.addDetail('measured', content.text_content(str(measured)))
         for knob, under_cap, without in measured:

@@ -18,10 +18,18 @@ import testtools
 
 from scavenger_openstack.drivers.domain_balloon import Balloons
 from scavenger_openstack.drivers.domain_balloon import STILL_S
+from scavenger_openstack.drivers.domain_held import Held
+from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.tests.unit.drivers.test_domain_knobs import seen
 from scavenger_openstack.tests.unit.drivers.test_domain_knobs import UUID
 
 CAP = 256 * 1024
+
+
+def held(one: Snapshot, cap: int) -> Held:
+    found = Held(one.identity, {})
+    found.ours = {'balloon_kib': str(cap // 1024)}
+    return found
 
 
 class Unmet(testtools.TestCase):
@@ -38,7 +46,8 @@ class Unmet(testtools.TestCase):
         self.now_s += after_s
         one = seen(more=f'<currentMemory>{kib}</currentMemory>',
                    paused=paused)
-        return self.balloons.unmet([(one, cap)], self.now_s).get(UUID)
+        return self.balloons.unmet([(one, held(one, cap))],
+                                   self.now_s).get(UUID)
 
     def test_who_does_not_move(self) -> None:
         self.assertIsNone(self.unmet())
@@ -74,5 +83,6 @@ class Unmet(testtools.TestCase):
 
     def test_another_run_begins_anew(self) -> None:
         self.unmet()
-        self.assertEqual({}, self.balloons.unmet([(
-            seen()._replace(started=78), CAP)], self.now_s + STILL_S))
+        one = seen()._replace(started=78)
+        self.assertEqual({}, self.balloons.unmet(
+            [(one, held(one, CAP))], self.now_s + STILL_S))

@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What one tick has to do, in lanes that do not wait for one another.
+
+Which lane a knob is in, its driver says: see
+:class:`scavenger_openstack.drivers.base.Lanes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from scavenger_openstack.agent.leases import Key
+from scavenger_openstack.drivers import base
+from scavenger_openstack.types import Cap
+
+TIGHTEN, LOOSEN, LIFT = 'tighten', 'loosen', 'lift'
+
+_SLOW = {base.RECLAIM: TIGHTEN, base.DRAIN: LIFT}
+"""All that may take long in these lanes; in any other it is everything."""
+
+
+@dataclasses.dataclass(slots=True)
+class Lane:
+    """What one lane has to do in a tick, in this order."""
+
+    tighten: list[Cap] = dataclasses.field(default_factory=list)
+    lift: list[Key] = dataclasses.field(default_factory=list)
+    loosen: list[Cap] = dataclasses.field(default_factory=list)
+
+    def keys(self) -> list[Key]:
+        return [*((cap.workload, cap.knob)
+                  for cap in (*self.tighten, *self.loosen)), *self.lift]
+
+
+def at(lane: str, what: str) -> str:
+    """Where that is done; '' is at once, in the tick itself."""
+    return lane if _SLOW.get(lane, what) == what else ''
