@@ -143,8 +143,7 @@ class Actuator:
                 else:
                     found[key] = current
             except errors.WorkloadGone:
-                if not self._lane_of(key, lanes_.LOOSEN):
-                    self._gone.add(key)
+                self._gone.add(key)
                 continue
             except errors.ScavengerError as exc:
                 self._unread.append(self._complain(

@@ -140,6 +140,22 @@ class StartedAnew(LimitsTestCase):
         self.assertIsNone(self.leases.held()[CORES].original)
 
 
+    def test_between_two_looks(self) -> None:
+        """The lease of the run that has ended goes; the new one has its."""
+        caps = {CORES: Cap(*CORES, 0.5, 'owner', 'reason')}
+        self.tick((CORES, 0.5))
+        self.machine.start()
+        self.libvirtd.tell(until=lambda: gone(self.libvirtd.driver))
+        for _ in range(actuator.LOOK_TICKS + 1):
+            # As the loop, which wants also what cannot be read right now.
+            self.actuator.originals(list(caps.values()))
+            self.actuator.reconcile(caps)
+        self.assertEqual(
+            int((self.machine.run_dir / 'one.pid').read_text()),
+            self.leases.held()[CORES].steps[0]['pid'])
+        self.assertEqual(50_000, self.machine.quota)
+
+
 class RecordTaken(LimitsTestCase):
     """A call of a dead agent, given up long ago, takes our record away."""
 
