@@ -144,6 +144,7 @@ class Actuator:
                     found[key] = current
             except errors.WorkloadGone:
                 self._gone.add(key)
+                self._ours.pop(key, None)   # until it is lifted, look
                 continue
             except errors.ScavengerError as exc:
                 self._unread.append(self._complain(
@@ -216,11 +217,13 @@ class Actuator:
         if not lanes:
             return
         jobs, found = [], []
-        for name, lane in lanes.items():
-            one = Outcome()
-            jobs.append(worker.Job(name, lane.keys(), functools.partial(
-                self._in_lane, lane, one)))
-            found.append(one)
+        for name, every in lanes.items():
+            # One by one: who has been lifted may be limited again.
+            for lane in every.apart() if name == base.DRAIN else (every,):
+                one = Outcome()
+                jobs.append(worker.Job(name, lane.keys(), functools.partial(
+                    self._in_lane, lane, one)))
+                found.append(one)
         for job, one, done in zip(jobs, found, self._worker.run(jobs),
                                   strict=True):
             if done:
@@ -280,7 +283,8 @@ class Actuator:
         self._ours_steps.pop(key, None)
         now = self._driver.restore_steps(*key)
         held = self._leases.held().get(key)
-        if held and originals.made_anew(held.steps, now):
+        if held and (originals.made_anew(held.steps, now)
+                     or originals.keys(held.steps) != originals.keys(now)):
             self._leases.lift(*key)     # made anew: its cap died with it
             held = None
         if held is None:

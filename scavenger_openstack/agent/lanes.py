@@ -43,6 +43,10 @@ class Lane:
         return [*((cap.workload, cap.knob)
                   for cap in (*self.tighten, *self.loosen)), *self.lift]
 
+    def apart(self) -> list[Lane]:
+        """One lane for each knob that is lifted, where all are."""
+        return [Lane(lift=[key]) for key in self.lift]
+
 
 def at(lane: str, what: str) -> str:
     """Where that is done; '' is at once, in the tick itself."""

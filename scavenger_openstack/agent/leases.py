@@ -290,7 +290,7 @@ class Leases:
             LOG.error('left to scavenger-restore: %s', problem)
         with self._mutex:
             (self.state_dir / 'heartbeat').unlink(missing_ok=True)
-            self._close_files(keep_lock=bool(self._busy))
+            self._close_files(keep_lock=bool(self._busy or self._lifting))
 
     def _lift_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)

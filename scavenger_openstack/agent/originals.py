@@ -106,6 +106,11 @@ def _place(step: Step) -> tuple[object, ...]:
             step.get('dev'), step.get('netns'))
 
 
+def keys(steps: Sequence[Step]) -> set[str]:
+    """What of a VM the steps give back: a limit, a disk, a vCPU."""
+    return {key for step in steps for key in step.get('values', ())}
+
+
 def _identity(steps: Sequence[Step]) -> object:
     """The object that the steps are about, however often it is renamed."""
     first = steps[0]

@@ -112,8 +112,12 @@ def lift(step: Step) -> bool:
     :raises Refused: its process is not the QEMU of that domain.
     :raises RestoreError: it does not read back as the original.
     """
-    _alive(step)
     who = (step['uri'], step['uuid'], step['pid'])
+    try:
+        _alive(step)
+    except Gone:
+        _LATE.pop(who, None)
+        raise
     if time.monotonic() < _LATE.get(who, 0.0):
         raise _silent(step)
     pause_s, within_s = _LATER_S, _LATER_S if who in _LATE else _FIRST_S

@@ -23,18 +23,45 @@ missing is told apart from that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+import contextlib
 import dataclasses
 import logging
+import time
 
 from scavenger_openstack.drivers.domain_held import Held
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers.domain_record import Values
+from scavenger_openstack.drivers import domain_xml
 
 LOG = logging.getLogger(__name__)
 
 STILL_S = 30.0
 """A balloon that has not moved for so long does not move any more."""
+
+MOVED = 0.02
+"""Part of what is missing from which a step is one: a guest that gives back a
+page now and then gives nothing back."""
+
+TOLD_S = 3.0
+"""QEMU tells of a balloon once a second: so long after a limit was lifted,
+what is known may be from before that."""
+
+
+def whole(snapshot: Snapshot, inactive: str) -> Snapshot:
+    """The domain with no less memory than it starts with.
+
+    Without a limit of ours, less may be on its way up after one that an
+    agent before us set.
+
+    :param inactive: the persistent definition, '' for none
+    """
+    with contextlib.suppress(ValueError):
+        if inactive:
+            return _with(snapshot, max(
+                snapshot.domain.balloon_bytes,
+                domain_xml.parse(inactive).balloon_bytes))
+    return snapshot
 
 
 class _Way:
@@ -54,33 +81,41 @@ class Balloons:
 
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
-        self._rising: dict[str, Held] = {}
+        self._rising: dict[str, tuple[Held, float]] = {}
 
     def rises(self, uuid: str, held: Held) -> None:
         """Its limit was lifted."""
-        self._rising[uuid] = held
+        self._rising[uuid] = held, time.monotonic() + TOLD_S
+
+    def forget(self, uuid: str) -> None:
+        """The domain has ended."""
+        self._rising.pop(uuid, None)
 
     def follow(self, snapshot: Snapshot) -> int | None:
         """Where a balloon rises to, in bytes, until it is there."""
-        held = self._rising.get(snapshot.domain.uuid)
-        if held is None:
+        uuid = snapshot.domain.uuid
+        known = self._rising.get(uuid)
+        if known is None:
             return None
+        held, told_s = known
         size = _size(held.original)
-        if (held.identity == snapshot.identity
-                and snapshot.domain.balloon_bytes < size):
+        if held.identity == snapshot.identity and (
+                snapshot.domain.balloon_bytes < size
+                or time.monotonic() < told_s):
             return size
-        self._rising.pop(snapshot.domain.uuid, None)
+        if self._rising.get(uuid) is known:
+            self.forget(uuid)
         return None
 
     def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
         """The domain as it will be when its balloon has arrived."""
-        size: int | None
         if held is None or held.ours is None:
             size = self.follow(snapshot)
         else:
-            size = min(snapshot.domain.balloon_bytes, _size(held.ours))
-        return snapshot if size is None else snapshot._replace(
-            domain=dataclasses.replace(snapshot.domain, balloon_bytes=size))
+            # Whatever it says: what libvirt knows of a balloon its guest has
+            # written, so less is not somebody else's limit.
+            size = _size(held.ours)
+        return snapshot if size is None else _with(snapshot, size)
 
     def unmet(self, caps: Iterable[tuple[Snapshot, Held]], now_s: float
               ) -> dict[str, int]:
@@ -104,7 +139,7 @@ class Balloons:
             way = before.get(domain.uuid)
             if way is None or way.identity != snapshot.identity:
                 way = _Way(snapshot, now_s)
-            elif way.size != domain.balloon_bytes:
+            elif way.size - domain.balloon_bytes >= MOVED * (way.size - cap):
                 way.size, way.since_s = domain.balloon_bytes, now_s
             elif snapshot.paused and now_s - way.since_s >= 2 * STILL_S:
                 way.since_s = now_s
@@ -121,6 +156,11 @@ class Balloons:
                     domain.name, domain.uuid, missing, cap, STILL_S)
             way.told = True
         return found
+
+
+def _with(snapshot: Snapshot, size: int) -> Snapshot:
+    return snapshot._replace(domain=dataclasses.replace(
+        snapshot.domain, balloon_bytes=size))
 
 
 def _size(values: Values) -> int:

@@ -216,7 +216,9 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         project=flavor.project, application=flavor.application,
         floor={**floors, Knob.MEMORY_BYTES: float(memory), **flavor.floor},
         vcpus=vcpus, memory_allotment_bytes=memory,
-        balloon_bytes=_bytes(root.find('currentMemory')) or memory,
+        # A guest writes it, and whatever it likes.
+        balloon_bytes=min(_bytes(root.find('currentMemory')) or memory,
+                          memory),
         disks=tuple(_disks(root)), interfaces=seen,
         unseen_interfaces=len(interfaces) - len(seen),
         pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,

@@ -186,6 +186,7 @@ class Domains:
         if known is not None:
             known.counters.close()
             self._blocks.forget(uuid)
+            self._balloons.forget(uuid)
 
     @property
     def machines(self) -> dict[str, domain_machine.Machine]:
@@ -244,6 +245,9 @@ class Domains:
             with self._libvirt.domain(workload) as handle:
                 handle.check_idle()     # it would seem to be paused
                 snapshot = self._look(workload, handle)
+                if knob is Knob.MEMORY_BYTES:
+                    snapshot = domain_balloon.whole(snapshot,
+                                                    handle.inactive())
             if held is None and knob in snapshot.records:
                 raise errors.DriverError(
                     f'domain {snapshot.domain.name} came with a limit on '
@@ -280,7 +284,6 @@ class Domains:
             handle.check_idle()
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
-                self._held.pop((workload, knob), None)
                 raise _started_anew(snapshot)
             now = rule_.values(self._settled(snapshot, held, knob))
             held.look(now)
@@ -289,7 +292,9 @@ class Domains:
                                   domain_record.build(knob, held.original))
             wanted = rule_.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
-            if wanted != now:
+            # A balloon on its way is told again: somebody may have called
+            # it back.
+            if wanted != rule_.values(snapshot):
                 domain_knobs.apply(handle, knob, wanted,
                                    groups=domain_knobs.groups(
                                        snapshot, knob, held.original))
@@ -297,7 +302,6 @@ class Domains:
             if held is not self._of(self._look(workload, handle), knob):
                 # Our cap got into the new run, so it needs its record there,
                 # by which it is lifted.
-                del self._held[workload, knob]
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)

@@ -179,9 +179,17 @@ class Taps:
         :raises Unsupported: somebody else is there
         :raises WorkloadGone: and came after us: our limit has to go
         """
-        ifb = self._ifb(links)
-        return ifb, [self._target(device, link, ifb)
-                     for device, link in links.items()]
+        ifb, targets, refused = self._ifb(links), [], None
+        for device, link in links.items():
+            try:
+                targets.append(self._target(device, link, ifb))
+            except errors.Unsupported as exc:
+                refused = exc
+        if refused is None:
+            return ifb, targets
+        if any(target is not None for target in targets):
+            raise errors.WorkloadGone(str(refused)) from refused
+        raise refused
 
     def _target(self, device: str, link: rtnetlink.Link,
                 ifb: rtnetlink.Link | None) -> int | None:

@@ -24,6 +24,7 @@ import time
 import fixtures
 from testtools import content
 
+from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_libvirt_life
@@ -96,10 +97,10 @@ class TestMadeAnew(ChangesCase):
         host.virsh('start one')
         before = self.limits(host, 'one')
         self.assertEqual((None, []), self.found(host))
-        tuned = '<iotune><read_bytes_sec>5000000</read_bytes_sec>' \
-                '<write_bytes_sec>5000000</write_bytes_sec></iotune>'
-        self.ticks(agent, guest.uuid, test_libvirt_life.CAPS, host, (0.2, [
-            ' '.join(tuned.replace('><', '> <').split())]))
+        tuned = ('<iotune> <total_bytes_sec>5000000</total_bytes_sec> '
+                 f'<group_name>{domain_knobs.GROUP}</group_name> </iotune>')
+        self.ticks(agent, guest.uuid, test_libvirt_life.CAPS, host,
+                   (0.2, [tuned] * len(guest.disks)))
         for key, lease in agent.leases.held().items():
             self.assertNotEqual(old[key], lease)
             self.assertEqual(host.qemu_pid('one'), lease.steps[0]['pid'])

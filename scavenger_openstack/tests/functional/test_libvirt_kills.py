@@ -48,8 +48,8 @@ class DomainKillsTest(virtual_host.VirtualHostTestCase):
         def all_touched() -> bool:
             now = str(self.stage.look())
             touched.update(word for word in (
-                '<quota>', 'vcpupin', 'emulatorpin', 'read_bytes_sec',
-                'write_iops_sec', 'paused', '/lease/1/') if word in now)
+                '<quota>', 'vcpupin', 'emulatorpin', 'total_bytes_sec',
+                'total_iops_sec', 'paused', '/lease/1/') if word in now)
             return len(touched) == 7
 
         try:

@@ -179,8 +179,9 @@ class TestTravels(LifeCase):
     def unreadable(self, *, as_nova: bool) -> None:
         host = self.hypervisor()
         guest = self.one(host)
-        before = self.limits(host, 'one')
-        inactive = self.limits(host, 'one', '--inactive')
+        before = self.limits(host, 'one', free_pins=False)
+        inactive = self.limits(host, 'one', '--inactive',
+                               free_pins=False)
         agent = self.agent(host)
         caps = {**CAPS, Knob.CPU_SET: '1', Knob.IO_OPS_PER_S: 300,
                 Knob.PAUSED: 1}
@@ -195,9 +196,11 @@ class TestTravels(LifeCase):
         self.nothing_held(agent)
         host.virsh('start one')
         self.wait_for('lifted', lambda: (
-            agent.tick(), self.limits(host, 'one') == before)[-1],
+            agent.tick(),
+            self.limits(host, 'one', free_pins=False) == before)[-1],
             timeout_s=20)
-        self.assertEqual(inactive, self.limits(host, 'one', '--inactive'))
+        self.assertEqual(inactive, self.limits(host, 'one', '--inactive',
+                                               free_pins=False))
 
     def test_a_record_that_is_taken_away(self) -> None:
         """By a call of a dead agent that libvirtd gets to much later."""

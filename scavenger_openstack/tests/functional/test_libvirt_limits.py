@@ -185,7 +185,7 @@ class TestAllKnobs(LimitsCase):
             agent.tick({guest.uuid: caps})
         self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
         self.assertEqual(2, grouped(host))
-        # A limit of the other kind is of both; a third disk stays outside.
+        # A limit of the other kind is of both; both are set anew for three.
         caps = {**caps, Knob.IO_OPS_PER_S: 200}
         agent.tick({guest.uuid: caps})
         self.assertEqual(2, grouped(host))
@@ -194,7 +194,7 @@ class TestAllKnobs(LimitsCase):
         for _ in range(5):
             time.sleep(0.2)
             agent.tick({guest.uuid: caps})
-        self.assertEqual(2, grouped(host))
+        self.assertEqual(3, grouped(host))
         self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
         for knob, value in caps.items():
             self.assertEqual(value, agent.driver.read(guest.uuid, knob))

@@ -384,10 +384,15 @@ class BadInput(RestoreTestCase):
         self.assertEqual('-1', self.quota())
 
     def test_no_cgroup_waits_for_a_domain(self) -> None:
-        own = pathlib.Path('/proc/self/stat').read_text()
-        self.put({'do': 'domain', 'uuid': str(uuid.uuid4()),
+        name = str(uuid.uuid4())
+        # By its command line a QEMU is known.
+        qemu = subprocess.Popen(['sh', '-c', 'read _', '-uuid', name],
+                                stdin=subprocess.PIPE)
+        self.addCleanup(qemu.communicate)
+        own = pathlib.Path(f'/proc/{qemu.pid}/stat').read_text()
+        self.put({'do': 'domain', 'uuid': name,
                   'uri': 'qemu:///system?socket=/no/such/socket',
-                  'pid': os.getpid(), 'knob': 'cpu_cores',
+                  'pid': qemu.pid, 'knob': 'cpu_cores',
                   'started': int(own.rpartition(') ')[2].split()[19]),
                   'values': {'vcpu_quota': '-1', 'vcpu_period': '100000'}},
                  name='0.json')

@@ -185,6 +185,16 @@ class Several(taps.TapTestCase):
         self.assertTrue(self.lift(step))
         self.same()
 
+    def test_one_is_taken_over(self) -> None:
+        """Then the limit of all has to go, and is not just left."""
+        self.step()
+        self.driver.write(VM, RATE, LIMIT)
+        self.vm.tc('qdisc', 'del', 'dev', 'vm1', 'ingress')
+        self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
+        exc = self.assertRaises(errors.WorkloadGone, self.driver.read,
+                                VM, RATE)
+        self.assertIn('vm1', str(exc))
+
     def test_one_that_cannot_be_limited(self) -> None:
         """Then none is: the limit would not hold."""
         self.vm.tc('qdisc', 'add', 'dev', 'vm1', 'clsact')
@@ -217,14 +227,14 @@ class Leased(taps.TapTestCase):
 
     def test_no_tick_waits_for_packets(self) -> None:
         """What waits behind a limit goes on its way beside the loop."""
-        self.assertEqual(1, self.tick(5000.0).written)
+        self.assertEqual(1, self.tick(50.0).written)
         with namespaces.socket_in(self.vm.guest, socket.SOCK_DGRAM) as near:
             for _ in range(150):
                 near.sendto(bytes(1400), (taps.FAR, 9))
         self.assertEqual(0, self.tick(None).lifted)
         self.assertEqual({(VM, RATE)}, self.agent.pending)
         self.assertIsNotNone(self.driver.tx_bytes(self.tap))
-        self.assertEqual(0, self.tick(5000.0).written)
+        self.assertEqual(0, self.tick(50.0).written)
         self.settled()
         self.assertEqual(1, self.tick(None).lifted)
         self.assertEqual({}, self.leases.held())

@@ -29,6 +29,7 @@ from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import host as host_
@@ -120,9 +121,8 @@ class Agent:
                 for uuid, knobs in (wanted or {}).items()
                 for knob, value in knobs.items()]
         known = self.actuator.originals(caps)
-        return self.actuator.reconcile({
-            (cap.workload, cap.knob): cap for cap in caps
-            if (cap.workload, cap.knob) in known})
+        return self.actuator.reconcile(
+            arbitrate.arbitrate(caps, known, {}))
 
 
 class HostAgent:
@@ -159,9 +159,8 @@ class HostAgent:
         """Bring these caps in force, and no others."""
         caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
         known = self.actuator.originals(caps)
-        return self.actuator.reconcile({
-            (cap.workload, cap.knob): cap for cap in caps
-            if (cap.workload, cap.knob) in known})
+        return self.actuator.reconcile(
+            arbitrate.arbitrate(caps, known, {}))
 
 
 class VirtualHostTestCase(hypervisor.HypervisorTestCase):

@@ -28,11 +28,13 @@ from typing import Any
 
 import fixtures
 
+from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 DEADLINE_S = 10.0
 WAIT_S = 0.000123
+MEMORY_KIB = 2**20
 UUID = '11111111-2222-3333-4444-555555555555'
 ODD_UUID = '99999999-2222-3333-4444-555555555555'
 
@@ -50,6 +52,10 @@ class libvirtError(Exception):
         return str(self)
 
 
+def _cpus(which: tuple[bool, ...]) -> str:
+    return ','.join(str(cpu) for cpu, used in enumerate(which) if used)
+
+
 class Machine:
     """One domain that runs, of background.
 
@@ -60,6 +66,7 @@ class Machine:
     def __init__(self, run_dir: pathlib.Path, vcpus: int) -> None:
         self.run_dir = run_dir
         self.vcpus = vcpus
+        self.persistent = False
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,6 +78,8 @@ class Machine:
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
         self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
+        self.pins: dict[str, str] = {}
+        self.balloon_kib = MEMORY_KIB
         # The command line is all that anybody looks at.
         self._process = subprocess.Popen(
             ['sh', '-c', 'read _', '-uuid', UUID], stdin=subprocess.PIPE)
@@ -91,15 +100,21 @@ class Machine:
             + ''.join(f'<{key}>{value}</{key}>'
                       for key, value in limits.items() if value)
             + '</iotune></disk>' for name, limits in self.disks.items())
+        pins = ''.join(
+            f'<emulatorpin cpuset="{cpus}"/>' if which == 'emulator' else
+            f'<vcpupin vcpu="{which}" cpuset="{cpus}"/>'
+            for which, cpus in self.pins.items())
         return (
             f'<domain type="qemu"><name>one</name><uuid>{UUID}</uuid>'
             f'<metadata><instance xmlns="{NOVA}"><owner><project uuid="p">x'
             '</project></owner><flavor name="m"><extraSpecs><extraSpec '
             'name="scavenger:priority">background</extraSpec></extraSpecs>'
             f'</flavor></instance>{records}</metadata>'
-            f'<memory>1048576</memory><vcpu>{self.vcpus}</vcpu><cputune>'
+            f'<memory>{MEMORY_KIB}</memory>'
+            f'<currentMemory>{self.balloon_kib}</currentMemory>'
+            f'<vcpu>{self.vcpus}</vcpu><cputune>'
             f'<period>{self.period}</period><quota>{self.quota}</quota>'
-            f'</cputune><devices>{disks}<memballoon model="virtio"/>'
+            f'{pins}</cputune><devices>{disks}<memballoon model="virtio"/>'
             '</devices></domain>')
 
 
@@ -141,10 +156,24 @@ class Domain:
         return [0, 0]
 
     def XMLDesc(self, flags: int = 0) -> str:
+        if flags:       # as it is defined: without anything of ours
+            self._called('inactive')
+            return (f'<domain><name>one</name><uuid>{UUID}</uuid>'
+                    f'<memory>{MEMORY_KIB}</memory><vcpu>1</vcpu></domain>')
         return self._called('XMLDesc').xml
 
     def isPersistent(self) -> int:
-        return 0
+        return int(self._machine.persistent)
+
+    def setMemoryFlags(self, kib: int, flags: int) -> None:
+        self._called('balloon').balloon_kib = kib
+
+    def pinVcpuFlags(self, vcpu: int, cpus: tuple[bool, ...], flags: int
+                     ) -> None:
+        self._called('pin').pins[str(vcpu)] = _cpus(cpus)
+
+    def pinEmulator(self, cpus: tuple[bool, ...], flags: int) -> None:
+        self._called('pin').pins['emulator'] = _cpus(cpus)
 
     def jobStats(self) -> dict[str, int]:
         return {}
@@ -259,6 +288,11 @@ class Libvirtd(fixtures.Fixture):
         self.driver = domains.Domains(
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
+
+    @property
+    def snapshot(self) -> domain_keeper.Snapshot:
+        """What the driver knows of the machine."""
+        return self.driver._keeper.snapshots[UUID]
 
     def happens(self, event: str, domain: Domain | Odd | None = None) -> None:
         """An event of a domain; default: of the machine."""

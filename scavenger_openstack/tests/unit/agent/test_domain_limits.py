@@ -23,6 +23,7 @@ import testtools
 
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domains
 from scavenger_openstack import errors
@@ -30,9 +31,12 @@ from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
 
 CORES = (UUID, Knob.CPU_CORES)
 OPS = (UUID, Knob.IO_OPS_PER_S)
+PINS = (UUID, Knob.CPU_SET)
+MEMORY = (UUID, Knob.MEMORY_BYTES)
 
 
 def gone(driver: domains.Domains) -> bool:
@@ -56,13 +60,12 @@ class LimitsTestCase(testtools.TestCase):
         self.actuator = actuator.Actuator(self.libvirtd.driver, self.leases,
                                           30.0)
 
-    def tick(self, *wishes: tuple[tuple[str, Knob], float]
+    def tick(self, *wishes: tuple[tuple[str, Knob], Value]
              ) -> actuator.Outcome:
         caps = [Cap(*key, value, 'owner', 'reason') for key, value in wishes]
         known = self.actuator.originals(caps)
-        return self.actuator.reconcile({
-            (cap.workload, cap.knob): cap for cap in caps
-            if (cap.workload, cap.knob) in known})
+        return self.actuator.reconcile(
+            arbitrate.arbitrate(caps, known, {}))
 
 
 class Rounding(LimitsTestCase):
@@ -142,14 +145,11 @@ class StartedAnew(LimitsTestCase):
 
     def test_between_two_looks(self) -> None:
         """The lease of the run that has ended goes; the new one has its."""
-        caps = {CORES: Cap(*CORES, 0.5, 'owner', 'reason')}
         self.tick((CORES, 0.5))
         self.machine.start()
         self.libvirtd.tell(until=lambda: gone(self.libvirtd.driver))
         for _ in range(actuator.LOOK_TICKS + 1):
-            # As the loop, which wants also what cannot be read right now.
-            self.actuator.originals(list(caps.values()))
-            self.actuator.reconcile(caps)
+            self.tick((CORES, 0.5))
         self.assertEqual(
             int((self.machine.run_dir / 'one.pid').read_text()),
             self.leases.held()[CORES].steps[0]['pid'])
@@ -199,6 +199,75 @@ class Plugged(LimitsTestCase):
             vdb={})
         self.tick((OPS, 50))
         self.assertEqual({}, self.machine.disks['vdb'])
+
+
+    def test_lifting_is_tried_again(self) -> None:
+        """A disk comes, and what we held without it cannot be lifted yet."""
+        self.tick((OPS, 100))
+        self.machine.before['XMLDesc'] = lambda: self.machine.disks.update(
+            vdb={})
+        self.tick((OPS, 50))
+        for _ in range(3):      # there is no libvirtd that virsh could ask
+            self.assertIn('not given back yet',
+                          str(self.tick((OPS, 50)).problems))
+        self.assertNotIn('not ours', self.logs.output)
+
+    def test_a_vcpu_between_a_lease_and_its_pins(self) -> None:
+        """What the lease does not name is not pinned."""
+        def fail() -> None:
+            raise libvirtd.libvirtError('cannot acquire state change lock')
+
+        self.machine.before['record'] = fail
+        self.tick((PINS, '0'))
+        self.assertEqual({}, self.machine.pins)
+        self.machine.vcpus = 2
+        self.libvirtd.tell(
+            until=lambda: self.libvirtd.driver.sample()[0].workload.vcpus == 2)
+        for _ in range(2):
+            self.tick((PINS, '0'))
+        # Not before the lease of the one is lifted, by virsh.
+        self.assertEqual({}, self.machine.pins)
+        self.assertIn('NOT restored', self.logs.output)
+
+
+class Balloon(LimitsTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+
+    def told(self, kib: int) -> None:
+        self.machine.balloon_kib = kib
+        self.libvirtd.tell(until=lambda: kib * 1024 == (
+            self.libvirtd.snapshot.domain.balloon_bytes))
+
+    def test_one_that_was_called_back(self) -> None:
+        """As by the restorer, when the agent stood still."""
+        self.tick((MEMORY, 2**29))
+        self.assertEqual(2**19, self.machine.balloon_kib)
+        self.machine.records.clear()
+        self.told(2**20)
+        for _ in range(actuator.LOOK_TICKS + 1):
+            self.tick((MEMORY, 2**29))
+        self.assertEqual(2**19, self.machine.balloon_kib)
+
+    def test_one_that_tells_tales(self) -> None:
+        """What a guest says of its balloon is nobody's limit."""
+        self.tick((MEMORY, 2**29))
+        for kib in (2**18, 2**19 - 4, 7):
+            self.told(kib)
+            for _ in range(actuator.LOOK_TICKS + 1):
+                self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
+        self.assertNotIn('somebody else', self.logs.output)
+        self.assertIsNone(self.leases.held()[MEMORY].original)
+
+    def test_half_way_up(self) -> None:
+        """After a limit of which this agent knows nothing."""
+        self.machine.persistent = True
+        self.told(2**18)
+        self.tick((MEMORY, 2**27))
+        self.assertEqual({'balloon_kib': str(2**20)},
+                         self.leases.held()[MEMORY].steps[0]['values'])
 
 
 class Foreign(LimitsTestCase):
