@@ -89,6 +89,7 @@ class Keeper:
         self._turn = threading.Condition()
         self._todo: dict[str, bool] = {}    # whether it may wait
         self._looked_s: dict[str, float] = {}
+        self._missing: dict[str, float] = {}    # processes, since when
         self._broken = self._closed = False
         self._synced = threading.Event()
         self._mutex = threading.Lock()
@@ -125,6 +126,7 @@ class Keeper:
             seen = look()
             if seen is None:
                 self._said.pop(uuid, None)
+                self._missing.pop(uuid, None)
             found = None if seen is None else self._snapshot(seen)
             with self._mutex:
                 known = dict(self.snapshots)
@@ -161,8 +163,12 @@ class Keeper:
             pid = domain_process.pid_of(domain.name, self._run_dir)
             started = started_ticks(pid, self._root_dir)
         except errors.WorkloadGone as exc:
-            if seen.uuid not in self.snapshots:     # else it has just ended
+            # One that is just ending has no process either, for a moment.
+            now_s = time.monotonic()
+            if now_s - self._missing.setdefault(seen.uuid, now_s) >= LOOK_S:
                 self._say(seen.uuid, (str(exc),))
+            else:
+                self.changed(seen.uuid)
             return None
         except (errors.DriverError, ValueError) as exc:
             self._say(seen.uuid, (f'domain {seen.uuid}: {exc}; it is not '
@@ -173,6 +179,7 @@ class Keeper:
             self._say(seen.uuid, (f'domain {seen.uuid} has the XML of '
                                   f'{domain.uuid}; it is not looked at',))
             return None
+        self._missing.pop(seen.uuid, None)
         self._say(seen.uuid, (*domain.warnings, *(
             f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
         return Snapshot(domain, pid, started, seen.held)
