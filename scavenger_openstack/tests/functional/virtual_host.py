@@ -28,8 +28,8 @@ from oslo_config import cfg
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import service
-from scavenger_openstack import conf as conf_
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import host as host_
