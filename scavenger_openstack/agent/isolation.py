@@ -83,10 +83,6 @@ class Isolation:
     def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
                actuator: actuator_.Actuator) -> list[Cap]:
         """Bring the fast loop up to date; the wishes that it leaves over."""
-        groups = {w.workload.group or w.workload.id
-                  for w in rates.workloads
-                  if w.workload.priority is Priority.BACKGROUND
-                  and not self._is_slow(w.workload.group or w.workload.id)}
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
         if self.mode is Mode.OFF or not buffer_cores:
@@ -94,6 +90,10 @@ class Isolation:
                       f'off: buffer_cores is 0 on {len(rates.topology)} '
                       'CPUs, cpu.idle carries the job')
             return wishes
+        groups = {w.workload.group or w.workload.id
+                  for w in rates.workloads
+                  if w.workload.priority is Priority.BACKGROUND
+                  and not self._is_slow(w.workload.group or w.workload.id)}
         enforce = self.mode is Mode.ENFORCE and not held_back
         if not groups or self._failed():
             self.stop()

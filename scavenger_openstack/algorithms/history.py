@@ -59,7 +59,8 @@ class Point(NamedTuple):
 
 Sample = dict[str, Point]
 
-(_CORES, _MISSES, _IO_BYTES, _IO_OPS, _THROTTLED) = range(5)
+_FIELDS = [(WorkloadRates._fields.index(signal.field), signal)
+           for signal in SIGNALS.values()]
 
 
 class _Sums:
@@ -79,21 +80,23 @@ class _Sums:
     def add(self, one: WorkloadRates) -> None:
         self.workload = one.workload
         self.ticks += 1
+        sums, known = self.sums, self.known
         for place, found in enumerate((
                 one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
                 one.io_ops_per_s, one.throttled_share)):
-            value = number(found)
-            if value is not None:
-                self.sums[place] += value
-                self.known[place] += 1
+            if found is not None and 0 <= found < math.inf:
+                sums[place] += found
+                known[place] += 1
         if one.cpi and number(one.cpi):
             self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
-        for place, signal in enumerate(SIGNALS.values()):
-            value = signal.value(one)
-            if value is not None:
-                share = weight(signal, one)
-                self.values[place] += value * share
-                self.weights[place] += share
+        # Most workloads have no value in most ticks: asked first, and cheap.
+        for place, (field, signal) in enumerate(_FIELDS):
+            if one[field] is not None:
+                value = signal.value(one)
+                if value is not None:
+                    share = weight(signal, one)
+                    self.values[place] += value * share
+                    self.weights[place] += share
 
     def point(self) -> Point:
         cores, misses, io_bytes, io_ops, throttled = [

@@ -36,9 +36,14 @@ MIN_OPS_PER_S = 5.0
 
 
 class Signal(NamedTuple):
-    """One contention signal; ``use`` is that of a suspect."""
+    """One contention signal; ``use`` is that of a suspect.
+
+    ``field`` of the rates is what the value comes from: without it there is
+    none.
+    """
 
     name: str
+    field: str
     value: Callable[[WorkloadRates], float | None]
     use: Callable[[WorkloadRates], float | None]
     knob: Knob
@@ -87,7 +92,8 @@ def io_bytes(rates: WorkloadRates) -> float | None:
     return number(rates.io_bytes_per_s)
 
 
-CPI = Signal('cpi', cpi, cores, Knob.CPU_CORES)
-RUN_DELAY = Signal('run_delay', run_delay, cores, Knob.CPU_CORES)
-IO_WAIT = Signal('io_wait', io_wait, io_bytes, Knob.IO_BYTES_PER_S)
+CPI = Signal('cpi', 'cpi', cpi, cores, Knob.CPU_CORES)
+RUN_DELAY = Signal('run_delay', 'run_delay', run_delay, cores, Knob.CPU_CORES)
+IO_WAIT = Signal('io_wait', 'io_wait_s_per_op', io_wait, io_bytes,
+                 Knob.IO_BYTES_PER_S)
 SIGNALS = {signal.name: signal for signal in (CPI, RUN_DELAY, IO_WAIT)}

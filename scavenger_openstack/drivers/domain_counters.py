@@ -35,6 +35,7 @@ from scavenger_openstack.drivers.domain_process import GONE
 from scavenger_openstack.drivers.domain_process import Process
 from scavenger_openstack.drivers.domain_taps import Taps
 from scavenger_openstack.drivers.domain_vcpus import Vcpus
+from scavenger_openstack.drivers.rtnetlink import Counted
 from scavenger_openstack import errors
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -44,7 +45,12 @@ LOG = logging.getLogger(__name__)
 LOOK_TICKS = 16
 """At least so often it is looked for vCPUs and taps that came."""
 
+PLUG_TICKS = 4
+"""So often it is asked whether vCPUs have come or gone; in each tick once
+there was a limit, which has to be the sum over all of them."""
+
 NO_BLOCKS: tuple[None, None, None] = (None, None, None)
+NO_DEVICES: Counted = {}
 
 
 class DomainCounters:
@@ -68,6 +74,7 @@ class DomainCounters:
         self._vcpus: Vcpus | None = None
         self._tick = pid        # not all domains look in one tick
         self._again = True
+        self._limited = False
         self._said = False
         self._count = 0
         try:
@@ -119,6 +126,7 @@ class DomainCounters:
 
     def wake(self) -> None:
         """Read all files the next time: a limit was set."""
+        self._limited = True
         if self._counters is not None:
             self._counters.wake()
         vcpus = self._vcpus     # the tick may close this meanwhile
@@ -126,18 +134,22 @@ class DomainCounters:
             vcpus.wake()
 
     def sample(self, workload: Workload, blocks: tuple[
-            float | None, int | None, int | None] = NO_BLOCKS
-            ) -> WorkloadSample | None:
+            float | None, int | None, int | None] = NO_BLOCKS,
+            counted: Counted = NO_DEVICES) -> WorkloadSample | None:
         """The sample of now, or ``None``: the process is gone.
 
         :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
             libvirt knows
+        :param counted: by the network devices of the host, empty when that
+            is not known
         """
         self._tick += 1
         vcpus = self._vcpus
-        if vcpus is None or (self._again or not len(vcpus)
-                             or not self._tick % LOOK_TICKS
-                             or vcpus.changed()) and not self._look(vcpus):
+        if vcpus is None or (
+                self._again or not len(vcpus)
+                or (self._limited or not self._tick % PLUG_TICKS)
+                and (not self._tick % LOOK_TICKS or vcpus.changed())
+                ) and not self._look(vcpus):
             return None
         if not vcpus.read():
             self._again = True
@@ -161,7 +173,7 @@ class DomainCounters:
                 pass        # unknown
             except OSError:
                 return None
-        sent, received = self._taps.read()
+        sent, received = self._taps.read(counted)
         return WorkloadSample(
             workload, cpu_s,
             vcpus.delay_ns / NS_PER_S if len(vcpus) else None,
@@ -190,7 +202,7 @@ class DomainCounters:
 
     def close(self) -> None:
         """Give the descriptors back."""
-        for one in (self._counters, self._vcpus, self._taps, self._process):
+        for one in (self._counters, self._vcpus, self._process):
             if one is not None:
                 one.close()
         self._vcpus = None

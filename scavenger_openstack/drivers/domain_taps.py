@@ -17,42 +17,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 import os
 
-from scavenger_openstack.drivers.domain_process import READ_ONLY
-
+from scavenger_openstack.drivers.rtnetlink import Counted
 
 class _Tap:
     """What the guest sends arrives at its tap, but a macvtap sees it the way
     the guest does."""
 
-    __slots__ = ('fds', 'received', 'seen', 'sent')
+    __slots__ = ('index', 'path', 'received', 'seen', 'sent', 'swapped')
 
-    def __init__(self) -> None:
-        self.fds: tuple[int, int] | None = None
-        self.seen = False
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.index = self.seen = 0
         self.sent = self.received = 0
+        self.swapped = False
 
-    def open(self, path: str) -> None:
-        """Leaves it closed when this host has no such device (yet)."""
-        names = ('rx_bytes', 'tx_bytes')
-        if os.path.isdir(f'{path}/macvtap'):
-            names = ('tx_bytes', 'rx_bytes')
-        fds: list[int] = []
+    def look(self) -> None:
+        """Its index is 0 when this host has no such device (yet)."""
         try:
-            for name in names:
-                fds.append(os.open(f'{path}/statistics/{name}', READ_ONLY))
-            self.sent, self.received = (int(os.pread(fd, 32, 0))
-                                        for fd in fds)
+            with open(f'{self.path}/ifindex', 'rb') as file:
+                self.index = int(file.read())
         except (OSError, ValueError):
-            for fd in fds:
-                os.close(fd)
+            self.index = 0
             return
-        self.fds = fds[0], fds[1]
-        self.seen = True
-
-    def close(self) -> None:
-        for fd in self.fds or ():
-            os.close(fd)
-        self.fds = None
+        self.swapped = os.path.isdir(f'{self.path}/macvtap')
 
 
 class Taps:
@@ -71,37 +58,36 @@ class Taps:
     def set(self, names: Sequence[str]) -> None:
         """The devices that there are from now on."""
         for name in self._taps.keys() - set(names):
-            self._taps.pop(name).close()
+            del self._taps[name]
         for name in names:
-            self._taps.setdefault(name, _Tap())
+            self._taps.setdefault(name, _Tap(f'{self._net}/{name}'))
         self.look()
 
     def look(self) -> None:
-        """Open those that came."""
-        for name, tap in self._taps.items():
-            if tap.fds is None:
-                tap.open(f'{self._net}/{name}')
-
-    def read(self) -> tuple[int | None, int | None]:
-        """Bytes that the guest has sent and received; unknown while one of
-        its devices has never been seen, or without any."""
-        known = bool(self._taps)
+        """Find those that came."""
         for tap in self._taps.values():
-            if tap.fds is not None:
-                try:
-                    sent = int(os.pread(tap.fds[0], 32, 0))
-                    received = int(os.pread(tap.fds[1], 32, 0))
-                except (OSError, ValueError):
-                    tap.close()     # taken out; another may get its name
-                    continue
+            if not tap.index:
+                tap.look()
+
+    def read(self, counted: Counted) -> tuple[int | None, int | None]:
+        """Bytes that the guest has sent and received; unknown while one of
+        its devices has never been seen, or without any.
+
+        :param counted: by all devices of the host, empty when unknown
+        """
+        if not self._taps or not counted:
+            return None, None
+        known = True
+        for tap in self._taps.values():
+            now = counted.get(tap.index)
+            if now is None:
+                if tap.index:
+                    tap.look()      # taken out; another may get its name
+                known = known and bool(tap.seen)
+                continue
+            sent, received = now[::-1] if tap.swapped else now
+            if tap.seen == tap.index:
                 self._sent += sent - tap.sent
                 self._received += received - tap.received
-                tap.sent, tap.received = sent, received
-            elif not tap.seen:
-                known = False
+            tap.seen, tap.sent, tap.received = tap.index, sent, received
         return (self._sent, self._received) if known else (None, None)
-
-    def close(self) -> None:
-        """Give the descriptors back."""
-        for tap in self._taps.values():
-            tap.close()

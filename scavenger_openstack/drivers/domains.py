@@ -46,6 +46,7 @@ from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers.rtnetlink import Counted
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -100,6 +101,8 @@ class Domains:
         self._idle = cgroup_knobs.rules(tuple)
         self._known: dict[str, _Known] = {}
         self._changed: set[str] = set()
+        self.changes = 0
+        """So often something of the domains has changed."""
         self._held: dict[Key, Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
@@ -116,8 +119,12 @@ class Domains:
 
     # --- what there is
 
-    def sample(self) -> tuple[WorkloadSample, ...]:
-        """What each domain that runs has used so far; never waits."""
+    def sample(self, counted: Counted = domain_counters.NO_DEVICES
+               ) -> tuple[WorkloadSample, ...]:
+        """What each domain that runs has used so far; never waits.
+
+        :param counted: by the network devices of this host
+        """
         snapshots = self._keeper.snapshots
         self._blocks.tick(snapshots)
         if self._known.keys() != snapshots.keys():
@@ -134,7 +141,8 @@ class Domains:
                     continue
             blocks = self._blocks.of(uuid) if known.workload.disks else None
             sample = known.counters.sample(
-                known.workload, blocks or domain_counters.NO_BLOCKS)
+                known.workload, blocks or domain_counters.NO_BLOCKS,
+                counted)
             if sample is None:
                 # libvirt will say so; until then it is not there.
                 self._forget(uuid)
@@ -150,6 +158,7 @@ class Domains:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
+        self.changes += 1
         self._balloons.follow(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
@@ -184,6 +193,7 @@ class Domains:
     def _forget(self, uuid: str) -> None:
         known = self._known.pop(uuid, None)
         if known is not None:
+            self.changes += 1
             known.counters.close()
             self._blocks.forget(uuid)
             self._balloons.forget(uuid)

@@ -91,6 +91,7 @@ class Host:
         self._machines = domain_cgroups.DomainCgroups(
             cgroup_files.find_mounts(conf.root_dir))
         self._linked: list[tuple[str, ...]] = []
+        self._followed = 0
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -107,8 +108,12 @@ class Host:
         workloads = self._cgroups.sample()
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
-            virtual = self._domains.sample()
-            self._machines.follow(self._domains.machines)
+            assert self._network is not None
+            counted = self._network.counted()
+            virtual = self._domains.sample(counted)
+            if self._domains.changes != self._followed:
+                self._follow(self._domains, virtual)
+            virtual = self._let_through(virtual, self._network.lost(counted))
             workloads = self._machines.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         workloads = self._perf.add(workloads, time_s)
@@ -120,9 +125,7 @@ class Host:
             links = self._network.capacities()
             link_tx = self._network.link_tx()
         if self._domains is not None:
-            self._follow_taps(self._domains.interfaces)
-            self._follow_links([one[0].interfaces for one in virtual])
-            workloads += tuple(map(self._add_tap, virtual))
+            workloads += virtual
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
@@ -190,14 +193,25 @@ class Host:
             return self._domains
         return self._cgroups
 
-    def _add_tap(self, sample: WorkloadSample) -> WorkloadSample:
-        """The sample with what the VM has sent and its limit let through."""
-        names = self._taps.get(sample.workload.id, ())
-        if not names or sample.net_tx_bytes is None:
-            return sample
-        assert self._network is not None
-        return sample._replace(
-            net_tx_bytes=self._network.tx_bytes(_tap(names)))
+    @staticmethod
+    def _let_through(samples: tuple[WorkloadSample, ...],
+                     lost: Mapping[str, int]) -> tuple[WorkloadSample, ...]:
+        """The samples, with what limits let through as what VMs sent."""
+        if not lost:
+            return samples
+        return tuple(
+            one if one.net_tx_bytes is None or one[0].id not in lost
+            else one._replace(
+                net_tx_bytes=one.net_tx_bytes - lost[one[0].id])
+            for one in samples)
+
+    def _follow(self, found: domains.Domains,
+                samples: tuple[WorkloadSample, ...]) -> None:
+        """Take over what is new of the domains."""
+        self._machines.follow(found.machines)
+        self._follow_taps(found.interfaces)
+        self._follow_links([one[0].interfaces for one in samples])
+        self._followed = found.changes
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
         """Tell the network which taps the background has."""

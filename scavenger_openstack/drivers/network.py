@@ -77,6 +77,7 @@ class Network:
         self._devices: dict[str, _Device] = {}
         self._promised: dict[str, tuple[_Device, ...]] = {}
         self._complained: dict[str, str] = {}
+        self._lost: dict[str, int] = {}
 
     def attach(self, workload: str, interface: Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
@@ -90,8 +91,12 @@ class Network:
 
         Its lease is lifted by its restore steps, not by this.
         """
-        self._interfaces.pop(workload, None)
         self._promised.pop(workload, None)
+        self._lost.pop(workload, None)
+        interface = self._interfaces.pop(workload, None)
+        for device in _names(interface) if interface is not None else ():
+            self._forget(device)
+            self._complained.pop(device, None)
 
     def capacities(self) -> dict[str, float]:
         """Capacity in bytes per second of each link, where it is known."""
@@ -101,24 +106,50 @@ class Network:
         return {name: capacity for name, capacity in self._links.items()
                 if capacity is not None}
 
-    def tx_bytes(self, interface: Interface) -> int | None:
-        """Bytes that a device, or the VM behind a tap, has sent so far.
+    def tx_bytes(self, device: str) -> int | None:
+        """Bytes that a device has sent so far.
 
-        What the VM's limit has dropped was not sent.  ``None`` while there
-        is no such device; that is logged once.
+        ``None`` while there is no such device; that is logged once.
         """
-        device = _device(interface)
         try:
-            namespace, links = self._find(interface)
-            if isinstance(interface, tap.Tap):
-                sent = self._taps_of(device).sent_bytes(links)
-            else:
-                sent = namespace.tx_bytes(_only(links).ifindex)
+            namespace, links = self._find(device)
+            sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, str(self._failure(interface, exc)))
+            self._complain(device, str(self._failure(device, exc)))
             return None
         self._complained.pop(device, None)
         return sent
+
+    def counted(self) -> rtnetlink.Counted:
+        """What all devices of this process's namespace have counted.
+
+        One question to the kernel; empty when it does not answer, which is
+        logged once.
+        """
+        try:
+            found = self._namespace('').counted()
+        except OSError as exc:
+            self._complain('', 'what network devices have sent is unknown: '
+                           f'{exc}')
+            return {}
+        self._complained.pop('', None)
+        return found
+
+    def lost(self, counted: rtnetlink.Counted) -> dict[str, int]:
+        """Bytes that arrived at the taps of each VM that was ever limited,
+        and that its limit has not let through.
+
+        :param counted: by all devices of the namespace of the taps
+        """
+        for workload in self._lost:
+            interface = self._interfaces[workload]
+            try:
+                links = self._find(interface)[1]
+                self._lost[workload] += self._taps_of(
+                    _device(interface)).lost(links, counted)
+            except (OSError, errors.DriverError) as exc:
+                self._failure(interface, exc)   # looked for again next time
+        return self._lost
 
     def link_tx(self) -> dict[str, int]:
         """Bytes sent so far over each shared link that is there."""
@@ -161,6 +192,7 @@ class Network:
                                              in links.values()))
             if isinstance(interface, tap.Tap):
                 self._taps_of(device).set_rate(links, wanted)
+                self._lost.setdefault(workload, 0)
             else:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
         except OSError as exc:

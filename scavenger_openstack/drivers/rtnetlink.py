@@ -24,6 +24,7 @@ net/sched/sch_api.c for what the flags of RTM_NEWQDISC mean.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 import contextlib
 import errno
 import socket
@@ -58,6 +59,11 @@ _STATS = struct.Struct('=BxxxII')
 _TC = struct.Struct('=BxxxiIII')
 _RATESPEC = '=BBHhHI'
 _BYTES = struct.Struct('=16xQQ')
+_STATS_BYTES = struct.Struct('=4xI4x2xH16xQQ')
+
+
+Counted = Mapping[int, tuple[int, int]]
+"""Bytes that each device has received and sent so far, by its index."""
 
 
 class Link(NamedTuple):
@@ -197,6 +203,16 @@ class Rtnetlink:
         """Bytes that a device has sent so far."""
         return self._bytes(ifindex)[1]
 
+    def counted(self) -> Counted:
+        """What all devices have counted."""
+        found = {}
+        for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
+            ifindex, kind, received, sent = _STATS_BYTES.unpack_from(answer)
+            if kind != _IFLA_STATS_LINK_64:     # padded on some machines
+                received, sent = _received_sent(answer)
+            found[ifindex] = received, sent
+        return found
+
     def root_qdisc(self, ifindex: int) -> Qdisc | None:
         """The root qdisc, ``None`` while the device has none (is down).
 
@@ -237,12 +253,16 @@ class Rtnetlink:
     def _bytes(self, ifindex: int) -> tuple[int, int]:
         answer = self.talk.ask(_GETSTATS, 0, _STATS.pack(0, ifindex, 1))
         assert answer is not None
-        stats = dict(attributes(answer[_STATS.size:]))[_IFLA_STATS_LINK_64]
-        received, sent = _BYTES.unpack_from(stats)
-        return received, sent
+        return _received_sent(answer)
 
 
 _WITHOUT_STATS = attribute(_IFLA_EXT_MASK, struct.pack('=I', _SKIP_STATS))
+
+
+def _received_sent(answer: bytes) -> tuple[int, int]:
+    stats = dict(attributes(answer[_STATS.size:]))[_IFLA_STATS_LINK_64]
+    received, sent = _BYTES.unpack_from(stats)
+    return received, sent
 
 
 def _kind(kind: str) -> bytes:

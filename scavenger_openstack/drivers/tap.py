@@ -74,13 +74,12 @@ class Tap(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Meter:
-    """What was sent by the last look at the counters of the taps of a VM,
-    and them; ``received`` by the index of the tap."""
+    """What the IFB of a VM has let through by the last look, and what each
+    of its taps, by index, has received."""
 
-    sent: int
+    ifb: int
+    through: int
     received: dict[int, int]
-    ifb: int = 0
-    through: int = 0
 
 
 class Taps:
@@ -134,35 +133,29 @@ class Taps:
                     'meanwhile; it is made again next time') from exc
             raise
 
-    def sent_bytes(self, links: Links) -> int:
-        """Bytes that the VM has sent and no limit of ours has dropped.
+    def lost(self, links: Links, counted: rtnetlink.Counted) -> int:
+        """Bytes that arrived since the last call and that a limit of ours
+        has not let through; negative when they were late.
 
-        It counts from where a tap's own counter stood at the first call.
+        :param counted: by all devices of the namespace
         """
-        received = {link.ifindex: self._namespace.rx_bytes(link.ifindex)
-                    for link in links.values()}
-        first = next(iter(received))
+        first = next(iter(links.values())).ifindex
         meter = self._meters.get(first)
         if meter is None:
-            meter = self._meters[first] = _Meter(sum(received.values()),
-                                                 received)
-        through = None
-        if meter.ifb:
-            try:
-                through = self._namespace.tx_bytes(meter.ifb)
-            except OSError as exc:
-                if exc.errno != errno.ENODEV:
-                    raise
-                meter.ifb = 0       # lifted: all that arrives goes on
+            return 0
+        through = counted.get(meter.ifb)
         if through is None:
-            meter.sent += sum(
-                max(now - meter.received.get(ifindex, now), 0)
-                for ifindex, now in received.items())
-        else:
-            meter.sent += max(through - meter.through, 0)
-            meter.through = through
-        meter.received = received
-        return meter.sent
+            if not self._namespace.exists(meter.ifb):
+                del self._meters[first]     # lifted: all that arrives goes on
+            return 0
+        now = {link.ifindex: counted[link.ifindex][0]
+               for link in links.values() if link.ifindex in counted}
+        lost = meter.through - through[1] + sum(
+            received - meter.received.get(ifindex, received)
+            for ifindex, received in now.items())
+        meter.through = through[1]
+        meter.received.update(now)
+        return lost
 
     def forget(self, ifindex: int) -> None:
         """The tap is gone."""
@@ -263,8 +256,9 @@ class Taps:
                 index, f'scavenger: what {", ".join(links)} sends'[:_ALIAS])
             namespace.set_up(index)
             namespace.set_root_tbf(index, HANDLE, bucket)
-            self.sent_bytes(links)  # by the taps' counters until this moment
             through = namespace.tx_bytes(index)
+            received = {link.ifindex: namespace.rx_bytes(link.ifindex)
+                        for link in links.values()}
             for ifindex in todo:
                 if not ingress.qdisc(self._talk, ifindex):
                     ingress.add_qdisc(self._talk, ifindex)
@@ -273,8 +267,8 @@ class Taps:
         except BaseException:
             self._take_back(ours, index)
             raise
-        meter = self._meters[next(iter(links.values())).ifindex]
-        meter.ifb, meter.through = index, through
+        self._meters[next(iter(links.values())).ifindex] = _Meter(
+            index, through, received)
 
     def _take_back(self, taps: Sequence[int], ifb: int) -> None:
         """Delete the redirects of ``taps``, and then the IFB."""

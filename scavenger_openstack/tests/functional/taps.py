@@ -41,6 +41,7 @@ import fixtures
 
 from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers import rtnetlink
 from scavenger_openstack.drivers import tap
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
@@ -340,6 +341,18 @@ class TapTestCase(base.FunctionalTestCase):
         driver = network.Network({}, interfaces)
         self.addCleanup(driver.close)
         return driver
+
+    def sent(self) -> int:
+        """Bytes that count as sent by the guest, since its taps are there.
+        """
+        host = rtnetlink.Rtnetlink(self.vm.host)
+        try:
+            counted = host.counted()
+            arrived = sum(counted[host.link(name.partition(':')[2]).ifindex][0]
+                          for name in (self.tap.device, *self.tap.also))
+        finally:
+            host.close()
+        return arrived - self.driver.lost(counted).get(VM, 0)
 
     def step(self) -> dict[str, Any]:
         found, = self.driver.restore_steps(VM, RATE)

@@ -33,6 +33,7 @@ from scavenger_openstack.algorithms import rates
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers.domain_counters import DomainCounters
+from scavenger_openstack.drivers import rtnetlink
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Priority
@@ -175,6 +176,8 @@ class TestDomainCounters(base.FunctionalTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.mounts = cgroup_files.find_mounts()
+        self.devices = rtnetlink.Rtnetlink()
+        self.addCleanup(self.devices.close)
 
     def qemu(self) -> Qemu:
         unified = self.mounts.get('unified')
@@ -188,7 +191,8 @@ class TestDomainCounters(base.FunctionalTestCase):
         return found
 
     def sample(self, counters: DomainCounters) -> WorkloadSample:
-        found = counters.sample(Workload('vm', Priority.BACKGROUND))
+        found = counters.sample(Workload('vm', Priority.BACKGROUND),
+                                counted=self.devices.counted())
         assert found is not None
         return found
 
@@ -319,6 +323,7 @@ class TestDomainCounters(base.FunctionalTestCase):
         tap = Tap()
         with tap:
             counters = self.counters(self.qemu(), tap.name)
+            self.assertEqual(0, self.sample(counters).net_tx_bytes)
             tap.send(1000)
             self.assertEqual(1000, self.sample(counters).net_tx_bytes)
         counters.look_again()

@@ -53,6 +53,7 @@ class FilesTestCase(testtools.TestCase):
                  f'/usr/bin/qemu\0-name\0guest=a\0-uuid\0{UUID}\0-S\0')
         self.put(f'proc/{PID}/stat',
                  f'{PID} (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20\n')
+        self.counted: dict[int, tuple[int, int]] = {1: (0, 0)}
         self.put(f'proc/{PID}/status', 'Name:\ta\nRssAnon:\t  2048 kB\n'
                  'RssFile:\t  9999 kB\nRssShmem:\t  1024 kB\n')
 
@@ -77,7 +78,7 @@ class FilesTestCase(testtools.TestCase):
         return found
 
     def sample(self, counters: DomainCounters) -> WorkloadSample:
-        found = counters.sample(VM)
+        found = counters.sample(VM, counted=self.counted)
         assert found is not None
         return found
 
@@ -223,8 +224,9 @@ class TestVersion1(FilesTestCase):
         self.assertIsNone(counters.sample(VM))
 
     def tap(self, name: str, rx: int = 0, tx: int = 0) -> None:
-        for file, value in (('rx_bytes', rx), ('tx_bytes', tx)):
-            self.put(f'sys/class/net/{name}/statistics/{file}', f'{value}\n')
+        index = sum(map(ord, name))
+        self.put(f'sys/class/net/{name}/ifindex', f'{index}\n')
+        self.counted[index] = rx, tx
 
     def net(self, counters: DomainCounters) -> tuple[int | None, int | None]:
         one = self.sample(counters)
@@ -234,6 +236,7 @@ class TestVersion1(FilesTestCase):
         self.tap('tap0', 1000, 10)
         self.tap('tap1', 5, 5)
         counters = self.counters(self.used, 'tap0', 'tap1')
+        self.assertEqual((0, 0), self.net(counters))
         self.tap('tap0', 4000, 17)
         self.tap('tap1', 25, 5)
         self.assertEqual((3020, 7), self.net(counters))
@@ -242,12 +245,14 @@ class TestVersion1(FilesTestCase):
         self.tap('macvtap0', 1000, 10)
         self.put('sys/class/net/macvtap0/macvtap/tap7/dev', '1:2\n')
         counters = self.counters(self.used, 'macvtap0')
+        self.assertEqual((0, 0), self.net(counters))
         self.tap('macvtap0', 4000, 17)
         self.assertEqual((7, 3000), self.net(counters))
 
     def test_interfaces_that_come_and_go(self) -> None:
         self.tap('tap0')
         counters = self.counters(self.used, 'tap0', 'tap1')
+        self.assertEqual((None, None), self.net(counters))
         self.tap('tap0', 100, 10)
         self.assertEqual((None, None), self.net(counters))  # no tap1 yet
         self.tap('tap1', 7000, 7000)
@@ -261,6 +266,22 @@ class TestVersion1(FilesTestCase):
         self.assertEqual((102, 12), self.net(counters))
         counters.set_interfaces([])
         self.assertEqual((None, None), self.net(counters))
+
+    def test_a_device_made_anew(self) -> None:
+        """Under its name, with another index, and counting from 0."""
+        self.tap('tap0', 1000, 10)
+        counters = self.counters(self.used, 'tap0')
+        self.net(counters)
+        self.tap('tap0', 1500, 20)
+        self.assertEqual((500, 10), self.net(counters))
+        self.counted.clear()
+        self.assertEqual((None, None), self.net(counters))  # nothing told
+        self.counted.update({1: (0, 0), 99: (7, 8)})
+        self.put('sys/class/net/tap0/ifindex', '99\n')
+        self.assertEqual((500, 10), self.net(counters))     # gone
+        self.assertEqual((500, 10), self.net(counters))
+        self.counted[99] = 57, 9
+        self.assertEqual((550, 11), self.net(counters))
 
 
 class TestOtherLayouts(FilesTestCase):
