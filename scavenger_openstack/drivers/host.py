@@ -111,7 +111,11 @@ class Host:
             self._machines.follow(self._domains.machines)
             workloads = self._machines.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        workloads = self._perf.add(workloads, time_s)
+        count = len(workloads)
+        counted = self._perf.add(
+            workloads + virtual, time_s,
+            self._domains.counted if self._domains is not None else None)
+        workloads, virtual = counted[:count], counted[count:]
         workloads = self._delays.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
