@@ -170,7 +170,8 @@ NETWORK_OPTS: list[cfg.Opt] = [
 PERF_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('enabled', default='auto', choices=['auto', 'on', 'off'],
                help='Hardware counters (cycles, instructions, cache misses) '
-                    'of each workload.  auto: where this host has them; on: '
+                    'of each workload, VMs of KVM without what QEMU does for '
+                    'them.  auto: where this host has them; on: '
                     'do not start without; off: leave the PMU alone.  The '
                     'status and the log say the grade of the host: A (PMU '
                     'and resctrl), B (PMU) or C (no PMU).'),

@@ -42,7 +42,8 @@ GONE = frozenset((errno.ENODEV, errno.ENOENT))
 OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 """There are no descriptors left: says nothing about any cgroup."""
 
-V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer')
+V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
+                  'perf_event')
 
 NO_MEMORY_LIMIT = 1 << 62
 """v1 says 'no limit' with a number just below 2**63."""
@@ -165,7 +166,7 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
 
 
 def _v2_controllers(mount: Mount) -> Iterator[str]:
-    yield 'freezer'
+    yield from ('freezer', 'perf_event')    # always there, never listed
     try:
         with open(f'{mount.path}/cgroup.controllers') as file:
             names = file.read().split()

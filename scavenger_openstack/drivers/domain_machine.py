@@ -32,6 +32,7 @@ from scavenger_openstack.drivers.cgroup_counters import number_after
 from scavenger_openstack.drivers.cgroup_counters import Source
 from scavenger_openstack.drivers.cgroup_counters import US_PER_S
 from scavenger_openstack.drivers.cgroup_files import Mount
+from scavenger_openstack.drivers.perf_event import Place
 
 _NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')
 _PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
@@ -53,6 +54,23 @@ class Machine(NamedTuple):
         """The machine's own directory; ``None`` where it has none."""
         mount = self.above.get(controller)
         return None if mount is None else f'{mount.path}/{self.name}'
+
+    def place(self, virt_type: str) -> Place | None:
+        """Where hardware counters see it; ``None``: nowhere.
+
+        What the host does for a guest is not the guest's work, unless QEMU
+        is the CPU, too: of an emulated guest nothing runs as a guest.
+
+        :param virt_type: of the domain, ``kvm`` or ``qemu``
+        """
+        path = self.path('perf_event')
+        return None if path is None else Place(path, virt_type == 'kvm')
+
+
+def is_machine(path: str) -> bool:
+    """Whether a cgroup is, by its name, all of a domain of QEMU."""
+    name = path.removesuffix('/libvirt').rpartition('/')[2]
+    return _NAME.fullmatch(name) is not None
 
 
 def machine(text: str, mounts: Mapping[str, Mount]) -> Machine | None:

@@ -46,6 +46,7 @@ from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers import perf_event
 from scavenger_openstack.drivers.rtnetlink import Counted
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -204,6 +205,13 @@ class Domains:
         return {known.snapshot.domain.name: machine
                 for known in self._known.values()
                 if (machine := known.counters.machine) is not None}
+
+    def place(self, uuid: str) -> perf_event.Place | None:
+        """Where hardware counters see a domain; ``None``: nowhere."""
+        known = self._known.get(uuid)
+        machine = None if known is None else known.counters.machine
+        return None if known is None or machine is None else \
+            machine.place(known.snapshot.domain.virt_type)
 
     @property
     def interfaces(self) -> dict[str, tuple[str, ...]]:

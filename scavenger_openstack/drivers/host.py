@@ -116,7 +116,11 @@ class Host:
             virtual = self._let_through(virtual, self._network.lost(counted))
             workloads = self._machines.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        workloads = self._perf.add(workloads, time_s)
+        measured = self._perf.add(
+            workloads + virtual, time_s,
+            self._domains.place if self._domains is not None else None)
+        workloads, virtual = (measured[:len(workloads)],
+                              measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}

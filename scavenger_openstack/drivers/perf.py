@@ -24,21 +24,23 @@ times, and that means *not measured*.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import logging
 import os
-import re
 import resource
 import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import domain_machine
 from scavenger_openstack.drivers import duty
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack.drivers import perf_event
+from scavenger_openstack.drivers.perf_event import Place
 from scavenger_openstack.drivers import perf_grade
 from scavenger_openstack.drivers.perf_grade import Grade
 from scavenger_openstack import errors
-from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
@@ -60,12 +62,19 @@ TAKEN_TICKS = 3
 FD_SHARE = 0.5
 """Of the descriptors of this process; the rest is for everything else."""
 
-VM = re.compile(r'/(machine-qemu(\\x2d|-)[^/]*\.scope|qemu-\d+-[^/]*'
-                r'\.libvirt-qemu)(/libvirt)?$')
-"""How libvirt names the cgroup of a virtual machine."""
+LITTLE_NS = 100_000_000
+"""In a tick with less CPU time of all workloads it is no wonder that nothing
+is counted: QEMU runs a little for a guest that is paused."""
+
+PlaceOf = Callable[[str], Place | None]
+"""Where a workload is counted whose id is not the path of a cgroup."""
 
 _ENABLED, _RUNNING = WorkloadSample._fields.index('counter_enabled_s'), \
     WorkloadSample._fields.index('counter_running_s')
+
+
+def _nowhere(workload: str) -> None:
+    """Without VMs there are none but cgroups."""
 
 
 class Settings(NamedTuple):
@@ -114,8 +123,7 @@ class Perf:
         self._duty = duty.Duty(settings.sample_s, settings.period_s)
         self._measuring = False
         self._known: dict[str, _Measured] = {}
-        self._cpus: frozenset[int] = frozenset((0,))
-        self._cpu_text = ''
+        self._cpus = online_cpus.OnlineCpus(self._root_dir)
         self._said: set[str] = set()
         self._logged: Grade | None = None
         self._taken = ''
@@ -128,7 +136,7 @@ class Perf:
             self._grade = perf_grade.none('[perf] enabled is off')
             return
         self._mount = perf_event.find_mount(self._root_dir)
-        self._look_at_cpus()
+        self._cpus.look()
         self._grade = self._find_grade()
         self._start_clock()
         if settings.enabled == ON and not self._grade.events:
@@ -169,7 +177,7 @@ class Perf:
                 'no cgroup hierarchy that perf can count by is mounted: '
                 'mount cgroup2, or perf_event of version 1')
         return perf_grade.grade(
-            self._root_dir, cpu=min(self._cpus), events=self._events,
+            self._root_dir, cpu=min(self._cpus.now), events=self._events,
             max_counters=self._settings.max_counters)
 
     def _start_clock(self) -> None:
@@ -183,8 +191,8 @@ class Perf:
             return
         try:
             self._clock = self._clock or perf_event.CgroupCounters(
-                self._mount, (perf_event.DUMMY,))
-            self._clock.cover(self._cpus, enabled=True)
+                Place(self._mount), (perf_event.DUMMY,))
+            self._clock.cover(self._cpus.now, enabled=True)
         except OSError as exc:
             self._say('clock', 'cannot keep the clock of hardware counters '
                       'running: %s; a workload alone on a CPU is measured '
@@ -195,22 +203,6 @@ class Perf:
         """Descriptors that keep the clock running."""
         return self._clock.descriptors if self._clock is not None else 0
 
-    def _look_at_cpus(self) -> bool:
-        """Whether the set of CPUs that are online has changed."""
-        try:
-            with open(f'{self._root_dir}/sys/devices/system/cpu/online',
-                      encoding='ascii') as file:
-                text = file.read()
-            if text == self._cpu_text:
-                return False
-            self._cpus = parse_cpus(text) or self._cpus
-        except (OSError, ValueError) as exc:
-            self._say('cpus', 'cannot tell which CPUs are online: %s; '
-                      'counting on %s', exc, sorted(self._cpus))
-            return False
-        self._cpu_text = text
-        return True
-
     def _say(self, key: str, text: str, *args: object) -> None:
         """Warn about one thing once."""
         if key not in self._said:
@@ -219,13 +211,15 @@ class Perf:
 
     # --- a tick
 
-    def add(self, samples: tuple[WorkloadSample, ...], now: float
-            ) -> tuple[WorkloadSample, ...]:
+    def add(self, samples: tuple[WorkloadSample, ...], now: float,
+            place_of: PlaceOf | None = None) -> tuple[WorkloadSample, ...]:
         """The samples with what the counters say, where they do.
 
         While the duty cycle rests nothing is added: unknown.
 
         :param now: the time of these samples, CLOCK_BOOTTIME
+        :param place_of: asked once for each run of a workload whose id is
+            not the path of a cgroup
         """
         self._of = len(samples)
         self._log_grade()
@@ -243,11 +237,11 @@ class Perf:
         self._measuring = self._duty.next_is_measured(now)
         if not was and not self._measuring:
             return samples
-        if self._look_at_cpus():
+        if self._cpus.look():
             self._cover_all()
         if not was:
             self._enable(True)
-        self._open_new(samples, now)
+        self._open_new(samples, now, place_of or _nowhere)
         found = self._read(samples)
         if not self._measuring:
             self._enable(False)
@@ -279,14 +273,28 @@ class Perf:
             if one.counters is not None:
                 one.base = None
                 try:
-                    one.counters.cover(self._cpus, enabled=self._measuring)
+                    one.counters.cover(self._cpus.now,
+                                       enabled=self._measuring)
                 except OSError as exc:
                     self._not_measured(name, one, exc)
 
     # --- opening
 
-    def _open_new(self, samples: Sequence[WorkloadSample], now: float
-                  ) -> None:
+    def _place(self, name: str, place_of: PlaceOf) -> Place | None:
+        """Where a workload is counted; it is said when that is nowhere."""
+        if name.startswith('/'):
+            return Place(f'{self._mount}{name}',
+                         domain_machine.is_machine(name))
+        place = place_of(name)
+        if place is None:
+            self._say('place', '%s: hardware counters: libvirt put it into '
+                      'no cgroup of its own below %s; not measured until '
+                      'that changes, as others with the same fault', name,
+                      self._mount)
+        return place
+
+    def _open_new(self, samples: Sequence[WorkloadSample], now: float,
+                  place_of: PlaceOf) -> None:
         """Open groups, those of the foreground first."""
         waiting = [s[0] for s in samples
                    if self._known[s[0].id].counters is None
@@ -295,7 +303,7 @@ class Perf:
             return
         waiting.sort(key=lambda w: w.priority is not Priority.FOREGROUND)
         until = time.monotonic() + OPENING_S
-        each = 1 + len(self._cpus) * len(self._grade.events)
+        each = 1 + len(self._cpus.now) * len(self._grade.events)
         room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         room -= self._clock_files + sum(
             one.counters.descriptors for one in self._known.values()
@@ -307,15 +315,13 @@ class Perf:
                 one.retry_s = now + RETRY_S
                 continue
             one.retry_s = now + RETRY_S
-            try:
-                one.counters = perf_event.CgroupCounters(
-                    f'{self._mount}{workload.id}', self._grade.events,
-                    guest_only=bool(VM.search(workload.id)))
-            except OSError as exc:
-                self._not_measured(workload.id, one, exc, directory=True)
+            place = self._place(workload.id, place_of)
+            if place is None:
                 continue
             try:
-                one.counters.cover(self._cpus, enabled=True)
+                one.counters = perf_event.CgroupCounters(
+                    place, self._grade.events)
+                one.counters.cover(self._cpus.now, enabled=True)
             except OSError as exc:
                 self._not_measured(workload.id, one, exc)
                 continue
@@ -330,25 +336,25 @@ class Perf:
             'descriptors for its hardware counters; raise LimitNOFILE of '
             'the agent to %s', self.measured, self._of, each, need)
 
-    def _not_measured(self, name: str, one: _Measured, exc: OSError, *,
-                      directory: bool = False) -> None:
+    def _not_measured(self, name: str, one: _Measured, exc: OSError) -> None:
+        path = one.counters.path if one.counters is not None else None
         one.forget()
         if exc.errno in cgroup_files.OUT_OF_FILES:
-            self._out_of_files(1 + len(self._cpus)
+            self._out_of_files(1 + len(self._cpus.now)
                                * len(self._grade.events))
             return
         why = perf_grade.advice(exc.errno)
         if exc.errno in cgroup_files.GONE:
-            if directory:
+            if path is None and name.startswith('/'):
                 why = (f'there is no such cgroup below {self._mount}; its '
                        'creator has to make it there, too')
-            elif os.path.isdir(f'{self._mount}{name}'):
+            elif path is not None and os.path.isdir(path):
                 why = ('perf does not know this cgroup; enable any '
                        'controller for it, such as echo +cpu > '
                        f'{self._mount}/cgroup.subtree_control')
             else:
                 return      # it vanished meanwhile
-        self._say(f'{exc.errno} {directory}', '%s: hardware counters: %s; '
+        self._say(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
                   'not measured until that changes, as others with the same '
                   'fault', name, why)
 
@@ -409,8 +415,10 @@ class Perf:
                    'the NMI watchdog); end those, or lower [perf] '
                    'max_counters')
         elif not instructions:
+            if enabled_ns < LITTLE_NS:
+                return
             why = 'the PMU counts nothing: it is a virtual one that is not ' \
-                  'emulated'
+                  'emulated, or all VMs are emulated and not known by libvirt'
         else:
             self._taken_ticks = 0
             if self._taken:

@@ -34,7 +34,6 @@ import struct
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack import errors
 
 HARDWARE, SOFTWARE = 0, 1
 """Types of events (PERF_TYPE_*)."""
@@ -65,6 +64,14 @@ class Event(NamedTuple):
 
 DUMMY = Event('', SOFTWARE, 9)
 """Counts nothing."""
+
+
+class Place(NamedTuple):
+    """A cgroup to count: its directory, and whether only what the guests of
+    a hypervisor execute themselves."""
+
+    path: str
+    guest_only: bool = False
 
 
 def supported() -> bool:
@@ -127,18 +134,8 @@ def find_mount(root_dir: str = '') -> str | None:
 
     :raises DriverError: the list of mounts cannot be read.
     """
-    unified = cgroup_files.find_mounts(root_dir).get('unified')
-    try:
-        with open(f'{root_dir}/proc/self/mounts',
-                  errors='surrogateescape') as file:
-            lines = [line.split(' ') for line in file]
-    except OSError as exc:
-        raise errors.DriverError(f'cannot read {root_dir}/proc/self/mounts: '
-                                 f'{exc.strerror}') from exc
-    for fields in lines:
-        if fields[2] == 'cgroup' and 'perf_event' in fields[3].split(','):
-            return root_dir + fields[1]
-    return unified.path if unified else None
+    mount = cgroup_files.find_mounts(root_dir).get('perf_event')
+    return mount.path if mount else None
 
 
 class CgroupCounters:
@@ -156,15 +153,15 @@ class CgroupCounters:
     """
 
     __slots__ = ('_buffer', '_directory', '_events', '_groups', '_guest_only',
-                 '_reads', '_size', '_stride', '_words')
+                 '_reads', '_size', '_stride', '_words', 'path')
 
-    def __init__(self, path: str, events: Sequence[Event], *,
-                 guest_only: bool = False) -> None:
+    def __init__(self, place: Place, events: Sequence[Event]) -> None:
+        self.path = place.path
         self._groups: dict[int, list[int]] = {}
-        self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY
+        self._directory = os.open(place.path, os.O_RDONLY | os.O_DIRECTORY
                                   | os.O_CLOEXEC)
         self._events = tuple(events)
-        self._guest_only = guest_only
+        self._guest_only = place.guest_only
         self._stride = _HEAD + len(self._events)
         self._size = self._stride * _WORD
         self._arrange()

@@ -41,6 +41,15 @@ def mounts() -> dict[str, pathlib.Path]:
     return found
 
 
+def unified() -> pathlib.Path | None:
+    """Where the cgroup v2 tree is, if there is one."""
+    for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == 'cgroup2':
+            return pathlib.Path(where)
+    return None
+
+
 class CgroupTree(fixtures.Fixture):
     """A cgroup of our own in every v1 hierarchy, removed with all below.
 

@@ -128,6 +128,8 @@ class Hypervisor(fixtures.Fixture):
     :param disk_bytes_per_s: what the disk below all guests can do, for reads
         and for writes, where that of the machine is too fast to be a
         bottleneck before the CPUs are
+    :param unified: with the cgroup v2 tree beside version 1, where perf
+        counts; else libvirt does not see that there is one
 
     Once it is set up:
 
@@ -151,8 +153,10 @@ class Hypervisor(fixtures.Fixture):
     run_dir: pathlib.Path
 
     def __init__(self, *, own_network: bool = False,
-                 disk_bytes_per_s: int | None = None) -> None:
+                 disk_bytes_per_s: int | None = None,
+                 unified: bool = False) -> None:
         super().__init__()
+        self._unified = unified
         self._disk_bytes_per_s = disk_bytes_per_s
         self.netns = (f'scv-hv-{uuid.uuid4().hex[:8]}' if own_network
                       else None)
@@ -172,9 +176,14 @@ class Hypervisor(fixtures.Fixture):
         # If the keeper should have been killed.
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
         self.tree = self.useFixture(base.CgroupTree())
-        self._order('adopt', cgroups={
-            str(where): str(self.tree.path(controller))
-            for controller, where in self.tree.mounts.items()})
+        cgroups = {str(where): str(self.tree.path(controller))
+                   for controller, where in self.tree.mounts.items()}
+        if self._unified:
+            where = base.unified()
+            cgroups[str(where)] = f'{where}{self.tree.name}'
+            # With it libvirt would use version 1 only.
+            cgroups.pop(str(self.tree.mounts['cpuacct']))
+        self._order('adopt', cgroups=cgroups)
         # Before the tree's own clean-up, which then finds nothing.
         self.addCleanup(self._end_keeper)
         if self.netns:
@@ -182,6 +191,8 @@ class Hypervisor(fixtures.Fixture):
             namespaces.run('ip', 'netns', 'add', self.netns)
             namespaces.run('ip', '-n', self.netns, 'link', 'set', 'lo', 'up')
         self.tree.make('/libvirtd')
+        for path in cgroups.values():
+            pathlib.Path(path, 'libvirtd').mkdir(parents=True, exist_ok=True)
         self.host_uuid = str(uuid.uuid4())
         self.hostname = f'hv-{self.host_uuid[:8]}'
         self.run_dir = self.directory / 'run/libvirt/qemu'
@@ -402,5 +413,9 @@ class HypervisorTestCase(base.FunctionalTestCase):
         except domain_image.Unavailable as exc:
             self.skipTest(str(exc))
 
-    def hypervisor(self, *, own_network: bool = False) -> Hypervisor:
-        return self.useFixture(Hypervisor(own_network=own_network))
+    def hypervisor(self, *, own_network: bool = False, unified: bool = False
+                   ) -> Hypervisor:
+        if unified and base.unified() is None:
+            self.skipTest('needs a cgroup v2 tree: mount -t cgroup2')
+        return self.useFixture(Hypervisor(own_network=own_network,
+                                          unified=unified))

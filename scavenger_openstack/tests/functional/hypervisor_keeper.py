@@ -91,7 +91,8 @@ def processes(cgroups: list[str]) -> set[int]:
     found: set[int] = set()
     for top in cgroups:
         for where, _, _ in os.walk(top):
-            with contextlib.suppress(FileNotFoundError):
+            # Gone, or threaded: then its processes are those above.
+            with contextlib.suppress(OSError):
                 found.update(map(int, pathlib.Path(
                     where, 'cgroup.procs').read_text().split()))
     return found
@@ -213,6 +214,12 @@ class Keeper:
         for path, where in held:
             os.makedirs(where, exist_ok=True)
             mount(path, where, flags=MS_MOVE)
+            offered = pathlib.Path(where, 'cgroup.controllers')
+            if offered.exists() and not offered.read_text().strip():
+                # libvirt takes a v2 tree without any for no tree at all.
+                shown = pathlib.Path(self.directory, 'controllers')
+                shown.write_text('hugetlb\n')
+                mount(str(shown), str(offered), flags=MS_BIND)
 
     def kill(self, number: int) -> None:
         """Send libvirtd a signal and wait for its end; its guests go on."""

@@ -28,15 +28,21 @@ from scavenger_openstack.tests.functional import guest_pmu
 TESTS = ('fresh', 'cpi', 'shared')
 
 
-def with_shift(shift: int, cpus: str, *names: str) -> guest.Guest:
+def with_shift(shift: int, cpus: str, *names: str,
+               options: tuple[str, ...] = ()) -> guest.Guest:
     """A guest in which an instruction takes 2**shift cycles."""
     return guest.Guest(
         architecture='aarch64', cpus=cpus,
         tests=tuple(f'{guest_pmu.__name__}.{name}' for name in names),
-        options=('-icount', f'shift={shift}'), append=f'pmu_shift={shift}')
+        options=('-icount', f'shift={shift}', *options),
+        append=f'pmu_shift={shift}')
 
 
 GUEST = with_shift(2, '2', *TESTS)
+
+HOST = with_shift(2, '2', 'machines', options=(
+    '-machine', 'virtualization=on,gic-version=3'))
+"""With KVM: it runs guests of its own, for real."""
 
 
 @guest.reports(with_shift(0, '1', 'cpi'))
@@ -47,6 +53,11 @@ class TestGuestPmu1(guest.GuestCase):
 @guest.reports(GUEST)
 class TestGuestPmu4(guest.GuestCase):
     """Four; each method is a test in ``guest_pmu/``."""
+
+
+@guest.reports(HOST)
+class TestGuestPmuOfGuests(guest.GuestCase):
+    """Virtual machines in the guest."""
 
 
 @guest.reports(with_shift(3, '1', 'cpi'))

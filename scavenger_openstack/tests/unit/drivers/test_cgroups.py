@@ -384,7 +384,8 @@ class TestMounts(CgroupsCase):
 
     def test_controllers_unknown(self) -> None:
         (self.tree.top / 'cgroup.controllers').unlink()
-        self.assertEqual({'unified', 'freezer'}, set(self.find(V2_MOUNTS)))
+        self.assertEqual({'unified', 'freezer', 'perf_event'},
+                         set(self.find(V2_MOUNTS)))
         self.assertIn('cgroup.controllers', self.logs.output)
 
 

@@ -18,6 +18,7 @@ import testtools
 
 from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers import domain_machine
+from scavenger_openstack.drivers.perf_event import Place
 
 PLAIN = 'qemu-1-instance-00000001.libvirt-qemu'
 SCOPE = r'machine-qemu\x2d1\x2dinstance\x2d00000001.scope'
@@ -72,6 +73,30 @@ class TestMachine(testtools.TestCase):
                     self.assertEqual(
                         (name, *[f'/cg{above}/{name}'] * 3),
                         self.find(f'0::{above}/{name}{below}\n', mounts))
+
+    def test_where_it_is_counted(self) -> None:
+        """Where perf counts by; of an emulated guest all of QEMU."""
+        text = f'2:cpu:/{PLAIN}\n3:perf_event:/{PLAIN}\n0::/a/{SCOPE}\n'
+        for mount, name in ((Mount('/cg/perf_event', 1), PLAIN),
+                            (V2, f'a/{SCOPE}')):
+            found = domain_machine.machine(text, {'perf_event': mount})
+            assert found is not None
+            for virt_type, guest_only in (('kvm', True), ('qemu', False),
+                                          ('', False)):
+                self.assertEqual(Place(f'{mount.path}/{name}', guest_only),
+                                 found.place(virt_type))
+        found = domain_machine.machine(text, V1)
+        assert found is not None
+        self.assertIsNone(found.place('kvm'))
+
+    def test_which_cgroups_are_machines(self) -> None:
+        for name, expected in (
+                (f'/machine/{PLAIN}', True),
+                (f'/machine.slice/{SCOPE}', True),
+                (f'/machine.slice/{SCOPE}/libvirt', True),
+                (f'/machine.slice/{SCOPE}/libvirt/vcpu0', False),
+                ('/batch/qemu-build', False), ('/batch/a', False)):
+            self.assertEqual(expected, domain_machine.is_machine(name), name)
 
     def test_both_versions(self) -> None:
         """As libvirt 9 does it: cpuacct stays where it was."""

@@ -121,19 +121,6 @@ class TestDuty(testtools.TestCase):
             self.assertTrue(duty.next_is_measured(jump + 55))
 
 
-class TestNames(testtools.TestCase):
-
-    def test_which_cgroups_are_virtual_machines(self) -> None:
-        for name, expected in (
-                ('/machine/qemu-3-instance-0000002a.libvirt-qemu', True),
-                ('/machine.slice/machine-qemu\\x2d3\\x2dinstance'
-                 '\\x2d0000002a.scope', True),
-                ('/machine.slice/machine-qemu\\x2d3\\x2di.scope/libvirt',
-                 True),
-                ('/batch/qemu-build', False), ('/batch/a', False)):
-            self.assertEqual(expected, bool(perf.VM.search(name)), name)
-
-
 class TestWithout(testtools.TestCase):
 
     def setUp(self) -> None:
