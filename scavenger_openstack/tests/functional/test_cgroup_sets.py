@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import resource
@@ -206,6 +207,7 @@ class TestKill(CgroupsCase):
         process = self.up(SLEEP, '/bg/a')
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         driver.sample()
+        gc.collect()    # else it may give some back between
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE,
                         (soft, hard))
         for spare in range(8):

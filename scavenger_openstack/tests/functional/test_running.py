@@ -24,6 +24,7 @@ from testtools import matchers
 
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 
 
@@ -123,14 +124,14 @@ class RunningTestCase(base.FunctionalTestCase):
 
     def test_nothing_is_left_behind(self):
         mounts = pathlib.Path('/proc/self/mountinfo').read_text()
-        descriptors = set(os.listdir('/proc/self/fd'))
-        reader = self.running()
-        self.assertNotEqual(self.before, programs())
-        self.assertEqual(mounts,
-                         pathlib.Path('/proc/self/mountinfo').read_text())
-        reader.close()
-        reader.close()
-        self.assertEqual(descriptors, set(os.listdir('/proc/self/fd')))
+        with descriptors.given_back() as opened:
+            reader = self.running()
+            self.assertNotEqual(set(), opened())
+            self.assertNotEqual(self.before, programs())
+            self.assertEqual(mounts,
+                             pathlib.Path('/proc/self/mountinfo').read_text())
+            reader.close()
+            reader.close()
         self.wait_for('the program leaves the kernel',
                       lambda: programs() <= self.before)
         for call in (reader.pids, lambda: reader.idle([0]), reader.observe,
