@@ -157,7 +157,7 @@ class TestKill(CgroupsCase):
         outside = self.up(SLEEP, '/bg/b')
         driver.write(f'{self.parent}/a', Knob.PAUSED, 1)
         self.assertEqual(3, driver.kill(f'{self.parent}/a'))
-        self.assertEqual([-9] * 3, [p.wait(5) for p in inside])
+        self.assertEqual([-9] * 3, [p.wait(30) for p in inside])
         self.assertIsNone(outside.poll())
         self.wait_for('nobody is left to kill', lambda: driver.kill(
             f'{self.parent}/a') == 0, 8.0)
@@ -200,7 +200,7 @@ class TestKill(CgroupsCase):
         process = self.up(SLEEP, '/bg/a/deep')
         self.tree.write('freezer', '/bg/a/deep', 'freezer.state', 'FROZEN')
         self.assertEqual(1, driver.kill(f'{self.parent}/a'))
-        self.assertEqual(-9, process.wait(5))
+        self.assertEqual(-9, process.wait(30))
 
     def test_not_permitted(self) -> None:
         driver = self.driver('a', killable_parents=[self.parent])
@@ -234,7 +234,7 @@ class TestKill(CgroupsCase):
                 for fd in full:
                     os.close(fd)
         self.assertGreater(spare, 0)
-        self.assertEqual(-9, process.wait(5))
+        self.assertEqual(-9, process.wait(30))
 
     def test_not_opted_in(self) -> None:
         driver = self.driver('a')
