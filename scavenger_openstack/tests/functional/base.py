@@ -114,7 +114,7 @@ class CgroupTree(fixtures.Fixture):
 
 
 def _remove(path: pathlib.Path) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while True:
         try:
             path.rmdir()
@@ -165,12 +165,12 @@ class FunctionalTestCase(testtools.TestCase):
         if tree is not None:
             tree.thaw()
         process.kill()
-        process.wait(10)
+        process.wait(30)
         if process.stdout:
             process.stdout.close()
 
     def wait_for(self, what: str, condition: object,
-                 timeout_s: float = 10.0) -> None:
+                 timeout_s: float = 30.0) -> None:
         """Wait until ``condition()`` is true, at most ``timeout_s``."""
         assert callable(condition)
         deadline = time.monotonic() + timeout_s

@@ -130,6 +130,10 @@ class Console(fixtures.Fixture):
         else:
             self.reports(1, self._timeout_s)
 
+    def close(self) -> None:
+        """Listen no more; what the guest says then is lost."""
+        self._socket.close()
+
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Wait until the guest has booted; it rests then."""
         deadline = time.monotonic() + timeout_s

@@ -161,6 +161,7 @@ class Hypervisor(fixtures.Fixture):
         self.netns = (f'scv-hv-{uuid.uuid4().hex[:8]}' if own_network
                       else None)
         self._pid: int | None = None
+        self._listening: dict[str, domain_console.Console] = {}
 
     def _setUp(self) -> None:
         if why := unavailable():
@@ -337,6 +338,7 @@ class Hypervisor(fixtures.Fixture):
         """
         console = domain_console.Console(self._consoles / name, reset=reset)
         self.useFixture(console)
+        self._listening[name] = console
         return console
 
     def qemu_pid(self, name: str) -> int:
@@ -345,7 +347,15 @@ class Hypervisor(fixtures.Fixture):
 
     def migrate(self, name: str, target: Hypervisor,
                 *options: str) -> None:
-        """Migrate a domain live, peer to peer as Nova does it."""
+        """Migrate a domain live, peer to peer as Nova does it.
+
+        Its console here is closed.  Nobody reads it meanwhile, and after
+        some 300 bytes its socket is full; a serial port that waits then goes
+        on waiting on the other side, where there is no socket yet (QEMU
+        7.2), and the guest is never heard of again.
+        """
+        if name in self._listening:
+            self._listening.pop(name).close()
         via = target.directory / f'migrate-{uuid.uuid4().hex[:8]}'
         self.virsh('migrate', '--live', '--p2p', '--persistent',
                    '--undefinesource', '--unsafe', *options, '--domain',

@@ -29,7 +29,7 @@ _CLONE_NEWNET = 0x40000000
 
 def run(*command: str) -> str:
     """Run a command; what it printed."""
-    return subprocess.run(command, check=True, timeout=10, text=True,
+    return subprocess.run(command, check=True, timeout=60, text=True,
                           stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT).stdout
 

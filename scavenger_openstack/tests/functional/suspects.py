@@ -115,7 +115,7 @@ class SuspectsTestCase(delays.DelaysTestCase):
             return
         self.process.terminate()
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

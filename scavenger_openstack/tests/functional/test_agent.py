@@ -69,7 +69,7 @@ class AgentTest(base.FunctionalTestCase):
     def _stop(process: subprocess.Popen[str]) -> None:
         process.terminate()
         try:
-            process.communicate(timeout=15)
+            process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -125,7 +125,7 @@ class AgentTest(base.FunctionalTestCase):
                      'leaves'):
             self.assertIn(word, done.stdout)
         standalone.send_signal(signal.SIGINT)
-        out, err = standalone.communicate(timeout=15)
+        out, err = standalone.communicate(timeout=60)
         self.assertEqual(0, standalone.returncode, err)
         self.assertEqual('0', self.idle())
         self.assertNotIn('Traceback', err)
@@ -141,7 +141,7 @@ class AgentTest(base.FunctionalTestCase):
         standalone.kill()
         self.wait_for('all is back', lambda: self.idle() == '0', 3)
         self.wait_for('the watcher has ended',
-                      lambda: select.select([watcher], [], [], 0)[0], 5)
+                      lambda: select.select([watcher], [], [], 0)[0])
 
     def test_a_killed_watcher_comes_back(self) -> None:
         self.start('standalone')
@@ -173,7 +173,7 @@ class AgentTest(base.FunctionalTestCase):
             assert isinstance(isolation, dict)
             self.assertIn('running', isolation['state'])
             getattr(standalone, end)()
-            _, err = standalone.communicate(timeout=15)
+            _, err = standalone.communicate(timeout=60)
             self.assertEqual(code, standalone.returncode, err)
             self.wait_for('the set is back', lambda: not narrowed(), 3)
             self.assertEqual(cpus, self.tree.read('cpuset', '/batch/a',
@@ -213,7 +213,7 @@ class AgentTest(base.FunctionalTestCase):
             json.loads(path.read_text().splitlines()[0]).get('original')
             == '0' for path in (self.state_dir / 'leases').glob('*.json')))
         standalone.terminate()
-        _, err = standalone.communicate(timeout=15)
+        _, err = standalone.communicate(timeout=60)
         self.assertEqual('0', self.cpu_set('/batch'))
         self.assertIn('somebody else', err)
 
@@ -235,7 +235,7 @@ class AgentTest(base.FunctionalTestCase):
         standalone = self.isolate()
         self.tree.make('/batch/a/late')
         standalone.terminate()
-        standalone.communicate(timeout=15)
+        standalone.communicate(timeout=60)
         self.assertEqual(self.cpus, self.cpu_set('/batch/a/late'))
 
     def test_stop_all_and_resume(self) -> None:
@@ -261,12 +261,13 @@ class AgentTest(base.FunctionalTestCase):
         standalone.send_signal(signal.SIGSTOP)
         try:
             stop_all = self.start('agent', 'stop-all')
-            self.wait_for('all is back', lambda: self.idle() == '0', 5)
+            # Before stop-all would do it itself.
+            self.wait_for('all is back', lambda: self.idle() == '0', 8)
             # Its agent may still write once: it has not come to an end.
             self.assertIsNone(stop_all.poll())
         finally:
             standalone.send_signal(signal.SIGCONT)
-        out, err = stop_all.communicate(timeout=15)
+        out, err = stop_all.communicate(timeout=60)
         self.assertEqual((0, '0'), (stop_all.returncode, self.idle()), err)
         self.assertIn('no limit is in force', out)
         self.run_agent('resume')
@@ -395,7 +396,7 @@ class AgentTest(base.FunctionalTestCase):
         self.tree.make('/batch/a')
         self.wait_for('it is limited', lambda: self.idle() == '1')
         standalone.terminate()
-        _, err = standalone.communicate(timeout=15)
+        _, err = standalone.communicate(timeout=60)
         self.assertEqual(1, err.count(
             f'cannot read the cgroup {self.tree.name}/batch:'), err)
         self.assertNotIn('Traceback', err)

@@ -86,7 +86,7 @@ class TestLimits(CgroupsCase):
         self.assertEqual(64 * MIB,
                          driver.write(name, Knob.MEMORY_BYTES, 64 * MIB))
         hog = self.spawn(HOLD.format(size=100 * MIB), self.tree, '/bg/a')
-        self.assertNotEqual(0, hog.wait(20))  # the limit was in its way
+        self.assertNotEqual(0, hog.wait(60))  # the limit was in its way
         restore(steps)
         self.assertEqual(before, self.tree.read('memory', '/bg/a',
                                                 'memory.limit_in_bytes'))

@@ -416,7 +416,7 @@ class TestUnified(base.FunctionalTestCase):
 
     def wait_until_frozen(self) -> None:
         """A thread may run on until its next way into the kernel."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30
         while 'frozen 1' not in (self.job / 'cgroup.events').read_text():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
@@ -444,7 +444,7 @@ class TestUnified(base.FunctionalTestCase):
         self.assertRaises(errors.Unsupported, self.driver.write, self.name,
                           Knob.MEMORY_BYTES, 64 * MIB)
         self.assertEqual(1, self.driver.kill(self.name))
-        self.assertEqual(-9, process.wait(5))
+        self.assertEqual(-9, process.wait(30))
 
     def test_gone(self) -> None:
         self.assertEqual(1, len(self.driver.sample()))

@@ -39,6 +39,7 @@ from scavenger_openstack.drivers import cgroups
 from scavenger_openstack.drivers.delay_accounting import Settings
 from scavenger_openstack.drivers import delay_totals
 from scavenger_openstack.drivers import host
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import delays
 from scavenger_openstack.tests.functional import test_privileges
 from scavenger_openstack.types import WorkloadRates
@@ -419,9 +420,9 @@ class DelaysTest(delays.DelaysTestCase):
             self.logs.output.count('delays are measured')))
 
     def test_nothing_stays_open(self) -> None:
-        before = len(os.listdir('/proc/self/fd'))
-        self.new(Settings())
-        self.look()
-        self.io.close()
-        self.cgroup.close()
-        self.assertEqual(before, len(os.listdir('/proc/self/fd')))
+        with descriptors.given_back() as opened:
+            self.new(Settings())
+            self.look()
+            self.assertNotEqual(set(), opened())
+            self.io.close()
+            self.cgroup.close()

@@ -163,7 +163,7 @@ class Tap(fixtures.Fixture):
         fcntl.ioctl(self.fd, SET_IFF,
                     struct.pack('16sH22x', self.name.encode(), TAP_FLAGS))
         subprocess.run(['ip', 'link', 'set', self.name, 'up'], check=True,
-                       timeout=10)
+                       timeout=60)
 
     def send(self, size: int) -> None:
         """As the guest does: an Ethernet frame to nobody."""

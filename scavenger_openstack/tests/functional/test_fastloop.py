@@ -87,7 +87,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
         for hog in self.hogs:
             hog.kill()
-            hog.wait(10)
+            hog.wait(30)
         self.wait_for('it grows', lambda: self.size() == len(self.cpus))
 
     def test_no_write_without_a_lease(self):

@@ -231,9 +231,11 @@ class TestTheyHold(LimitsCase):
             f'{cores:.4f} cores of 0.2, throttled '
             f'{throttled:.1f} s; {work.bytes_per_s / 1e6:.2f} MB/s of 5; '
             f'free {free.bytes_per_s / 1e6:.1f} MB/s'))
-        self.assertThat(abs(cores - 0.2), matchers.LessThan(0.01), str(cores))
-        self.assertThat(abs(work.bytes_per_s / 1e6 - 5),
-                        matchers.LessThan(0.5), str(work))
+        # On a busy machine it may get less, but never more.
+        self.assertThat(cores, matchers.MatchesAll(
+            matchers.GreaterThan(0.16), matchers.LessThan(0.21)))
+        self.assertThat(work.bytes_per_s / 1e6, matchers.MatchesAll(
+            matchers.GreaterThan(4.0), matchers.LessThan(5.5)))
         self.assertThat(free.bytes_per_s, matchers.GreaterThan(
             1.5 * work.bytes_per_s))
 
@@ -262,7 +264,8 @@ class TestTheyHold(LimitsCase):
             measured.append((knob, rates[0] / cap, rates[1] / cap))
         self.addDetail('measured', content.text_content(str(measured)))
         for knob, under_cap, without in measured:
-            self.assertThat(abs(under_cap - 1), matchers.LessThan(0.1), knob)
+            self.assertThat(under_cap, matchers.MatchesAll(
+                matchers.GreaterThan(0.8), matchers.LessThan(1.1)), knob)
             self.assertThat(without, matchers.GreaterThan(1.5))
 
     def test_pause_and_balloon(self) -> None:

@@ -358,7 +358,7 @@ class LoopTest(LoopTestCase):
         # Room, and none again: it would answer that in milliseconds.
         for process in busy:
             process.kill()
-            process.wait(10)
+            process.wait(30)
         time.sleep(0.3)
         self.keep_busy()
         until = time.monotonic() + 0.5

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 
 import fixtures
@@ -20,6 +19,7 @@ from testtools import matchers
 
 from scavenger_openstack.drivers import network
 from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.types import Knob
@@ -170,9 +170,9 @@ class NetworkTestCase(base.FunctionalTestCase):
             matchers.GreaterThan(104199), matchers.LessThan(106000)))
 
     def test_nothing_stays_open(self):
-        before = len(os.listdir('/proc/self/fd'))
-        driver = network.Network({self.wire.device: 1e6}, {})
-        driver.link_tx()
-        driver.close()
-        self.assertEqual(before, len(os.listdir('/proc/self/fd')))
+        with descriptors.given_back() as opened:
+            driver = network.Network({self.wire.device: 1e6}, {})
+            driver.link_tx()
+            self.assertNotEqual(set(), opened())
+            driver.close()
         self.assertEqual('', self.log.output)

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import fcntl
+import gc
 import json
 import os
 import pathlib
@@ -77,6 +78,7 @@ RESET = 0x2403
 
 
 def descriptors() -> int:
+    gc.collect()    # what other tests left
     return len(os.listdir('/proc/self/fd'))
 
 
@@ -322,6 +324,7 @@ class TestPerf(base.FunctionalTestCase):
         self.assertIsNotNone(self.cpi(anew, later)['a'])
 
     def limit_files(self, soft: int) -> None:
+        gc.collect()
         old = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, old)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, old[1]))

@@ -127,12 +127,12 @@ class RecordingTestCase(base.FunctionalTestCase):
     @staticmethod
     def _kill(process: subprocess.Popen[str]) -> None:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
     def end(self, process: subprocess.Popen[str]) -> str:
         """End an agent cleanly; its log."""
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         self.assertEqual(0, process.returncode, err)
         self.assertNotIn('Traceback', err)
         return err
@@ -197,7 +197,7 @@ class RecordingTestCase(base.FunctionalTestCase):
             if process.stdout.readline() == 'holding\n':
                 return
             # Seen half-way it had a limit that fitted what it had then.
-            self.assertEqual(-signal.SIGKILL, process.wait(10))
+            self.assertEqual(-signal.SIGKILL, process.wait(30))
         self.fail(f'{below} never got its {mib} MiB')
 
     def frozen(self) -> bool:
@@ -302,7 +302,7 @@ class RecordingTest(RecordingTestCase):
         self.learnt()
         self.pause()
         agent.kill()
-        agent.communicate(timeout=10)
+        agent.communicate(timeout=60)
         again = self.agent()            # gives the limits back
         self.end(again)
         [line] = self.replay('--verify')
@@ -336,7 +336,7 @@ class RecordingTest(RecordingTestCase):
     def test_an_existing_file_is_refused_and_nothing_limited(self) -> None:
         self.path.write_text('precious')
         done = subprocess.run(
-            self.command('agent', 'run', '--record', self.path), timeout=30,
+            self.command('agent', 'run', '--record', self.path), timeout=60,
             check=False, capture_output=True, text=True,
             stdin=subprocess.DEVNULL)
         self.assertEqual(2, done.returncode, done.stderr)
@@ -360,7 +360,7 @@ class RecordingTest(RecordingTestCase):
             status.read_text())['counters']['ticks'] > 40)
         self.assertEqual('1', self.tree.read('cpu', '/batch', 'cpu.idle'))
         os.kill(json.loads(status.read_text())['pid'], signal.SIGTERM)
-        _, err = agent.communicate(timeout=20)
+        _, err = agent.communicate(timeout=60)
         self.assertEqual(0, agent.returncode, err)
         self.assertEqual(1, err.count('recording to'), err)
         self.assertIn('less than 5 % of the disk is free', err)

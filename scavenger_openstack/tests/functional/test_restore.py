@@ -212,7 +212,7 @@ class CpuSet(RestoreTestCase):
             """)
         self.assertEqual(-9, subprocess.run(
             [sys.executable, '-c', code], stderr=subprocess.DEVNULL,
-            timeout=10, check=False).returncode)
+            timeout=60, check=False).returncode)
         self.assertEqual({'0', self.all}, self.sets())
         self.assertEqual(self.all, self.tree.read('cpuset', '',
                                                   'cpuset.cpus'))
@@ -246,7 +246,7 @@ class Egress(RestoreTestCase):
     def ip(self, *args: str, inside: bool = True, tool: str = 'ip') -> str:
         where = ['-n', self.netns] if inside else []
         return subprocess.run([tool, *where, *args], check=True, text=True,
-                              stdout=subprocess.PIPE, timeout=10).stdout
+                              stdout=subprocess.PIPE, timeout=60).stdout
 
     def remove(self) -> None:
         if os.path.exists(f'/run/netns/{self.netns}'):
@@ -270,7 +270,7 @@ class Egress(RestoreTestCase):
     def test_alias_that_is_no_text(self) -> None:
         self.bucket('5ca0:')
         subprocess.run([b'ip', b'-n', self.netns.encode(), b'link', b'set',
-                        b'd0', b'alias', b'caf\xe9'], check=True, timeout=10)
+                        b'd0', b'alias', b'caf\xe9'], check=True, timeout=60)
         self.assertTrue(self.lift(self.tc))
 
     def test_somebody_elses(self) -> None:
@@ -356,7 +356,7 @@ class BadInput(RestoreTestCase):
         return subprocess.run(
             ['unshare', '-m', '--propagation', 'private', 'sh', '-c',
              textwrap.dedent(script)], text=True, capture_output=True,
-            stdin=subprocess.DEVNULL, timeout=30, check=False)
+            stdin=subprocess.DEVNULL, timeout=60, check=False)
 
     def test_made_again_under_the_same_path(self) -> None:
         self.tree.delete('/a')
@@ -446,7 +446,7 @@ class BadInput(RestoreTestCase):
         self.assertEqual(1, len(self.left()))
         self.assertEqual('-1', self.quota())
         process.kill()
-        process.wait(10)
+        process.wait(30)
         self.assertEqual(0, self.main('--all')[0])
         self.assertEqual(str(8 * MIB), self.tree.read(
             'memory', '/a', 'memory.limit_in_bytes'))

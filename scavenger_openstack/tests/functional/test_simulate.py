@@ -232,7 +232,7 @@ class SimulateTest(testtools.TestCase):
             else:
                 process.send_signal(number)
             out, err = process.communicate(timeout=DEADLINE_S)
-            self.assertLess(time.monotonic() - began_s, 5)
+            self.assertLess(time.monotonic() - began_s, 20)
             self.assertEqual((130, '', ''), (process.returncode, out, err))
             self.assertEqual([], [pid for pid in self.workers
                                   if running(pid)])

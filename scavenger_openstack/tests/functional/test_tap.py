@@ -30,6 +30,7 @@ from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import rtnetlink
 from scavenger_openstack.drivers import tap
 from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
@@ -295,15 +296,11 @@ class Life(taps.TapTestCase):
         self.assertEqual(1e6, self.driver.read('alive', RATE))
 
     def test_nothing_stays_open(self) -> None:
-        def open_files() -> int:
-            return len(os.listdir('/proc/self/fd'))
-
-        before = open_files()
-        driver = network.Network({}, {VM: self.tap})
-        driver.write(VM, RATE, 1e6)
-        self.assertGreater(open_files(), before)
-        driver.close()
-        self.assertEqual(before, open_files())
+        with descriptors.given_back() as opened:
+            driver = network.Network({}, {VM: self.tap})
+            driver.write(VM, RATE, 1e6)
+            self.assertNotEqual(set(), opened())
+            driver.close()
         self.assertEqual('', self.log.output)
 
 

@@ -25,6 +25,7 @@ import time
 from scavenger_openstack.algorithms import rates
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import perf_event
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional.guest_pmu import counted
 from scavenger_openstack.tests.functional.guest_v2 import tree
 
@@ -198,14 +199,14 @@ class Shared(counted.PmuTestCase):
         """Their groups go with them, and are opened again."""
         self.tree.run('/batch/a', tree.spin_on(0))
         self.cgroups.sample()
-        before = len(os.listdir('/proc/self/fd'))
+        before = descriptors.of_process()
         counters = self.counting()
         self.look(counters)
-        both = len(os.listdir('/proc/self/fd')) - before
+        both = len(descriptors.of_process() - before)
         self.addCleanup(CPU1.write_text, '1')
         CPU1.write_text('0')
         first, last = self.looks(counters)
-        one = len(os.listdir('/proc/self/fd')) - before
+        one = len(descriptors.of_process() - before)
         # A directory and four counters a CPU; the same with one for the
         # kernel's clock.
         self.assertEqual((9 + 3, 5 + 2), (both, one))

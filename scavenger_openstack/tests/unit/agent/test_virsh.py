@@ -31,6 +31,7 @@ import testtools
 from testtools import matchers
 
 from scavenger_openstack.agent import virsh
+from scavenger_openstack.tests import descriptors
 
 URI = 'test:///default'
 LONG_S = 30.0
@@ -195,9 +196,10 @@ class Ends(VirshCase):
         self.useFixture(fixtures.EnvironmentVariable('HOME', str(home)))
         one = self.session()
         self.ask(one, 'echo')
-        before = len(os.listdir('/proc/self/fd'))
-        self.session().close()
-        self.assertEqual(before, len(os.listdir('/proc/self/fd')))
+        with descriptors.given_back() as opened:
+            other = self.session()
+            self.assertNotEqual(set(), opened())
+            other.close()
         self.assertEqual([], list(home.iterdir()))
 
 

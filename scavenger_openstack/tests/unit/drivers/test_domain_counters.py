@@ -31,6 +31,7 @@ from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers.domain_counters import DomainCounters
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack import errors
+from scavenger_openstack.tests import descriptors
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -213,14 +214,13 @@ class TestVersion1(FilesTestCase):
         self.assertEqual(0.0, self.sample(counters).throttled_s)
 
     def test_descriptors_are_given_back(self) -> None:
-        before = sorted(os.listdir('/proc/self/fd'))
-        self.tap('tap0')
-        counters = self.counters(self.used, 'tap0')
-        self.sample(counters)
-        self.assertGreater(len(os.listdir('/proc/self/fd')), len(before))
-        counters.close()
-        counters.close()
-        self.assertEqual(before, sorted(os.listdir('/proc/self/fd')))
+        with descriptors.given_back() as opened:
+            self.tap('tap0')
+            counters = self.counters(self.used, 'tap0')
+            self.sample(counters)
+            self.assertNotEqual(set(), opened())
+            counters.close()
+            counters.close()
         self.assertIsNone(counters.sample(VM))
 
     def tap(self, name: str, rx: int = 0, tx: int = 0) -> None:
@@ -362,12 +362,10 @@ class TestOtherLayouts(FilesTestCase):
 class TestIdentity(FilesTestCase):
 
     def gone(self, pid: int = PID, uuid: str = UUID) -> str:
-        before = sorted(os.listdir('/proc/self/fd'))
-        said = str(self.assertRaises(
-            errors.WorkloadGone, DomainCounters, pid, uuid, {}, (),
-            str(self.root)))
-        self.assertEqual(before, sorted(os.listdir('/proc/self/fd')))
-        return said
+        with descriptors.given_back():
+            return str(self.assertRaises(
+                errors.WorkloadGone, DomainCounters, pid, uuid, {}, (),
+                str(self.root)))
 
     def test_another_process_got_the_number(self) -> None:
         self.assertIn('not the QEMU', self.gone(uuid=UUID[:-1] + '2'))

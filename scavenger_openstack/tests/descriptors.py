@@ -1,0 +1,71 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What code under test leaves open, told apart from what its process has.
+
+A process runs many tests, one after the other.  While one runs, the garbage
+of another is collected and its files close; a thread opens and closes its
+own.  So what counts is what was opened since, not how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import gc
+import os
+import time
+
+DEADLINE_S = 2.0
+"""Whoever opens a file for a moment has closed it by then."""
+
+Opened = Callable[[], set[tuple[int, str]]]
+
+
+def of_process() -> set[tuple[int, str]]:
+    """Number and target of each descriptor, but that which lists them."""
+    found = set()
+    for name in os.listdir('/proc/self/fd'):
+        try:
+            found.add((int(name), os.readlink(f'/proc/self/fd/{name}')))
+        except FileNotFoundError:
+            pass
+    return found
+
+
+@contextlib.contextmanager
+def given_back() -> Iterator[Opened]:
+    """Whatever is opened inside has to be closed at its end.
+
+    Gives what tells those that were opened since and still are.
+
+    :raises AssertionError: something was left open
+    """
+    gc.collect()
+    before = of_process()
+
+    def opened() -> set[tuple[int, str]]:
+        return of_process() - before
+
+    collected = gc.isenabled()
+    gc.disable()    # or it would close what was forgotten
+    try:
+        yield opened
+        deadline = time.monotonic() + DEADLINE_S
+        while (left := opened()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        if collected:
+            gc.enable()
+    if left:
+        raise AssertionError(f'left open: {sorted(left)}')
