@@ -35,6 +35,7 @@ from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_knobs
 from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers.domain_held import Held
 from scavenger_openstack.drivers import domain_keeper
@@ -63,7 +64,7 @@ Key = tuple[str, Knob]
 class _Known:
     """A domain, and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'idle', 'snapshot', 'workload')
+    __slots__ = ('counters', 'idle', 'limits', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
                  counters: domain_counters.DomainCounters) -> None:
@@ -71,6 +72,7 @@ class _Known:
         self.workload = workload
         self.counters = counters
         self.idle: cgroup_files.Directory | None = None
+        self.limits: set[Knob] = set()
 
 
 class Domains:
@@ -94,6 +96,8 @@ class Domains:
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False) -> None:
         self._libvirt = libvirt.Libvirt(uri)
+        self._contact = domain_contact.Contact(self._libvirt, timeout_s)
+        self.late, self.contact = self._contact.late, self._contact.facts
         self._root_dir = root_dir
         self._pressure = pressure
         self._mounts = cgroup_files.find_mounts(root_dir)
@@ -106,11 +110,13 @@ class Domains:
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = domain_blocks.Statistics(
-            self._libvirt, ticks=stats_ticks, timeout_s=timeout_s)
+            self._libvirt, self._contact, ticks=stats_ticks,
+            timeout_s=timeout_s)
         self._keeper = domain_keeper.Keeper(
-            self._libvirt, run_dir=run_dir, root_dir=root_dir,
+            self._libvirt, self._contact, run_dir=run_dir,
+            root_dir=root_dir,
             parse=lambda text: domain_xml.parse(text, floors))
-        self._lifter = domain_lift.Lifter(self._libvirt, self._keeper,
+        self._lifter = domain_lift.Lifter(self._contact, self._keeper,
                                           self._ours)
         self._keeper.start(timeout_s)
 
@@ -122,7 +128,7 @@ class Domains:
         self._blocks.tick(snapshots)
         if self._known.keys() != snapshots.keys():
             for uuid in self._known.keys() - snapshots.keys():
-                self._forget(uuid)
+                self._ended(self._known[uuid])
             for uuid in self._failed.keys() - snapshots.keys():
                 del self._failed[uuid]
         found = []
@@ -137,7 +143,7 @@ class Domains:
                 known.workload, blocks or domain_counters.NO_BLOCKS)
             if sample is None:
                 # libvirt will say so; until then it is not there.
-                self._forget(uuid)
+                self._ended(known)
                 self._keeper.changed(uuid)
                 continue
             if known.counters.plugged():
@@ -162,7 +168,8 @@ class Domains:
                 known.counters.look_again()
             known.snapshot = snapshot
             return known
-        self._forget(uuid)
+        if known is not None:
+            self._ended(known)
         try:
             counters = domain_counters.DomainCounters(
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
@@ -180,6 +187,16 @@ class Domains:
         self._failed.pop(uuid, None)
         known = self._known[uuid] = _Known(snapshot, workload, counters)
         return known
+
+    def _ended(self, known: _Known) -> None:
+        """That run of a domain is over, and its limits with it."""
+        domain = known.snapshot.domain
+        if known.limits:
+            LOG.info('domain %s (%s) has ended, was started anew, or left '
+                     'this host: its %d limits went with it', domain.name,
+                     domain.uuid, len(known.limits))
+        self._contact.gone(domain.uuid)
+        self._forget(domain.uuid)
 
     def _forget(self, uuid: str) -> None:
         known = self._known.pop(uuid, None)
@@ -242,8 +259,7 @@ class Domains:
         rule_ = self._rule(knob)
         held = self._of(snapshot, knob)
         if held is None or held.ours is None:
-            with self._libvirt.domain(workload) as handle:
-                handle.check_idle()     # it would seem to be paused
+            with self._contact.domain(workload) as handle:
                 snapshot = self._look(workload, handle)
                 if knob is Knob.MEMORY_BYTES:
                     snapshot = domain_balloon.whole(snapshot,
@@ -280,8 +296,7 @@ class Domains:
             return rule.read(directory)
         rule_ = self._rule(knob)
         held = self._held.get((workload, knob))
-        with self._libvirt.domain(workload) as handle:
-            handle.check_idle()
+        with self._contact.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
                 raise _started_anew(snapshot)
@@ -309,6 +324,7 @@ class Domains:
         known = self._known.get(workload)
         if known is not None:
             known.counters.wake()
+            known.limits.add(knob)
         return self.read(workload, knob)
 
     def lifted(self, workload: str, knob: Knob) -> None:
@@ -323,6 +339,8 @@ class Domains:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
             self._keeper.changed(workload, False)
+        if workload in self._known and self._ours(workload, knob):
+            self._known[workload].limits.discard(knob)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
@@ -352,8 +370,17 @@ class Domains:
              if knob is Knob.MEMORY_BYTES and uuid in snapshots],
             time.monotonic())
 
+    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
+        found = self._keeper.snapshots.get(workload)
+        if found is None or knob not in found.records \
+                or self._of(found, knob) is not None:
+            self._contact.failed((workload, knob), message)
+        return True     # who lifts what a domain came with says so
+
     def close(self) -> None:
         """Give back what is kept open."""
+        self._contact.close()
         self._lifter.close()
         self._blocks.close()
         self._keeper.close()
