@@ -165,8 +165,7 @@ class Contact:
 
     def domain_silent(self, uuid: str, reason: object) -> None:
         """A QEMU does not answer, as is seen by something."""
-        if not self.down:
-            self._begin(uuid, reason, SILENT, uuid)
+        self._begin(uuid, reason, SILENT, uuid)
 
     def domain_heard(self, uuid: str, reason: object) -> None:
         """What was seen by that is over."""
@@ -249,7 +248,7 @@ class Contact:
                level: int = logging.WARNING, late: Collection[Key] = ()
                ) -> None:
         with self._turn:
-            if self._closed:
+            if self._closed or (who != LIBVIRT and self.down):
                 return
             one = self._amiss.setdefault(who, _Amiss())
             one.reasons.add(reason)
@@ -277,9 +276,10 @@ class Contact:
             if who == LIBVIRT:
                 self._answered_s = time.monotonic()
             if one.level == logging.WARNING:
-                LOG.info('%s answers again after %.1f s; %d limits were late',
-                         who if who == LIBVIRT else 'libvirt in time'
-                         if who == SLOW else f'domain {who}: its QEMU',
+                LOG.info('%s again after %.1f s; %d limits were late', {
+                    LIBVIRT: 'libvirt answers',
+                    SLOW: 'libvirt answers in time'}.get(
+                        who, f'domain {who}: its QEMU answers'),
                          took_s, len(one.late))
 
     def _run(self) -> None:
@@ -320,6 +320,8 @@ class Contact:
     def _examine(self) -> None:
         """Libvirt answers: find out how each domain in doubt stands."""
         with self._turn:
+            if self.down:
+                return      # in another way, still
             doubts = list(self._doubts)
             held = [who for who, one in self._amiss.items()
                     if OURS in one.reasons and who != LIBVIRT]
