@@ -97,7 +97,8 @@ class Actuator:
                  deadline_s: float, writer: Writer | None = None) -> None:
         self._driver = driver
         self._leases = leases
-        self._worker: Writer = writer or worker.Worker(deadline_s)
+        self._worker: Writer = writer or worker.Worker(
+            deadline_s, getattr(driver, 'late', None))
         self._current: dict[Key, Value | None] = {}
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
@@ -109,6 +110,7 @@ class Actuator:
         self._changed = getattr(driver, 'changed', tuple)
         self._lane = getattr(driver, 'lane', base.usual_lane)
         self._lifted = getattr(driver, 'lifted', None)
+        self._failed_why = getattr(driver, 'failed', None)
         self._tidy = getattr(driver, 'tidy', None)
         self._unmet = getattr(driver, 'unmet', None)
         self._tick = 0
@@ -419,7 +421,8 @@ class Actuator:
         kind = message.split(':', 1)[-1]
         if self._complained.get(key) != kind:
             self._complained[key] = kind
-            LOG.warning('%s', message)
+            if not (self._failed_why and self._failed_why(*key, message)):
+                LOG.warning('%s', message)
         return message
 
 

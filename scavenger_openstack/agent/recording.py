@@ -107,7 +107,8 @@ class Noted:
         self._written = collections.deque()
         self.read = knobs.read
         self.restore_steps = knobs.restore_steps
-        for name in ('changed', 'lane', 'lifted', 'tidy', 'unmet'):
+        for name in ('changed', 'failed', 'lane', 'late', 'lifted', 'tidy',
+                     'unmet'):
             if hasattr(knobs, name):
                 setattr(self, name, getattr(knobs, name))
 

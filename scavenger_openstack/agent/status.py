@@ -89,6 +89,7 @@ def table(document: Mapping[str, Any], now: float) -> str:
     lines.append(f'state      {document["state"]}')
     if document.get('grade'):
         lines.append(f'grade      {document["grade"]["text"]}')
+        lines += _libvirt(document['grade'].get('libvirt'))
     lines.append('workloads  ' + ', '.join(
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
@@ -145,6 +146,17 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return (f'; memory reserve {memory["upper"] / 2**20:.0f} MiB, '
             f'{memory.get("violations", 0)} violations'
             + (', learning' if memory.get('learning') else ''))
+
+
+def _libvirt(facts: Mapping[str, Any] | None) -> list[str]:
+    if facts is None:
+        return []
+    since_s = facts['since_s']
+    return [f'libvirt    {facts["state"]}'
+            + (f' for {since_s} s' if since_s is not None else ''), *(
+        f'domain {uuid} has not answered, or a job held it, for {age_s} s'
+        for uuid, age_s in facts['domains'].items()), *(
+        f'neither set nor lifted yet: {knob}' for knob in facts['waits'])]
 
 
 def _rows(title: str, caps: list[Mapping[str, Any]]) -> list[str]:

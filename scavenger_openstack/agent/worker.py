@@ -82,10 +82,14 @@ class Worker:
     process: a write that hangs must not keep the process from ending.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
+    :param late: told the knobs of a job that is late, and what is set when
+        it is done; whether it sees to it that the log says why
     """
 
-    def __init__(self, deadline_s: float) -> None:
+    def __init__(self, deadline_s: float, late: Callable[
+            [Sequence[Key], threading.Event], bool] | None = None) -> None:
         self._deadline_s = deadline_s
+        self._tell_late = late
         self._mutex = threading.Lock()
         self._turns = threading.Semaphore(MAX_AT_WORK)
         self._lanes: dict[str, list[_Begun]] = {}
@@ -119,12 +123,14 @@ class Worker:
             else self._deadline_s))) for one in begun]
         self._late = [one for one in (*self._late, *begun)
                       if not one.done.is_set()]
-        late = [job for job, done in zip(jobs, found, strict=True)
-                if not done and job.lane != base.DRAIN]
+        late = [one.job for one, done in zip(begun, found, strict=True)
+                if not done and one.job.lane != base.DRAIN and not (
+                    self._tell_late is not None
+                    and self._tell_late(one.job.keys, one.done))]
         if late:
             LOG.warning(
-                '%d limits not in force after %s s, the kernel or libvirt '
-                'has not finished: %s', sum(len(job.keys) for job in late),
+                '%d limits not in force after %s s, the kernel has not '
+                'finished: %s', sum(len(job.keys) for job in late),
                 self._deadline_s, ', '.join(job.lane for job in late))
         return found
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import threading
 from typing import Any
 from typing import Protocol
 
@@ -89,6 +90,19 @@ class Lanes(Protocol):
         returned.  Called in each tick by who owns the leases, and nobody
         else; never waits.
         """
+        ...
+
+    def late(self, keys: Sequence[tuple[str, Knob]],
+             done: threading.Event) -> bool:
+        """What is done for these knobs of one lane is late; ``done`` is set
+        when it ends.  Whether the driver sees to it that the log says why;
+        never waits."""
+        ...
+
+    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+        """A knob could not be read, set or lifted.  Whether the driver sees
+        to it that the log says why: by the ``message``, or by a cause that
+        many have in common; never waits."""
         ...
 
     def unmet(self) -> Mapping[str, int]:

@@ -31,6 +31,7 @@ import threading
 import time
 from typing import Any
 
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.drivers.libvirt import Blocks
 from scavenger_openstack import errors
@@ -66,9 +67,11 @@ class Statistics:
     :param timeout_s: how long an answer may take
     """
 
-    def __init__(self, connection: libvirt.Libvirt, *, ticks: int,
+    def __init__(self, connection: libvirt.Libvirt,
+                 contact: domain_contact.Contact, *, ticks: int,
                  timeout_s: float) -> None:
         self._libvirt = connection
+        self._contact = contact
         self._ticks = ticks
         self._timeout_s = timeout_s
         self._asker: _Asker | None = None
@@ -145,12 +148,9 @@ class Statistics:
             for uuid in (*before, *known) if uuid in running}
         for uuid, count in self._missing.items():
             if count == MISSING_ANSWERS:
-                LOG.warning('domain %s: no numbers of its disks: its QEMU '
-                            'does not answer, or a job holds it; see virsh '
-                            'domjobinfo', uuid)
+                self._contact.domain_silent(uuid, 'disks')
             elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                LOG.info('domain %s: numbers of its disks are there again',
-                         uuid)
+                self._contact.domain_heard(uuid, 'disks')
 
     def forget(self, uuid: str) -> None:
         """This run of the domain has ended: the next one counts anew."""
@@ -161,9 +161,12 @@ class Statistics:
         asker.end()
         self._left.append(asker)
         self._asker = None
+        self._contact.suspect()
 
     def _ask(self) -> None:
         self._left = [one for one in self._left if one.alive()]
+        if self._contact.down:
+            return
         if len(self._left) > MAX_LEFT:
             if not self._hangs:
                 LOG.warning('block statistics: %d calls to libvirt hang; no '

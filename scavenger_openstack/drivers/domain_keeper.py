@@ -29,6 +29,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
@@ -39,7 +40,7 @@ from scavenger_openstack.types import Knob
 LOG = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.5
-LAST_RETRY_S = 30.0
+LAST_RETRY_S = 5.0
 
 LOOK_S = 1.0
 """For what its guest can make, in a loop, a domain is looked at once in so
@@ -77,20 +78,21 @@ class Keeper:
     :param parse: makes a domain of its XML; raises ``DriverError``
     """
 
-    def __init__(self, connection: libvirt.Libvirt, *, run_dir: str,
+    def __init__(self, connection: libvirt.Libvirt,
+                 contact: domain_contact.Contact, *, run_dir: str,
                  root_dir: str,
                  parse: Callable[[str], domain_xml.Domain]) -> None:
         self._libvirt = connection
+        self._contact = contact
         self._run_dir = run_dir
         self._root_dir = root_dir
         self._parse = parse
         self.snapshots: Mapping[str, Snapshot] = {}
-        self.reachable = False
         self._turn = threading.Condition()
         self._todo: dict[str, bool] = {}    # whether it may wait
         self._looked_s: dict[str, float] = {}
         self._missing: dict[str, float] = {}    # processes, since when
-        self._broken = self._closed = False
+        self._broken = self._hangs = self._closed = False
         self._synced = threading.Event()
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
@@ -192,25 +194,24 @@ class Keeper:
 
     # --- the thread
 
-    def _lost(self) -> None:
+    def _lost(self, hangs: bool) -> None:
         with self._turn:
+            self._hangs = hangs
             self._broken = True
             self._turn.notify()
 
     def _run(self) -> None:
-        retry_s, told = FIRST_RETRY_S, False
+        retry_s = FIRST_RETRY_S
         while not self._closed:
             watch = None
-            why = 'the connection broke'
-            self._broken = False
+            why = (f'{self._libvirt.uri}: the connection broke; see that '
+                   'libvirtd (or virtqemud) runs')
+            self._broken = self._hangs = False
             try:
                 watch = self._libvirt.watch(self.changed, self._lost)
                 self._sync(watch)
-                if told:
-                    LOG.info('libvirt can be reached again: %s',
-                             self._libvirt.uri)
-                retry_s, told = FIRST_RETRY_S, False
-                self.reachable = True
+                self._contact.back()
+                retry_s = FIRST_RETRY_S
                 self._synced.set()
                 self._follow(watch)
             except errors.DriverError as exc:
@@ -218,17 +219,14 @@ class Keeper:
             except Exception:
                 LOG.exception('libvirt: unexpected failure')
             finally:
-                self.reachable = False
                 if watch is not None:
                     watch.close()
             if self._closed:
                 break
-            if not told:
-                LOG.warning(
-                    'libvirt cannot be reached (%s); what is known of its '
-                    'domains stays, their limits cannot be changed; it is '
-                    'tried again', why)
-                told = True
+            if self._hangs:
+                self._contact.silent()
+            else:
+                self._contact.lost(why)
             with self._turn:
                 self._turn.wait_for(lambda: self._closed, retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)

@@ -327,6 +327,16 @@ RULES: Mapping[Knob, Rule] = {
 """What is set through libvirt."""
 
 
+def rule(knob: Knob) -> Rule:
+    """What to do about a knob.
+
+    :raises Unsupported: it is no limit of a domain.
+    """
+    if knob not in RULES:
+        raise errors.Unsupported(f'{knob} is no limit of a domain')
+    return RULES[knob]
+
+
 def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
     """What is limited: this run of a domain, and where vCPUs or disks are
     limited one by one, these; what comes later is under no lease."""

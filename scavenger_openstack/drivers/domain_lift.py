@@ -26,6 +26,7 @@ from collections.abc import Collection
 import logging
 import threading
 
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
@@ -45,10 +46,10 @@ class Lifter:
         hung, it may have been started anew
     """
 
-    def __init__(self, connection: libvirt.Libvirt,
+    def __init__(self, contact: domain_contact.Contact,
                  keeper: domain_keeper.Keeper,
                  ours: Callable[[str, Knob], bool]) -> None:
-        self._libvirt = connection
+        self._contact = contact
         self._keeper = keeper
         self._ours = ours
         self._mutex = threading.Lock()
@@ -71,8 +72,7 @@ class Lifter:
 
     def _run(self, uuid: str, knobs: Collection[Knob]) -> None:
         try:
-            with self._libvirt.domain(uuid) as handle:
-                handle.check_idle()
+            with self._contact.domain(uuid) as handle:
                 self._lift(uuid, knobs, handle)
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
@@ -80,9 +80,10 @@ class Lifter:
             self._keeper.changed(uuid)
         except (errors.DriverError, ValueError) as exc:
             if self._said.get(uuid) != str(exc):
-                LOG.warning('domain %s came with a limit that is not ours; '
-                            'it is not lifted yet, the next tick tries '
-                            'again: %s', uuid, exc)
+                self._contact.failed(
+                    (uuid, next(iter(knobs))),
+                    f'domain {uuid} came with a limit that is not ours; it '
+                    f'is not lifted yet, the next tick tries again: {exc}')
             self._said[uuid] = str(exc)
         except Exception:
             LOG.exception('domain %s: unexpected failure', uuid)

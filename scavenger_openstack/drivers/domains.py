@@ -32,11 +32,12 @@ import time
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_knobs
 from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers.domain_held import Held
+from scavenger_openstack.drivers import domain_idle
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
@@ -65,14 +66,15 @@ Key = tuple[str, Knob]
 class _Known:
     """A domain, and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'idle', 'snapshot', 'workload')
+    __slots__ = ('counters', 'idle', 'limits', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
                  counters: domain_counters.DomainCounters) -> None:
         self.snapshot = snapshot
         self.workload = workload
         self.counters = counters
-        self.idle: cgroup_files.Directory | None = None
+        self.idle: domain_idle.Idle | None = None
+        self.limits: set[Knob] = set()
 
 
 class Domains:
@@ -96,10 +98,11 @@ class Domains:
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False) -> None:
         self._libvirt = libvirt.Libvirt(uri)
+        self._contact = domain_contact.Contact(self._libvirt, timeout_s)
+        self.late, self.contact = self._contact.late, self._contact.facts
         self._root_dir = root_dir
         self._pressure = pressure
         self._mounts = cgroup_files.find_mounts(root_dir)
-        self._idle = cgroup_knobs.rules(tuple)
         self._known: dict[str, _Known] = {}
         self._changed: set[str] = set()
         self.changes = 0
@@ -110,11 +113,13 @@ class Domains:
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = domain_blocks.Statistics(
-            self._libvirt, ticks=stats_ticks, timeout_s=timeout_s)
+            self._libvirt, self._contact, ticks=stats_ticks,
+            timeout_s=timeout_s)
         self._keeper = domain_keeper.Keeper(
-            self._libvirt, run_dir=run_dir, root_dir=root_dir,
+            self._libvirt, self._contact, run_dir=run_dir,
+            root_dir=root_dir,
             parse=lambda text: domain_xml.parse(text, floors))
-        self._lifter = domain_lift.Lifter(self._libvirt, self._keeper,
+        self._lifter = domain_lift.Lifter(self._contact, self._keeper,
                                           self._ours)
         self._keeper.start(timeout_s)
 
@@ -130,7 +135,7 @@ class Domains:
         self._blocks.tick(snapshots)
         if self._known.keys() != snapshots.keys():
             for uuid in self._known.keys() - snapshots.keys():
-                self._forget(uuid)
+                self._ended(self._known[uuid])
             for uuid in self._failed.keys() - snapshots.keys():
                 del self._failed[uuid]
         found = []
@@ -146,7 +151,7 @@ class Domains:
                 counted)
             if sample is None:
                 # libvirt will say so; until then it is not there.
-                self._forget(uuid)
+                self._ended(known)
                 self._keeper.changed(uuid)
                 continue
             if known.counters.plugged():
@@ -172,7 +177,8 @@ class Domains:
                 known.counters.look_again()
             known.snapshot = snapshot
             return known
-        self._forget(uuid)
+        if known is not None:
+            self._ended(known)
         try:
             counters = domain_counters.DomainCounters(
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
@@ -190,6 +196,16 @@ class Domains:
         self._failed.pop(uuid, None)
         known = self._known[uuid] = _Known(snapshot, workload, counters)
         return known
+
+    def _ended(self, known: _Known) -> None:
+        """That run of a domain is over, and its limits with it."""
+        domain = known.snapshot.domain
+        if known.limits:
+            LOG.info('domain %s (%s) has ended, was started anew, or left '
+                     'this host: its %d limits went with it', domain.name,
+                     domain.uuid, len(known.limits))
+        self._contact.gone(domain.uuid)
+        self._forget(domain.uuid)
 
     def _forget(self, uuid: str) -> None:
         known = self._known.pop(uuid, None)
@@ -234,10 +250,9 @@ class Domains:
     def read(self, workload: str, knob: Knob) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         if knob is Knob.CPU_IDLE:
-            rule, directory = self._idle_of(workload)
-            return rule.read(directory)
+            return self._idle(workload).read()
         snapshot = self._snapshot(workload)
-        rule_ = self._rule(knob)
+        rule = domain_knobs.rule(knob)
         old = self._held.get((workload, knob))
         held = self._of(snapshot, knob)
         if held is None and old is not None and old.ours is not None:
@@ -246,7 +261,7 @@ class Domains:
             raise errors.DriverError(
                 f'domain {snapshot.domain.name} came with a limit on {knob} '
                 'that is not ours: it is being lifted')
-        return rule_.value(self._settled(snapshot, held, knob))
+        return rule.value(self._settled(snapshot, held, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
@@ -254,14 +269,12 @@ class Domains:
         A knob that is not ours yet is looked at anew.
         """
         if knob is Knob.CPU_IDLE:
-            rule, directory = self._idle_of(workload)
-            return directory.steps(rule.entries(directory))
+            return self._idle(workload).steps()
         snapshot = self._snapshot(workload)
-        rule_ = self._rule(knob)
+        rule = domain_knobs.rule(knob)
         held = self._of(snapshot, knob)
         if held is None or held.ours is None:
-            with self._libvirt.domain(workload) as handle:
-                handle.check_idle()     # it would seem to be paused
+            with self._contact.domain(workload) as handle:
                 snapshot = self._look(workload, handle)
                 if knob is Knob.MEMORY_BYTES:
                     snapshot = domain_balloon.whole(snapshot,
@@ -270,11 +283,11 @@ class Domains:
                 raise errors.DriverError(
                     f'domain {snapshot.domain.name} came with a limit on '
                     f'{knob} that is not ours: it is being lifted')
-            values = rule_.values(self._settled(snapshot, held, knob))
+            values = rule.values(self._settled(snapshot, held, knob))
             self._held[workload, knob] = Held(
                 domain_knobs.identity(snapshot, knob), values)
         else:
-            values = rule_.values(self._settled(snapshot, held, knob))
+            values = rule.values(self._settled(snapshot, held, knob))
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
                  'knob': str(knob), 'values': values}]
@@ -293,26 +306,23 @@ class Domains:
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')
         if knob is Knob.CPU_IDLE:
-            rule, directory = self._idle_of(workload)
-            rule.write(directory, value)
-            return rule.read(directory)
-        rule_ = self._rule(knob)
+            return self._idle(workload).write(value)
+        rule = domain_knobs.rule(knob)
         held = self._held.get((workload, knob))
-        with self._libvirt.domain(workload) as handle:
-            handle.check_idle()
+        with self._contact.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
                 raise _started_anew(snapshot)
-            now = rule_.values(self._settled(snapshot, held, knob))
+            now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
             if snapshot.records.get(knob) != held.original:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
-            wanted = rule_.plan(snapshot, held.original, value)
+            wanted = rule.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
             # A balloon on its way is told again: somebody may have called
             # it back.
-            if wanted != rule_.values(snapshot):
+            if wanted != rule.values(snapshot):
                 domain_knobs.apply(handle, knob, wanted,
                                    groups=domain_knobs.groups(
                                        snapshot, knob, held.original))
@@ -327,6 +337,7 @@ class Domains:
         known = self._known.get(workload)
         if known is not None:
             known.counters.wake()
+            known.limits.add(knob)
         return self.read(workload, knob)
 
     def lifted(self, workload: str, knob: Knob) -> None:
@@ -341,6 +352,8 @@ class Domains:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
             self._keeper.changed(workload, False)
+        if workload in self._known and self._ours(workload, knob):
+            self._known[workload].limits.discard(knob)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
@@ -370,8 +383,17 @@ class Domains:
              if knob is Knob.MEMORY_BYTES and uuid in snapshots],
             time.monotonic())
 
+    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
+        found = self._keeper.snapshots.get(workload)
+        if found is None or knob not in found.records \
+                or self._of(found, knob) is not None:
+            self._contact.failed((workload, knob), message)
+        return True     # who lifts what a domain came with says so
+
     def close(self) -> None:
         """Give back what is kept open."""
+        self._contact.close()
         self._lifter.close()
         self._blocks.close()
         self._keeper.close()
@@ -408,31 +430,14 @@ class Domains:
         return (self._balloons.settled(snapshot, held)
                 if knob is Knob.MEMORY_BYTES else snapshot)
 
-    def _rule(self, knob: Knob) -> domain_knobs.Rule:
-        if knob not in domain_knobs.RULES:
-            raise errors.Unsupported(f'{knob} is no limit of a domain')
-        return domain_knobs.RULES[knob]
-
-    def _idle_of(self, uuid: str
-                 ) -> tuple[cgroup_knobs.Rule, cgroup_files.Directory]:
-        """The machine's own cgroup, which holds nothing but this domain."""
+    def _idle(self, uuid: str) -> domain_idle.Idle:
         known = self._known.get(uuid)
         if known is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        machine = known.counters.machine
-        path = machine.path('cpu') if machine else None
-        if path is None:
-            raise errors.Unsupported(
-                f'domain {known.snapshot.domain.name} has no cgroup of its '
-                'own for CPUs: see cgroup_controllers in qemu.conf')
-        version = self._mounts['cpu'].version
         if known.idle is None:
-            try:
-                known.idle = cgroup_files.Directory(path, version=version)
-            except OSError as exc:
-                raise cgroup_files.explain(
-                    exc, f'cannot open {path}') from exc
-        return self._idle[Knob.CPU_IDLE, version], known.idle
+            known.idle = domain_idle.Idle(known.snapshot.domain.name,
+                                          known.counters.machine)
+        return known.idle
 
 
 def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:

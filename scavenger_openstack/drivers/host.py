@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import threading
 import time
 
 from oslo_config import cfg
@@ -102,7 +103,10 @@ class Host:
     @property
     def grade(self) -> dict[str, object]:
         """What this host can tell, and what not and why."""
-        return {**self._perf.facts(), 'delays': self._delays.facts()}
+        found = {**self._perf.facts(), 'delays': self._delays.facts()}
+        if self._domains is not None:
+            found['libvirt'] = self._domains.contact()
+        return found
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
@@ -166,6 +170,17 @@ class Host:
 
     def unmet(self) -> dict[str, int]:
         return {} if self._domains is None else self._domains.unmet()
+
+    def late(self, keys: Sequence[tuple[str, Knob]],
+             done: threading.Event) -> bool:
+        return (self._domains is not None and not _is_cgroup(keys[0][0])
+                and self._domains.late(keys, done))
+
+    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+        return (self._domains is not None
+                and bool(self._domains.lane(workload, knob))
+                and not _is_cgroup(workload)
+                and self._domains.failed(workload, knob, message))
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)

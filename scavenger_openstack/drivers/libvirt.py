@@ -49,6 +49,7 @@ MAX_IDLE = 4
 if nothing hangs."""
 
 RETRY_S = 1.0
+OCCUPIED_MS = 500
 NS_PER_S = 1e9
 
 EVENTS: Mapping[str, bool] = {
@@ -188,7 +189,7 @@ class Libvirt:
             ) from None
 
     def watch(self, changed: Callable[[str, bool], None],
-              lost: Callable[[], None]) -> Watch:
+              lost: Callable[[bool], None]) -> Watch:
         """Be told of all that happens to domains; see :class:`Watch`.
 
         :raises Unreachable: there is no connection.
@@ -279,12 +280,13 @@ class Watch:
     :param changed: called with the UUID of each domain of which anything
         changed, and whether its guest may have made that; in the thread of
         the event loop
-    :param lost: called when the connection broke
+    :param lost: called when the connection broke, and whether libvirtd is
+        there and does not answer
     """
 
     def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
                  changed: Callable[[str, bool], None],
-                 lost: Callable[[], None]) -> None:
+                 lost: Callable[[bool], None]) -> None:
         self._api = api
         self._said = said
         self._connection = connection
@@ -293,7 +295,8 @@ class Watch:
         def tell(_: Any, domain: Any, *more: Any) -> None:
             changed(domain.UUIDString(), more[-1])
 
-        connection.registerCloseCallback(lambda *_: lost(), None)
+        connection.registerCloseCallback(lambda _, why, *__: lost(
+            why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
         try:
             with said('events'):
                 for name, by_guest in EVENTS.items():
@@ -376,12 +379,23 @@ class Handle:
 
         :raises Busy: there is one.
         """
-        with self._said(f'job of domain {self.uuid}'):
-            job = self._domain.jobStats().get('type',
-                                              self._api.VIR_DOMAIN_JOB_NONE)
-        if job != self._api.VIR_DOMAIN_JOB_NONE:
+        idle = self._api.VIR_DOMAIN_JOB_NONE
+        try:
+            with self._said(f'job of domain {self.uuid}'):
+                job = self._domain.jobStats().get('type', idle)
+        except errors.Unsupported:
+            job = None      # it comes in: libvirt tells only where it is from
+        if job != idle:
             raise Busy(f'domain {self.uuid} migrates or is being saved: '
                        'nothing is written until that has ended')
+
+    def occupied(self) -> bool:
+        """Whether a call waits for its QEMU, and has for some time."""
+        with self._said(f'control of domain {self.uuid}'):
+            state, _, since_ms = self._domain.controlInfo()
+        return bool(state == self._api.VIR_DOMAIN_CONTROL_ERROR or (
+            state == self._api.VIR_DOMAIN_CONTROL_OCCUPIED
+            and since_ms > OCCUPIED_MS))
 
     def _affect(self, inactive: bool) -> int:
         return int(self._api.VIR_DOMAIN_AFFECT_CONFIG if inactive

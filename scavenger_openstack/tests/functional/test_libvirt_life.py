@@ -115,7 +115,7 @@ class TestStarts(LifeCase):
         self.nothing_held(agent)
         self.assertEqual(before, self.limits(host, 'one'))
         self.cap(agent, guest.uuid)
-        self.assertEqual(1, self.said('cannot be reached'))
+        self.warned_of('cannot be reached')
 
     def test_a_frozen_qemu_holds_nobody_up(self) -> None:
         host = self.hypervisor()

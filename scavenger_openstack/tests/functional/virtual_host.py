@@ -168,7 +168,8 @@ class VirtualHostTestCase(hypervisor.HypervisorTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        self.log = self.useFixture(fixtures.FakeLogger(
+            level=logging.INFO, format='%(levelname)s %(message)s'))
 
     def agent(self, host: hypervisor.Hypervisor, **options: Any) -> Agent:
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -184,6 +185,14 @@ class VirtualHostTestCase(hypervisor.HypervisorTestCase):
                free_pins: bool = True) -> list[str]:
         """See :func:`limits`."""
         return limits(host, name, *options, free_pins=free_pins)
+
+    def warned_of(self, *texts: str) -> None:
+        """The log has one warning for each of these, and no other."""
+        found = [line for line in self.log.output.splitlines()
+                 if line.startswith(('WARNING', 'ERROR', 'CRITICAL'))]
+        self.assertEqual(len(texts), len(found), self.log.output)
+        for text, line in zip(texts, found, strict=True):
+            self.assertIn(text, line)
 
     def said(self, text: str) -> int:
         """How often the log says this."""

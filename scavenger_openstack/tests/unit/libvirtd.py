@@ -175,6 +175,10 @@ class Domain:
     def pinEmulator(self, cpus: tuple[bool, ...], flags: int) -> None:
         self._called('pin').pins['emulator'] = _cpus(cpus)
 
+    def controlInfo(self) -> list[int]:
+        self._called('control')
+        return [0, 0, 0]
+
     def jobStats(self) -> dict[str, int]:
         return {}
 

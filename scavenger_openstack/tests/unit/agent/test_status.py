@@ -61,6 +61,18 @@ class TableTest(testtools.TestCase):
             controllers={'cpi2': {'mode': 'observe', 'facts': {
                 'fault': 'KeyError: 3'}}}))
 
+    def test_what_waits_for_libvirt(self) -> None:
+        text = self.said(grade={'text': 'C', 'libvirt': {
+            'state': 'does not answer', 'since_s': 12,
+            'domains': {'u-1': 30}, 'waits': ['u-2 cpu_cores']}})
+        self.assertIn('libvirt    does not answer for 12 s\n', text)
+        self.assertIn('domain u-1 has not answered, or a job held it, for '
+                      '30 s\n', text)
+        self.assertIn('neither set nor lifted yet: u-2 cpu_cores', text)
+        text = self.said(grade={'text': 'C', 'libvirt': {
+            'state': 'answers', 'since_s': None, 'domains': {}, 'waits': []}})
+        self.assertIn('libvirt    answers\n', text)
+
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:
         text = self.said(incidents=[{**INCIDENT, 'victim': '\x1b[2J'}])
         self.assertIn('\\x1b[2J suffers', text)

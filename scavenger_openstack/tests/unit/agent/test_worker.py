@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import threading
 import time
 
@@ -67,6 +68,23 @@ class WorkerTest(testtools.TestCase):
         found.run([job([], ended.set)])
         self.assertTrue(ended.wait(LONG_S))
         self.assertEqual(set(), found.pending)
+
+    def test_who_else_says_that_it_is_late(self) -> None:
+        told: list[object] = []
+
+        def late(keys: Sequence[tuple[str, Knob]], done: threading.Event
+                 ) -> bool:
+            told.append((keys, done.is_set()))
+            return keys == [KEY]
+
+        found = worker.Worker(0.01, late)
+        kernel = threading.Event()
+        self.addCleanup(kernel.set)
+        found.run([job([key], lambda: kernel.wait(LONG_S), key[0])
+                   for key in (KEY, OTHER)])
+        self.assertEqual([([KEY], False), ([OTHER], False)], told)
+        self.assertIn('1 limits not in force', self.log.output)
+        self.assertNotIn('/a', self.log.output)
 
     def test_outlives_a_failing_job(self) -> None:
         found = worker.Worker(LONG_S)

@@ -25,6 +25,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers import domain_blocks
+from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
@@ -40,6 +41,13 @@ try:
 except errors.ConfigError as exc:
     print(exc)
 """
+
+
+def blocks(ticks: int) -> domain_blocks.Statistics:
+    connection = libvirt.Libvirt('qemu:///system')
+    return domain_blocks.Statistics(
+        connection, domain_contact.Contact(connection, 60.0), ticks=ticks,
+        timeout_s=60.0)
 
 
 class Uris(testtools.TestCase):
@@ -98,8 +106,7 @@ class BlockStatistics(testtools.TestCase):
     def test_the_first_answer_tells_nothing_yet(self) -> None:
         """How many operations there were since then is not known, not 0."""
         machine = self.useFixture(libvirtd.Libvirtd()).machine
-        statistics = domain_blocks.Statistics(
-            libvirt.Libvirt('qemu:///system'), ticks=5, timeout_s=60.0)
+        statistics = blocks(ticks=5)
         self.addCleanup(statistics.close)
         told = []
         for tick in range(15):
@@ -125,8 +132,7 @@ class BlockStatistics(testtools.TestCase):
     def test_one_that_is_gone_is_not_missed(self) -> None:
         log = self.useFixture(fixtures.FakeLogger())
         libvirtd_ = self.useFixture(libvirtd.Libvirtd())
-        statistics = domain_blocks.Statistics(
-            libvirt.Libvirt('qemu:///system'), ticks=1, timeout_s=60.0)
+        statistics = blocks(ticks=1)
         self.addCleanup(statistics.close)
 
         def ticks(*running: str) -> None:
@@ -147,7 +153,7 @@ class BlockStatistics(testtools.TestCase):
         ticks(libvirtd.UUID)
         libvirtd_.library.tells_disks = False
         ticks(libvirtd.UUID)
-        self.assertIn('no numbers of its disks', log.output)
+        self.assertIn('its disks have no numbers', log.output)
 
     def test_one_that_was_started_anew(self) -> None:
         """What its last run did is no part of what this one does."""

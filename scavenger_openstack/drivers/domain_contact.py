@@ -1,0 +1,392 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who says whether libvirt answers, and the QEMU of each domain.
+
+Many calls fail or hang of one cause.  Whoever waits in vain tells it here;
+here the cause is found, and said once when it begins and once when it is
+over.  A call that does not come back may hang in libvirtd or in a QEMU:
+libvirtd is asked for a connection, and then how that domain stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import logging
+import threading
+import time
+from typing import Any
+
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+LOG = logging.getLogger(__name__)
+
+Key = tuple[str, Knob]
+
+LIBVIRT, SLOW = 'libvirt', 'slow'
+"""What may be amiss, beside domains, which go by their UUIDs."""
+
+OURS = 'contact'
+"""The reason of what was found out here."""
+
+LOOK_S = 1.0
+"""From one look at what is amiss to the next."""
+
+LOST = ('libvirt cannot be reached (%s); VMs are measured, and keep the '
+        'limits that they have: none is set or lifted until it answers; it '
+        'is tried again')
+HANGS = ('libvirt does not answer (%s); VMs are measured, and keep the '
+         'limits that they have: none is set or lifted until it does; see '
+         'its log; VMs go on when it is restarted')
+SLOWLY = ('libvirt is slow (%s): limits of VMs take more than %.0f s; see '
+          'what else it does')
+SILENT = ('domain %s: its QEMU does not answer, or a job holds it; its disks '
+          'have no numbers, and its limits stay as they are until it does; '
+          'see virsh domcontrol, virsh domjobinfo, and its storage')
+BUSY = ('domain %s migrates or is being saved; its limits stay as they are '
+        'until that has ended')
+
+
+class _Call:
+    """A call to libvirt in a thread of its own: it may hang."""
+
+    def __init__(self, do: Callable[[], Any]) -> None:
+        self.done = threading.Event()
+        self.found: Any = None
+        self.error: errors.DriverError | None = None
+        threading.Thread(target=self._run, args=(do,), daemon=True,
+                         name='libvirt-contact-call').start()
+
+    def _run(self, do: Callable[[], Any]) -> None:
+        try:
+            self.found = do()
+        except errors.DriverError as exc:
+            self.error = exc
+        except Exception:
+            LOG.exception('libvirt: unexpected failure')
+        finally:
+            self.done.set()
+
+
+class _Doubt:
+    """Something that did not work, and nobody knows why yet.
+
+    :param done: set when what is late comes back; ``None`` for what failed,
+        as the ``message`` says
+    """
+
+    def __init__(self, keys: Sequence[Key], message: str = '',
+                 done: threading.Event | None = None) -> None:
+        self.keys = tuple(keys)
+        self.uuid = self.keys[0][0]
+        self.message = message
+        self.done = done
+        self.since_s = time.monotonic()
+
+
+class _Amiss:
+    """What is amiss with one, for whatever reasons."""
+
+    def __init__(self) -> None:
+        self.since_s = time.monotonic()
+        self.reasons: set[object] = set()
+        self.level = logging.NOTSET
+        self.late: set[Key] = set()
+
+
+class Contact:
+    """Knows whether libvirt, and each QEMU, answers.
+
+    :param timeout_s: how long an answer may take
+    """
+
+    def __init__(self, connection: libvirt.Libvirt, timeout_s: float) -> None:
+        self._libvirt = connection
+        self._timeout_s = timeout_s
+        self._turn = threading.Condition(threading.RLock())
+        self._amiss: dict[str, _Amiss] = {}
+        self._doubts: list[_Doubt] = []
+        self._hangs = self._suspected = self._closed = False
+        self._answered_s = 0.0
+        self._thread: threading.Thread | None = None
+
+    def close(self) -> None:
+        """Say nothing more."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify()
+
+    # --- libvirt
+
+    @property
+    def down(self) -> bool:
+        """Whether nothing can be had of libvirt, which was said."""
+        return LIBVIRT in self._amiss
+
+    def lost(self, why: str, reason: str = 'events') -> None:
+        """It cannot be reached in one way, until that works again."""
+        self._begin(LIBVIRT, reason, LOST, why)
+
+    def silent(self, reason: str = 'events') -> None:
+        """The same, and it is there."""
+        self._begin(LIBVIRT, reason, HANGS, self._libvirt.uri)
+        self.suspect()
+
+    def back(self, reason: str = 'events') -> None:
+        """That way works."""
+        self._end(LIBVIRT, reason)
+
+    def suspect(self) -> None:
+        """Something hangs: see whether libvirt does."""
+        with self._turn:
+            self._suspected = True
+            self._turn.notify()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(
+                    target=self._run, daemon=True, name='libvirt-contact')
+                self._thread.start()
+
+    # --- domains
+
+    def domain_silent(self, uuid: str, reason: object) -> None:
+        """A QEMU does not answer, as is seen by something."""
+        self._begin(uuid, reason, SILENT, uuid)
+
+    def domain_heard(self, uuid: str, reason: object) -> None:
+        """What was seen by that is over."""
+        self._end(uuid, reason)
+
+    @contextlib.contextmanager
+    def domain(self, uuid: str) -> Iterator[libvirt.Handle]:
+        """One that can be written to now.
+
+        A job would keep us waiting, and make it seem to be paused.
+
+        :raises Unreachable: there is no connection, or what we ask for
+            would be carried out who knows when.
+        :raises WorkloadGone: there is no such domain.
+        :raises Busy: it has a job.
+        """
+        if self._hangs:
+            raise libvirt.Unreachable(f'{self._libvirt.uri}: libvirt does '
+                                      'not answer')
+        with self._libvirt.domain(uuid) as handle:
+            try:
+                handle.check_idle()
+            except libvirt.Busy:
+                self._begin(uuid, OURS, BUSY, uuid, level=logging.INFO)
+                self.suspect()
+                raise
+            yield handle
+
+    def gone(self, uuid: str) -> None:
+        """This run of a domain has ended."""
+        with self._turn:
+            self._amiss.pop(uuid, None)
+
+    # --- what does not work
+
+    def late(self, keys: Sequence[Key], done: threading.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.late`."""
+        self._doubt(_Doubt(keys, done=done))
+        return True
+
+    def failed(self, key: Key, message: str) -> None:
+        """Something failed: that is said, unless its cause is."""
+        with self._turn:
+            known = self._amiss.get(LIBVIRT) or self._amiss.get(key[0])
+            if known is not None:
+                known.late.add(key)
+                LOG.debug('%s', message)
+                return
+        self._doubt(_Doubt([key], message))
+
+    def facts(self) -> dict[str, Any]:
+        """For the status: the state of libvirt and for how many seconds,
+        domains that do not answer and for how many, and what waits."""
+        now_s = time.monotonic()
+        with self._turn:
+            since = {who: round(now_s - one.since_s)
+                     for who, one in self._amiss.items()}
+            waits = sorted({' '.join(key) for doubt in self._doubts
+                            if doubt.done is not None
+                            and not doubt.done.is_set()
+                            for key in doubt.keys})
+        slow_s, down_s = since.pop(SLOW, None), since.pop(LIBVIRT, None)
+        state = ('answers' if slow_s is None else 'is slow'
+                 ) if down_s is None else (
+            'does not answer' if self._hangs else 'cannot be reached')
+        return {'state': state, 'since_s': down_s or slow_s,
+                'domains': since, 'waits': waits}
+
+    # --- inside
+
+    def _doubt(self, doubt: _Doubt) -> None:
+        with self._turn:
+            self._doubts.append(doubt)
+            for who in (LIBVIRT, doubt.uuid):
+                if who in self._amiss:
+                    self._amiss[who].late.update(doubt.keys)
+            self.suspect()
+
+    def _begin(self, who: str, reason: object, text: str, *args: object,
+               level: int = logging.WARNING, late: Collection[Key] = ()
+               ) -> None:
+        with self._turn:
+            if self._closed or (who != LIBVIRT and self.down):
+                return
+            one = self._amiss.setdefault(who, _Amiss())
+            one.reasons.add(reason)
+            one.late.update(late)
+            if who == LIBVIRT:
+                for doubt in self._doubts:
+                    one.late.update(doubt.keys)
+                # What failed did so for this, and is old when it is over.
+                self._doubts = [doubt for doubt in self._doubts
+                                if doubt.done is not None]
+            if level > one.level:
+                one.level = level
+                LOG.log(level, text, *args)
+
+    def _end(self, who: str, reason: object) -> None:
+        with self._turn:
+            one = self._amiss.get(who)
+            if one is None:
+                return
+            one.reasons.discard(reason)
+            if one.reasons:
+                return
+            del self._amiss[who]
+            took_s = time.monotonic() - one.since_s
+            if who == LIBVIRT:
+                self._answered_s = time.monotonic()
+            if one.level == logging.WARNING:
+                LOG.info('%s again after %.1f s; %d limits were late', {
+                    LIBVIRT: 'libvirt answers',
+                    SLOW: 'libvirt answers in time'}.get(
+                        who, f'domain {who}: its QEMU answers'),
+                         took_s, len(one.late))
+
+    def _run(self) -> None:
+        try:
+            while not self._closed:
+                with self._turn:
+                    suspected, self._suspected = self._suspected, False
+                if suspected:
+                    self._reach()
+                self._examine()
+                with self._turn:
+                    if not (self._suspected or self._doubts
+                            or any(OURS in one.reasons
+                                   for one in self._amiss.values())):
+                        self._thread = None
+                        return
+                    self._turn.wait_for(
+                        lambda: self._closed or self._suspected, LOOK_S)
+        except Exception:
+            LOG.exception('libvirt: unexpected failure')
+            self._thread = None
+
+    def _reach(self) -> None:
+        """Come back when libvirt gives us a connection."""
+        while not self._closed:
+            call = _Call(lambda: self._libvirt.end(self._libvirt.open()))
+            if not call.done.wait(self._timeout_s):
+                self._hangs = True
+                self._begin(LIBVIRT, OURS, HANGS, self._libvirt.uri)
+                call.done.wait()
+                self._hangs = False
+            if call.error is None:
+                break
+            self.lost(str(call.error), OURS)
+            time.sleep(LOOK_S)
+        self._end(LIBVIRT, OURS)
+
+    def _examine(self) -> None:
+        """Libvirt answers: find out how each domain in doubt stands."""
+        with self._turn:
+            if self.down:
+                return      # in another way, still
+            doubts = list(self._doubts)
+            held = [who for who, one in self._amiss.items()
+                    if OURS in one.reasons and who != LIBVIRT]
+            slow = self._amiss.get(SLOW, _Amiss()).reasons
+            known = slow.union(*(one.reasons for one in self._amiss.values()))
+        for doubt in doubts:
+            if doubt.done is not None:
+                if doubt.done.is_set():
+                    self._settled(doubt)
+                    continue
+                waited_s = time.monotonic() - max(doubt.since_s,
+                                                  self._answered_s)
+                if doubt in known or waited_s < self._timeout_s:
+                    continue
+            self._find_out(doubt)
+        for uuid in held:
+            if self._how(uuid) not in (SILENT, BUSY):
+                self._end(uuid, OURS)
+
+    def _find_out(self, doubt: _Doubt) -> None:
+        how = self._how(doubt.uuid)
+        with self._turn:
+            if doubt not in self._doubts:
+                return      # meanwhile it became known why
+        if doubt.done is None:
+            self._settled(doubt)
+        reason = OURS if doubt.done is None else doubt
+        if how == SILENT:
+            self._begin(doubt.uuid, reason, SILENT, doubt.uuid,
+                        late=doubt.keys)
+        elif how == BUSY:
+            self._begin(doubt.uuid, reason, BUSY, doubt.uuid,
+                        level=logging.INFO, late=doubt.keys)
+        elif how == SLOW and doubt.done is not None:
+            self._begin(SLOW, doubt, SLOWLY, self._libvirt.uri,
+                        self._timeout_s, late=doubt.keys)
+        elif how == SLOW:
+            LOG.warning('%s', doubt.message)
+
+    def _settled(self, doubt: _Doubt) -> None:
+        with self._turn:
+            if doubt in self._doubts:
+                self._doubts.remove(doubt)
+            self._end(doubt.uuid, doubt)
+            self._end(SLOW, doubt)
+
+    def _how(self, uuid: str) -> str:
+        """How a domain stands; '' when it is gone, or libvirt is."""
+        call = _Call(lambda: self._look(uuid))
+        if not call.done.wait(self._timeout_s):
+            self._reach()
+            if not call.done.is_set():
+                return SILENT       # it alone keeps us waiting
+        if isinstance(call.error, libvirt.Busy):
+            return BUSY
+        if isinstance(call.error, errors.WorkloadGone):
+            return ''
+        if isinstance(call.error, libvirt.Unreachable):
+            self._suspected = True
+            return ''
+        return call.found or SLOW
+
+    def _look(self, uuid: str) -> str:
+        with self._libvirt.domain(uuid) as handle:
+            if handle.occupied():
+                return SILENT
+            handle.check_idle()
+        return ''

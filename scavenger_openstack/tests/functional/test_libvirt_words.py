@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the log says of a fault: one line when it begins, one when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+import os
+import re
+import signal
+import threading
+import time
+
+import fixtures
+from testtools import content
+
+from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import test_libvirt_life
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Knob
+
+TICK_S = 0.5
+QUIET_S = 4.0
+"""So long nothing more is said when a fault is over."""
+
+CAME = 'came with a limit on'
+LEFT = 'limits went with it'
+
+
+class WordsCase(test_libvirt_life.LifeCase):
+    """Two VMs, whose limits change in each tick."""
+
+    capped: tuple[str, ...] = ('one', 'two')
+
+    def begin(self, *, own_network: bool = False) -> hypervisor.Hypervisor:
+        host = self.hypervisor(own_network=own_network)
+        guests = [virtual_host.tiny(
+            name, machine='pc', paused=False, disks=(
+                domain_guest.Disk.make(host.disks / name, 2**20),))
+            for name in ('one', 'two')]
+        self.uuids = {guest.name: guest.uuid for guest in guests}
+        host.start_all(guests)
+        self.agents = [self.quick(host)]
+        self.ticks(2.0)
+        self.assertEqual(2 * len(self.capped), len(self.held()))
+        return host
+
+    def quick(self, host: hypervisor.Hypervisor) -> virtual_host.Agent:
+        return self.agent(host, deadline_s=0.5, timeout_s=1.0, stats_ticks=2)
+
+    def held(self) -> list[object]:
+        return [key for agent in self.agents for key in agent.leases.held()]
+
+    def ticks(self, seconds: float, names: Collection[str] | None = None
+              ) -> None:
+        """Tick so long; the numbers of all keep coming."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for agent in self.agents:
+                share = 0.1 + 0.1 * (int(time.monotonic() / TICK_S) % 3)
+                here = agent.sample()
+                agent.tick({uuid: {Knob.CPU_CORES: share,
+                                   Knob.IO_BYTES_PER_S: int(4e7 * share)}
+                            for name, uuid in self.uuids.items()
+                            if uuid in here and name in (
+                                self.capped if names is None else names)})
+            time.sleep(TICK_S)
+
+    def stop(self, pid: int) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+
+    def over(self, *warned: str, told: str = 'answers again after') -> None:
+        """It was, and is over, in these words and no others."""
+        self.ticks(QUIET_S)
+        self.addDetail('words', content.text_content(self.log.output))
+        self.assertEqual(2 * len(self.capped), len(self.held()))
+        for agent in self.agents:
+            self.nothing_held(agent)
+        self.warned_of(*warned)
+        found = [line for line in self.log.output.splitlines()
+                 if 'answers again' in line or LEFT in line]
+        self.assertEqual(1, len(found), self.log.output)
+        self.assertIn(told, found[0])
+
+
+class TestLibvirtd(WordsCase):
+
+    def late(self) -> int:
+        found, = re.findall('([0-9]+) limits were late', self.log.output)
+        return int(found)
+
+    def test_is_killed(self) -> None:
+        host = self.begin()
+        host.kill()
+        self.ticks(3.0)
+        self.ticks(1.0, ['one'])
+        host.start_again()
+        self.ticks(6.0)
+        self.over('libvirt cannot be reached')
+        self.assertEqual(4, self.late())
+
+    def test_is_restarted(self) -> None:
+        host = self.begin()
+        host.kill(signal.SIGTERM)
+        host.start_again()
+        self.over('libvirt cannot be reached')
+
+    def test_hangs(self) -> None:
+        """Until its connections break, and beyond."""
+        for name, value in (('KEEPALIVE_S', 2), ('KEEPALIVE_COUNT', 2)):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{libvirt.__name__}.{name}', value))
+        host = self.begin()
+        driver = self.agents[0].driver
+        self.assertEqual('answers', driver.contact()['state'])
+        self.stop(host.pid)
+        self.ticks(3.0)
+        self.warned_of('libvirt does not answer')
+        facts = driver.contact()
+        self.assertEqual('does not answer', facts['state'])
+        self.assertEqual(4, len(facts['waits']), str(facts))
+        self.ticks(9.0, ['one'])
+        os.kill(host.pid, signal.SIGCONT)
+        self.over('libvirt does not answer')
+        self.assertEqual(4, self.late())
+        self.assertEqual([], driver.contact()['waits'])
+
+    def test_hangs_for_a_moment(self) -> None:
+        host = self.begin()
+        self.stop(host.pid)
+        self.ticks(4.0)
+        os.kill(host.pid, signal.SIGCONT)
+        self.over('libvirt does not answer')
+
+
+class TestQemu(WordsCase):
+
+    def test_is_frozen(self) -> None:
+        """While limits are written, and while one is to be lifted."""
+        host = self.begin()
+        pid = host.qemu_pid('one')
+        self.stop(pid)
+        self.ticks(8.0)
+        self.ticks(4.0, ['two'])
+        uuid = self.uuids['one']
+        facts = self.agents[0].driver.contact()
+        self.assertEqual(('answers', [uuid]), (
+            facts['state'], list(facts['domains'])))
+        self.assertIn(f'{uuid} io_bytes_per_s', facts['waits'])
+        os.kill(pid, signal.SIGCONT)
+        self.over(f'domain {uuid}: its QEMU does not answer',
+                  told=f'domain {uuid}: its QEMU answers again')
+
+
+class TestIdleQemu(WordsCase):
+
+    capped = ('two',)
+
+    def test_is_frozen(self) -> None:
+        host = self.begin()
+        pid = host.qemu_pid('one')
+        self.stop(pid)
+        self.ticks(9.0)
+        os.kill(pid, signal.SIGCONT)
+        uuid = self.uuids['one']
+        self.over(f'domain {uuid}: its QEMU does not answer',
+                  told=f'domain {uuid}: its QEMU answers again')
+
+
+class TestLife(WordsCase):
+    """What Nova does all day is told, and is no warning."""
+
+    def test_deleted(self) -> None:
+        host = self.begin()
+        thread = threading.Thread(target=host.virsh, args=(
+            'destroy one; undefine one',))
+        thread.start()
+        self.ticks(2.0)
+        thread.join()
+        self.capped = ('two',)
+        self.over(told=LEFT)
+
+    def test_rebooted_hard(self) -> None:
+        host = self.begin()
+        host.virsh('destroy one; start one')
+        self.over(told=LEFT)
+
+    def test_saved(self) -> None:
+        host = self.begin()
+        thread = threading.Thread(target=host.virsh, args=('managedsave one',))
+        thread.start()
+        self.ticks(3.0)
+        thread.join()
+        host.virsh('start one')
+        self.over(CAME, told=LEFT)
+
+    def test_migrated(self) -> None:
+        self.migrated()
+
+    def test_migrated_as_nova_does_it(self) -> None:
+        self.migrated('--persistent-xml')
+
+    def migrated(self, *options: str) -> None:
+        source = self.begin(own_network=True)
+        target = self.hypervisor(own_network=True)
+        self.agents.append(self.quick(target))
+        if options:
+            path = source.directory / 'live.xml'
+            path.write_text(source.virsh('dumpxml', 'one', '--migratable'))
+            options += (str(path),)
+        thread = threading.Thread(target=source.migrate, args=(
+            'one', target, *options))
+        thread.start()
+        self.ticks(4.0)
+        thread.join()
+        self.over(CAME, told=LEFT)
