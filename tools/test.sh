@@ -57,16 +57,16 @@ docs() {
     sphinx-build -W --keep-going -q -b html doc/source doc/build/html
 }
 
-# Run one room's tests; print subunit.  stestr ends with 1 when nothing
+# Run some of the tests; print subunit.  stestr ends with 1 when nothing
 # matches, which is no fault when only some tests are asked for.
 tests() {
-    local room=$1 code=0
-    shift
-    echo "== $room tests" >&2
-    stestr --test-path "scavenger_openstack/tests/$room" run --subunit "$@" \
-        || code=$?
+    local which=$1 path=$2 code=0
+    shift 2
+    echo "== $which tests" >&2
+    stestr --test-path "scavenger_openstack/tests$path" run --subunit "$@" \
+        ${regex:+"$regex"} || code=$?
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
-        echo "fail $room tests: could not be run to the end" >>"$checks"
+        echo "fail $which tests: could not be run to the end" >>"$checks"
     fi
 }
 
@@ -85,12 +85,21 @@ if [ "$(id -u)" != 0 ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Functional tests share the machine's cgroups and its two or more CPUs:
-# one after the other.
+# Functional tests share the machine's cgroups and its two or more CPUs: one
+# after the other, but for those that measure nothing and use only what they
+# have made.  These wait most of the time, so they run beside the unit tests.
+beside='test_(kills|libvirt_kills|simulate|tap_kills)\.'
+cat >"$scratch/workers" <<'END'
+- worker: ['functional\.test_(kills|simulate)\.']
+- worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
+- worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
+END
 status=0
 {
-    tests unit --concurrency 2 ${regex:+"$regex"}
-    tests functional --serial ${regex:+"$regex"}
+    tests 'unit and waiting' '' --worker-file "$scratch/workers" \
+        --exclude-regex "tests\.functional\.(?!$beside)"
+    tests functional /functional --serial \
+        --exclude-regex "tests\.functional\.$beside"
 } | python tools/results.py --checks "$checks" || status=$?
 
 # What root made in somebody's checkout belongs to its owner.

@@ -35,7 +35,10 @@ SLACK_S = 20.0
 
 class DomainStage(fixtures.Fixture):
     """A domain, a watcher and a state directory; made as a
-    :class:`.kills.Stage`, so that what kills on that kills on this."""
+    :class:`.kills.Stage`, so that what kills on that kills on this.
+
+    ``tracer`` is the strace of the last agent, if it has one.
+    """
 
     def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path,
                  limits: virtual_host.VirtualHostTestCase,
@@ -92,19 +95,10 @@ timeout_s = 10
 
     def agent(self, ticks: int, *inject: str) -> subprocess.Popen[str]:
         """See :meth:`.kills.Stage.agent`."""
-        command = [sys.executable, '-m',
-                   'scavenger_openstack.tests.functional.scripted',
-                   str(self.config), str(ticks)]
-        if inject:
-            calls = ','.join(sorted({i.partition(':')[0] for i in inject}))
-            command = ['strace', '-f', '-qqq', '-o', '/dev/null', '-e',
-                       f'trace={calls}',
-                       *(word for i in inject
-                         for word in ('-e', f'inject={i}')), *command]
-        return subprocess.Popen(
-            command, env=self._environment, cwd=self.directory,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
+        agent, self.tracer = kills.scripted(
+            self.config, ticks, inject, cwd=self.directory,
+            env=self._environment)
+        return agent
 
     def back_within(self, seconds: float) -> tuple[float, dict[str, object]]:
         """Wait until all is back; how long it took, and what is not."""
@@ -122,7 +116,7 @@ timeout_s = 10
     def _end(process: subprocess.Popen[bytes]) -> None:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

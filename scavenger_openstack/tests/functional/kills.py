@@ -22,6 +22,7 @@ within the lease time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import os
 import pathlib
 import random
@@ -30,7 +31,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import Any
 import uuid
 
 import fixtures
@@ -51,6 +54,60 @@ WATCHED = {
     'freezer': ('freezer.state',),
     'blkio': tuple(f'blkio.throttle.{way}_{unit}_device'
                    for way in ('read', 'write') for unit in ('bps', 'iops'))}
+
+
+def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
+           output: str = os.devnull, **options: Any
+           ) -> tuple[subprocess.Popen[str], subprocess.Popen[bytes]]:
+    """Run a module of ours under strace, but not its imports: under strace
+    these take much longer than what it does then, and change nothing.
+
+    :param code: imports what it needs, and has a function ``main``
+    :param words: of the command line, from ``sys.argv[1]`` on
+    :param inject: of strace, such as ``fsync:signal=KILL:when=3``
+    :param output: file of what strace writes
+    :param options: of the process
+    :returns: the process itself, and strace, which ends with it
+    """
+    process = subprocess.Popen(
+        [sys.executable, '-c', f'import os, signal, sys\n{code}\n'
+         'os.kill(os.getpid(), signal.SIGSTOP)\nsys.exit(main())', *words],
+        stdin=subprocess.DEVNULL, text=True, **options)
+    os.waitid(os.P_PID, process.pid,
+              os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    calls = ','.join(sorted({one.partition(':')[0] for one in inject}))
+    tracer = subprocess.Popen(
+        ['strace', '-f', '-qqq', '-p', str(process.pid), '-o', output, '-e',
+         f'trace={calls}',
+         *(word for one in inject for word in ('-e', f'inject={one}'))],
+        stdin=subprocess.DEVNULL)
+    status = pathlib.Path(f'/proc/{process.pid}/status')
+    while 'TracerPid:\t0' in status.read_text() and tracer.poll() is None:
+        time.sleep(0.001)
+    # Nobody need wait for it.
+    threading.Thread(target=tracer.wait, daemon=True).start()
+    if tracer.poll() is not None:
+        process.kill()
+    process.send_signal(signal.SIGCONT)
+    return process, tracer
+
+
+def scripted(config: pathlib.Path, ticks: int, inject: Sequence[str],
+             **options: Any) -> tuple[subprocess.Popen[str],
+                                      subprocess.Popen[bytes] | None]:
+    """Start :mod:`.scripted`; its process and, if there is something to
+    inject, its strace."""
+    options |= {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
+    module = 'scavenger_openstack.tests.functional.scripted'
+    words = [str(config), str(ticks)]
+    if inject:
+        return traced(
+            f'from {module} import main as run\n'
+            'def main():\n    return run(sys.argv[1], int(sys.argv[2]))',
+            words, inject, **options)
+    return subprocess.Popen(
+        [sys.executable, '-m', module, *words], stdin=subprocess.DEVNULL,
+        text=True, **options), None
 
 
 class Stage(fixtures.Fixture):
@@ -132,19 +189,8 @@ interfaces = {name}/background/a={self.netns}:v0
 
         ``inject`` are strace expressions such as ``fsync:signal=KILL:when=3``.
         """
-        command = [sys.executable, '-m',
-                   'scavenger_openstack.tests.functional.scripted',
-                   str(self.config), str(ticks)]
-        if inject:
-            calls = ','.join(sorted({i.partition(':')[0] for i in inject}))
-            command = ['strace', '-f', '-qqq', '-o',
-                       '/dev/null', '-e', f'trace={calls}',
-                       *(word for i in inject
-                         for word in ('-e', f'inject={i}')), *command]
-        return subprocess.Popen(
-            command, env=self._environment, cwd=self.directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return scripted(self.config, ticks, inject, cwd=self.directory,
+                        env=self._environment)[0]
 
     def back_within(self, seconds: float) -> tuple[float, dict[str, object]]:
         """Wait until all is back; how long it took, and what is not."""
@@ -175,7 +221,7 @@ interfaces = {name}/background/a={self.netns}:v0
     def _end(process: subprocess.Popen[bytes]) -> None:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -216,7 +262,7 @@ def random_kills(stage: Stage, kills: int, seed: int = 1
         lived = dice.uniform(0, 2 * TICKS * INTERVAL_S)
         time.sleep(lived)
         agent.send_signal(signal.SIGKILL)
-        agent.communicate(timeout=10)
+        agent.communicate(timeout=60)
         took, left = stage.back_within(LEASE_S)
         yield lived, took, left
         if left:
@@ -243,7 +289,7 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
             agent.send_signal(signal.SIGCONT)
             time.sleep(dice.uniform(0, 3 * INTERVAL_S))
         agent.send_signal(signal.SIGKILL)
-        agent.communicate(timeout=10)
+        agent.communicate(timeout=60)
         if not left:
             took, left = stage.back_within(LEASE_S)
         yield lived, took, left

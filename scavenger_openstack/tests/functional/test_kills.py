@@ -59,11 +59,11 @@ class KillsTest(base.FunctionalTestCase):
 
         self.wait_for('every knob was set once', all_touched)
         agent.send_signal(signal.SIGKILL)
-        _, errors = agent.communicate(timeout=10)
+        _, errors = agent.communicate(timeout=60)
         self.assertEqual('', errors)
         self.assertTrue(stage.wait_no_leases(5 * kills.LEASE_S))
         agent = stage.agent(kills.TICKS)
-        out, errors = agent.communicate(timeout=20)
+        out, errors = agent.communicate(timeout=60)
         self.assertEqual((0, ''), (agent.returncode, errors))
         self.assertEqual({}, stage.changed())
         self.assertEqual([], stage.leases())

@@ -228,8 +228,9 @@ class TestTheAgentIsStopped(virtual_host.VirtualHostTestCase):
             time.CLOCK_BOOTTIME) > expires_s(), timeout_s=2 * LEASE_S)
         ended = expires_s()
         # strace would stop the next thread, too; what it stopped stays so.
-        agent.kill()
-        agent.wait(10)
+        assert stage.tracer
+        stage.tracer.kill()
+        stage.tracer.wait(10)
         os.kill(pid, signal.SIGCONT)
         deadline = time.monotonic() + 10
         while limits(domain) == before:

@@ -57,7 +57,7 @@ class DomainKillsTest(virtual_host.VirtualHostTestCase):
         finally:
             self.addDetail('touched', content.text_content(str(touched)))
             agent.send_signal(signal.SIGKILL)
-            _, errors = agent.communicate(timeout=10)
+            _, errors = agent.communicate(timeout=60)
         self.assertNotIn('Traceback', errors)
         took, left = self.stage.back_within(kills.LEASE_S)
         self.assertEqual({}, left)

@@ -28,18 +28,20 @@ import fixtures
 
 from scavenger_openstack.agent import records
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import kills
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
 
 LIMIT = '''
-import sys
 from scavenger_openstack.drivers import network, tap
 from scavenger_openstack.types import Knob
-first, *also = sys.argv[2:]
-network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
-    'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
+def main():
+    first, *also = sys.argv[2:]
+    network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
+        'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
 '''
+RESTORE = 'from scavenger_openstack.agent.restore import main'
 PACKAGE = pathlib.Path(base.__file__).parents[3]
 
 
@@ -59,7 +61,7 @@ class Kills(taps.TapTestCase):
         self.ifb = f'scv{found["ifindex"]}'
 
     def limit_command(self, rate: str) -> tuple[str, ...]:
-        return ('-c', LIMIT, rate, self.tap.device, *self.tap.also)
+        return (LIMIT, rate, self.tap.device, *self.tap.also)
 
     def stage(self) -> tuple[int, ...]:
         """Which parts of a limit are in place, in the order of making.
@@ -74,19 +76,24 @@ class Kills(taps.TapTestCase):
                 'rate 10Gbit' not in found, found.count('qdisc ingress'),
                 found.count('Egress Redirect'))
 
+    def traced(self, inject: str, output: str, code: str, *words: str
+               ) -> subprocess.Popen[str]:
+        process, _ = kills.traced(
+            code, words, [inject], output=output,
+            env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(process.wait, 10)
+        self.addCleanup(process.kill)
+        return process
+
     def run_killed(self, calls: str, *command: str) -> Iterator[int]:
-        """Run a command until its N-th call, for each N; last, to its end.
+        """Run code until its N-th call, for each N; last, to its end.
 
         The call itself is not made any more.  Yields the return code.
         """
         for number in range(1, 100):
-            code = subprocess.run(
-                ['strace', '-qqq', '-o', '/dev/null', '-e',
-                 f'trace={calls}', '-e',
-                 f'inject={calls}:signal=KILL:when={number}',
-                 sys.executable, *command], check=False, timeout=60,
-                env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
-                stdin=subprocess.DEVNULL, capture_output=True).returncode
+            code = self.traced(f'{calls}:signal=KILL:when={number}',
+                               os.devnull, *command).wait(60)
             yield code
             if code == 0:
                 return
@@ -97,14 +104,14 @@ class Kills(taps.TapTestCase):
         lease = self.state / 'leases' / ('0' * 32 + '.json')
         lease.write_bytes(self.lease)
         lease.chmod(0o600)
-        return ('-m', 'scavenger_openstack.agent.restore', '--all',
-                '--state-dir', str(self.state))
+        return (RESTORE, '--all', '--state-dir', str(self.state))
 
     def restore(self) -> None:
         """All is back, and stays so."""
         for _ in range(2):
             subprocess.run(
-                [sys.executable, *self.restore_command()], check=True,
+                [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+                 *self.restore_command()[1:]], check=True,
                 timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
                 env={**os.environ, 'PYTHONPATH': str(PACKAGE)})
             self.same()
@@ -156,33 +163,22 @@ class Kills(taps.TapTestCase):
         trace = self.state.parent / 'trace'
         for number in range(1, 100):
             trace.write_text('')
-            tracer = subprocess.Popen(
-                ['strace', '-f', '-o', str(trace), '-e', 'trace=sendto', '-e',
-                 f'inject=sendto:signal=STOP:when={number}',
-                 sys.executable, *self.limit_command('2.5e6')],
-                env={**os.environ, 'PYTHONPATH': str(PACKAGE)},
-                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            self.addCleanup(self.end, tracer)
-            self.wait_for('it stops or ends', lambda tracer=tracer: (
-                'stopped by SIGSTOP' in trace.read_text()
-                or tracer.poll() is not None))
-            if tracer.poll() is not None:
-                self.assertEqual(0, tracer.returncode)
+            agent = self.traced(f'sendto:signal=STOP:when={number}',
+                                str(trace), *self.limit_command('2.5e6'))
+            self.wait_for('it stops or ends', lambda agent=agent: (
+                re.search(r'sendto.*\n.*stopped by SIGSTOP',
+                          trace.read_text(), re.DOTALL)
+                or agent.poll() is not None), timeout_s=60)
+            if agent.poll() is not None:
+                self.assertEqual(0, agent.returncode)
                 break
-            stopped = re.search(r'(\d+) +--- stopped', trace.read_text())
-            assert stopped
             self.restore()
-            os.kill(int(stopped[1]), signal.SIGCONT)
-            tracer.wait(10)
+            agent.send_signal(signal.SIGCONT)
+            agent.wait(60)
             self.assertTrue(self.arrive(20), f'{number} calls')
             self.restore()
         else:
             self.fail('no end')
-
-    @staticmethod
-    def end(tracer: subprocess.Popen[bytes]) -> None:
-        tracer.kill()
-        tracer.wait(10)
 
 
 class KillsOfTwo(Kills):

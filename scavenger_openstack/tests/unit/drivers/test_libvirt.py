@@ -169,8 +169,12 @@ class BlockStatistics(testtools.TestCase):
 
         until(lambda one: one.io_ops is not None)
         before = found[0].workload.created_s
+        calls = libvirtd_.machine.calls
+        asked = calls['stats']
         libvirtd_.machine.start()
         libvirtd_.happens('LIFECYCLE')
         until(lambda one: one.workload.created_s != before)
-        self.assertIsNone(found[0].io_ops)
+        # Unless it was told of so late that there were two answers since.
+        if calls['stats'] < asked + 2:
+            self.assertIsNone(found[0].io_ops)
         until(lambda one: one.io_ops is not None)
