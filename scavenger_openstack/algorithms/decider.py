@@ -175,7 +175,8 @@ class Decider:
             self.pauses.clear()
         left = wishes if follow is None else follow(wishes, rates, held_back)
         claims = [*left, *self.pauses.values()] if self.pauses else left
-        floors = {w.workload.id: w.workload.floor for w in rates.workloads}
+        floors = {w.workload.id: w.workload.floor
+                  for w in rates.workloads} if claims else {}
         found = originals(claims)
         return Decided(rates, decisions, wishes, left, would, found,
                        arbitrate.arbitrate(claims, found, floors,

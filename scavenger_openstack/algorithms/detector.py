@@ -37,6 +37,7 @@ from scavenger_openstack.algorithms.restraint import Restraints
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
 
 NAME = 'attribution'
 
@@ -173,6 +174,7 @@ class Controller:
         self._time_s = -math.inf
         self._cpu_model: str | None = None
         self._there: dict[str, tuple[float, Priority]] = {}
+        self._workloads: list[Workload] = []
         self.analyses = 0
 
     def step(self, now: float, rates: Rates) -> Decision:
@@ -206,11 +208,11 @@ class Controller:
         Neither caps nor guilt pass on to who is made anew, nor to whom an
         operator made foreground.
         """
-        there = {one.workload.id: (one.workload.created_s,
-                                   one.workload.priority)
-                 for one in rates.workloads}
-        if there == self._there:
+        workloads = [one.workload for one in rates.workloads]
+        if workloads == self._workloads:
             return
+        self._workloads = workloads
+        there = {one.id: (one.created_s, one.priority) for one in workloads}
         for name, (created_s, _) in there.items():
             if name not in self._there or there[name] != self._there[name]:
                 self._history.forget_before(name, created_s)

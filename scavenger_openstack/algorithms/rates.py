@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import math
 
 from scavenger_openstack.types import HostSample
@@ -124,6 +125,16 @@ def workload_rates(prev: WorkloadSample, cur: WorkloadSample,
         memory)
 
 
+def _before(prev: HostSample, cur: HostSample
+            ) -> Sequence[WorkloadSample | None]:
+    """The sample before of each workload of now, if there is one."""
+    if ([sample[0] for sample in prev.workloads]
+            == [sample[0] for sample in cur.workloads]):
+        return prev.workloads       # as in nearly all ticks
+    known = {sample[0].id: sample for sample in prev.workloads}
+    return [known.get(sample[0].id) for sample in cur.workloads]
+
+
 def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     """What happened on a host between ``prev`` and ``cur``.
 
@@ -134,21 +145,20 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
     unknown is ``None``.
     """
     interval_s = 0.0
-    before: dict[str, WorkloadSample] = {}
+    before: Sequence[WorkloadSample | None] = [None] * len(cur.workloads)
     link_tx: dict[str, float | None] = dict.fromkeys(cur.link_tx_bytes)
     if prev is not None and prev.boot_id == cur.boot_id:
         passed = cur.time_s - prev.time_s
         if 0 < passed < INFINITY:
             interval_s = passed
-            before = {sample[0].id: sample for sample in prev.workloads}
+            before = _before(prev, cur)
             for link, sent in cur.link_tx_bytes.items():
                 growth = grown(prev.link_tx_bytes.get(link), sent)
                 if growth is not None:
                     link_tx[link] = growth / interval_s
     workloads = []
-    for sample in cur.workloads:
+    for old, sample in zip(before, cur.workloads, strict=True):
         workload = sample[0]
-        old = before.get(workload.id)
         if old is None or old[0].created_s != workload.created_s:
             workloads.append(WorkloadRates(
                 workload, interval_s, memory_bytes=sample.memory_bytes))

@@ -16,6 +16,14 @@
 from __future__ import annotations
 
 from scavenger_openstack.drivers.domain_record import Values
+from scavenger_openstack import errors
+
+
+def started_anew(name: str) -> errors.WorkloadGone:
+    """What to raise when a limit was of another run of a domain."""
+    return errors.WorkloadGone(
+        f'domain {name} was started anew, or has other vCPUs or disks: it is '
+        'limited anew')
 
 
 class Held:

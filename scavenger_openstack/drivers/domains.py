@@ -37,6 +37,7 @@ from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers.domain_held import Held
+from scavenger_openstack.drivers.domain_held import started_anew
 from scavenger_openstack.drivers import domain_idle
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
@@ -104,6 +105,7 @@ class Domains:
         self._pressure = pressure
         self._mounts = cgroup_files.find_mounts(root_dir)
         self._known: dict[str, _Known] = {}
+        self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0
         """So often something of the domains has changed."""
@@ -133,31 +135,38 @@ class Domains:
         """
         snapshots = self._keeper.snapshots
         self._blocks.tick(snapshots)
-        if self._known.keys() != snapshots.keys():
-            for uuid in self._known.keys() - snapshots.keys():
-                self._ended(self._known[uuid])
-            for uuid in self._failed.keys() - snapshots.keys():
-                del self._failed[uuid]
+        if snapshots is not self._followed:
+            self._follow(snapshots)
         found = []
-        for uuid, snapshot in snapshots.items():
-            known = self._known.get(uuid)
-            if known is None or known.snapshot is not snapshot:
-                known = self._meet(uuid, known, snapshot)
-                if known is None:
-                    continue
-            blocks = self._blocks.of(uuid) if known.workload.disks else None
-            sample = known.counters.sample(
-                known.workload, blocks or domain_counters.NO_BLOCKS,
-                counted)
+        for known in list(self._known.values()):
+            workload, counters = known.workload, known.counters
+            blocks = self._blocks.of(workload.id) if workload.disks else None
+            sample = counters.sample(
+                workload, blocks or domain_counters.NO_BLOCKS, counted)
             if sample is None:
                 # libvirt will say so; until then it is not there.
                 self._ended(known)
-                self._keeper.changed(uuid)
+                self._keeper.changed(workload.id)
+                self._followed = None
                 continue
-            if known.counters.plugged():
-                self._keeper.changed(uuid, False)
+            if counters.plugged():
+                self._keeper.changed(workload.id, False)
             found.append(sample)
         return tuple(found)
+
+    def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
+        """Take over what the keeper has seen; who cannot be looked at is
+        tried again in the next tick."""
+        for uuid in self._known.keys() - snapshots.keys():
+            self._ended(self._known[uuid])
+        for uuid in self._failed.keys() - snapshots.keys():
+            del self._failed[uuid]
+        self._followed = snapshots
+        for uuid, snapshot in snapshots.items():
+            known = self._known.get(uuid)
+            if (known is None or known.snapshot is not snapshot) and \
+                    self._meet(uuid, known, snapshot) is None:
+                self._followed = None
 
     def _meet(self, uuid: str, known: _Known | None, snapshot: Snapshot
               ) -> _Known | None:
@@ -256,7 +265,7 @@ class Domains:
         old = self._held.get((workload, knob))
         held = self._of(snapshot, knob)
         if held is None and old is not None and old.ours is not None:
-            raise _started_anew(snapshot)
+            raise started_anew(snapshot.domain.name)
         if held is None and knob in snapshot.records:
             raise errors.DriverError(
                 f'domain {snapshot.domain.name} came with a limit on {knob} '
@@ -312,7 +321,7 @@ class Domains:
         with self._contact.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
-                raise _started_anew(snapshot)
+                raise started_anew(snapshot.domain.name)
             now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
             if snapshot.records.get(knob) != held.original:
@@ -333,7 +342,7 @@ class Domains:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)
-                raise _started_anew(snapshot)
+                raise started_anew(snapshot.domain.name)
         known = self._known.get(workload)
         if known is not None:
             known.counters.wake()
@@ -438,9 +447,3 @@ class Domains:
             known.idle = domain_idle.Idle(known.snapshot.domain.name,
                                           known.counters.machine)
         return known.idle
-
-
-def _started_anew(snapshot: Snapshot) -> errors.WorkloadGone:
-    return errors.WorkloadGone(
-        f'domain {snapshot.domain.name} was started anew, or has other '
-        'vCPUs or disks: it is limited anew')
