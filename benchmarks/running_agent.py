@@ -90,15 +90,20 @@ class Agent:
     :param text: the configuration
     :param words: more for its command line
     :param program: what to run in the place of scavenger-standalone
+    :param cpu: the only CPU that it may use
     :raises DriverError: it does not start, or ends badly.
     """
 
     def __init__(self, directory: pathlib.Path, text: str, *words: str,
-                 program: Sequence[str] = ()) -> None:
+                 program: Sequence[str] = (), cpu: int | None = None
+                 ) -> None:
         command = product.command(directory, text)
         if program:
             command[1:4] = program
-        self._command = ['setpriv', '--pdeathsig', 'TERM', *command, *words]
+        self._command = [
+            'setpriv', '--pdeathsig', 'TERM',
+            *(() if cpu is None else ('taskset', '-c', str(cpu))),
+            *command, *words]
         self._log = directory / 'agent.log'
         self.status = product.Status(directory)
 
