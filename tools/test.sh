@@ -90,7 +90,7 @@ fi
 # have made.  These wait most of the time, so they run beside the unit tests.
 beside='test_(kills|libvirt_kills|simulate|tap_kills)\.'
 cat >"$scratch/workers" <<'END'
-- worker: ['functional\.test_(kills|simulate)\.']
+- worker: ['functional\.(?!test_(tap_kills|libvirt_kills)\.)']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
 END

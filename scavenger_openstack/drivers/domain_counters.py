@@ -35,7 +35,7 @@ from scavenger_openstack.drivers.domain_process import GONE
 from scavenger_openstack.drivers.domain_process import Process
 from scavenger_openstack.drivers.domain_taps import Taps
 from scavenger_openstack.drivers.domain_vcpus import Vcpus
-from scavenger_openstack.drivers.rtnetlink import Counted
+from scavenger_openstack.drivers.rtnetlink import LinkBytes
 from scavenger_openstack import errors
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -50,7 +50,7 @@ PLUG_TICKS = 4
 there was a limit, which has to be the sum over all of them."""
 
 NO_BLOCKS: tuple[None, None, None] = (None, None, None)
-NO_DEVICES: Counted = {}
+NO_DEVICES: LinkBytes = {}
 
 
 class DomainCounters:
@@ -135,12 +135,12 @@ class DomainCounters:
 
     def sample(self, workload: Workload, blocks: tuple[
             float | None, int | None, int | None] = NO_BLOCKS,
-            counted: Counted = NO_DEVICES) -> WorkloadSample | None:
+            link_bytes: LinkBytes = NO_DEVICES) -> WorkloadSample | None:
         """The sample of now, or ``None``: the process is gone.
 
         :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
             libvirt knows
-        :param counted: by the network devices of the host, empty when that
+        :param link_bytes: by the network devices of the host, empty when that
             is not known
         """
         self._tick += 1
@@ -173,7 +173,7 @@ class DomainCounters:
                 pass        # unknown
             except OSError:
                 return None
-        sent, received = self._taps.read(counted)
+        sent, received = self._taps.read(link_bytes)
         return WorkloadSample(
             workload, cpu_s,
             vcpus.delay_ns / NS_PER_S if len(vcpus) else None,

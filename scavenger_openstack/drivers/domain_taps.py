@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 import os
 
-from scavenger_openstack.drivers.rtnetlink import Counted
+from scavenger_openstack.drivers.rtnetlink import LinkBytes
+
 
 class _Tap:
     """What the guest sends arrives at its tap, but a macvtap sees it the way
@@ -69,17 +70,17 @@ class Taps:
             if not tap.index:
                 tap.look()
 
-    def read(self, counted: Counted) -> tuple[int | None, int | None]:
+    def read(self, link_bytes: LinkBytes) -> tuple[int | None, int | None]:
         """Bytes that the guest has sent and received; unknown while one of
         its devices has never been seen, or without any.
 
-        :param counted: by all devices of the host, empty when unknown
+        :param link_bytes: by all devices of the host, empty when unknown
         """
-        if not self._taps or not counted:
+        if not self._taps or not link_bytes:
             return None, None
         known = True
         for tap in self._taps.values():
-            now = counted.get(tap.index)
+            now = link_bytes.get(tap.index)
             if now is None:
                 if tap.index:
                     tap.look()      # taken out; another may get its name

@@ -49,7 +49,7 @@ from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.drivers import perf_event
-from scavenger_openstack.drivers.rtnetlink import Counted
+from scavenger_openstack.drivers.rtnetlink import LinkBytes
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -108,7 +108,7 @@ class Domains:
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0
-        """So often something of the domains has changed."""
+        """So often other domains, or with other properties, were there."""
         self._held: dict[Key, Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
@@ -127,11 +127,11 @@ class Domains:
 
     # --- what there is
 
-    def sample(self, counted: Counted = domain_counters.NO_DEVICES
+    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES
                ) -> tuple[WorkloadSample, ...]:
         """What each domain that runs has used so far; never waits.
 
-        :param counted: by the network devices of this host
+        :param link_bytes: by the network devices of this host
         """
         snapshots = self._keeper.snapshots
         self._blocks.tick(snapshots)
@@ -142,7 +142,7 @@ class Domains:
             workload, counters = known.workload, known.counters
             blocks = self._blocks.of(workload.id) if workload.disks else None
             sample = counters.sample(
-                workload, blocks or domain_counters.NO_BLOCKS, counted)
+                workload, blocks or domain_counters.NO_BLOCKS, link_bytes)
             if sample is None:
                 # libvirt will say so; until then it is not there.
                 self._ended(known)
@@ -173,7 +173,6 @@ class Domains:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
-        self.changes += 1
         self._balloons.follow(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
@@ -181,6 +180,7 @@ class Domains:
                 known.snapshot.identity == snapshot.identity:
             if workload != known.workload:
                 known.workload = workload
+                self.changes += 1
             known.counters.set_interfaces(domain.interfaces)
             if domain.vcpus != known.snapshot.domain.vcpus:
                 known.counters.look_again()
@@ -204,6 +204,7 @@ class Domains:
             return None
         self._failed.pop(uuid, None)
         known = self._known[uuid] = _Known(snapshot, workload, counters)
+        self.changes += 1
         return known
 
     def _ended(self, known: _Known) -> None:

@@ -92,7 +92,7 @@ class Host:
         self._machines = domain_cgroups.DomainCgroups(
             cgroup_files.find_mounts(conf.root_dir))
         self._linked: list[tuple[str, ...]] = []
-        self._followed = 0
+        self._seen_changes = 0
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -113,11 +113,12 @@ class Host:
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
             assert self._network is not None
-            counted = self._network.counted()
-            virtual = self._domains.sample(counted)
-            if self._domains.changes != self._followed:
+            link_bytes = self._network.link_bytes()
+            virtual = self._domains.sample(link_bytes)
+            if self._domains.changes != self._seen_changes:
                 self._follow(self._domains, virtual)
-            virtual = self._let_through(virtual, self._network.lost(counted))
+            virtual = self._let_through(
+                virtual, self._network.withheld(link_bytes))
             workloads = self._machines.without(workloads)
         time_s = time.clock_gettime(time.CLOCK_BOOTTIME)
         measured = self._perf.add(
@@ -214,15 +215,20 @@ class Host:
 
     @staticmethod
     def _let_through(samples: tuple[WorkloadSample, ...],
-                     lost: Mapping[str, int]) -> tuple[WorkloadSample, ...]:
+                     withheld: Mapping[str, int | None]
+                     ) -> tuple[WorkloadSample, ...]:
         """The samples, with what limits let through as what VMs sent."""
-        if not lost:
+        if not withheld:
             return samples
-        return tuple(
-            one if one.net_tx_bytes is None or one[0].id not in lost
-            else one._replace(
-                net_tx_bytes=one.net_tx_bytes - lost[one[0].id])
-            for one in samples)
+        found = []
+        for one in samples:
+            sent = one.net_tx_bytes
+            if sent is not None and one[0].id in withheld:
+                less = withheld[one[0].id]
+                one = one._replace(
+                    net_tx_bytes=None if less is None else sent - less)
+            found.append(one)
+        return tuple(found)
 
     def _follow(self, found: domains.Domains,
                 samples: tuple[WorkloadSample, ...]) -> None:
@@ -230,7 +236,7 @@ class Host:
         self._machines.follow(found.machines)
         self._follow_taps(found.interfaces)
         self._follow_links([one[0].interfaces for one in samples])
-        self._followed = found.changes
+        self._seen_changes = found.changes
 
     def _follow_taps(self, found: Mapping[str, tuple[str, ...]]) -> None:
         """Tell the network which taps the background has."""

@@ -77,7 +77,7 @@ class Network:
         self._devices: dict[str, _Device] = {}
         self._promised: dict[str, tuple[_Device, ...]] = {}
         self._complained: dict[str, str] = {}
-        self._lost: dict[str, int] = {}
+        self._withheld: dict[str, int] = {}
 
     def attach(self, workload: str, interface: Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
@@ -92,7 +92,7 @@ class Network:
         Its lease is lifted by its restore steps, not by this.
         """
         self._promised.pop(workload, None)
-        self._lost.pop(workload, None)
+        self._withheld.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
         for device in _names(interface) if interface is not None else ():
             self._forget(device)
@@ -120,14 +120,14 @@ class Network:
         self._complained.pop(device, None)
         return sent
 
-    def counted(self) -> rtnetlink.Counted:
-        """What all devices of this process's namespace have counted.
+    def link_bytes(self) -> rtnetlink.LinkBytes:
+        """What each device of this process's namespace has counted.
 
         One question to the kernel; empty when it does not answer, which is
         logged once.
         """
         try:
-            found = self._namespace('').counted()
+            found = self._namespace('').link_bytes()
         except OSError as exc:
             self._complain('', 'what network devices have sent is unknown: '
                            f'{exc}')
@@ -135,21 +135,30 @@ class Network:
         self._complained.pop('', None)
         return found
 
-    def lost(self, counted: rtnetlink.Counted) -> dict[str, int]:
+    def withheld(self, link_bytes: rtnetlink.LinkBytes
+                 ) -> dict[str, int | None]:
         """Bytes that arrived at the taps of each VM that was ever limited,
         and that its limit has not let through.
 
-        :param counted: by all devices of the namespace of the taps
+        ``None`` where that cannot be told, which is logged once.
+
+        :param link_bytes: by all devices of the namespace of the taps
         """
-        for workload in self._lost:
+        found: dict[str, int | None] = {}
+        for workload in self._withheld:
             interface = self._interfaces[workload]
+            device = _device(interface)
             try:
                 links = self._find(interface)[1]
-                self._lost[workload] += self._taps_of(
-                    _device(interface)).lost(links, counted)
+                self._withheld[workload] += self._taps_of(device).withheld(
+                    links, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._failure(interface, exc)   # looked for again next time
-        return self._lost
+                self._complain(device, str(self._failure(interface, exc)))
+                found[workload] = None
+                continue
+            self._complained.pop(device, None)
+            found[workload] = self._withheld[workload]
+        return found
 
     def link_tx(self) -> dict[str, int]:
         """Bytes sent so far over each shared link that is there."""
@@ -192,7 +201,7 @@ class Network:
                                              in links.values()))
             if isinstance(interface, tap.Tap):
                 self._taps_of(device).set_rate(links, wanted)
-                self._lost.setdefault(workload, 0)
+                self._withheld.setdefault(workload, 0)
             else:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
         except OSError as exc:

@@ -218,8 +218,8 @@ class Perf:
         While the duty cycle rests nothing is added: unknown.
 
         :param now: the time of these samples, CLOCK_BOOTTIME
-        :param place_of: asked once for each run of a workload whose id is
-            not the path of a cgroup
+        :param place_of: asked about each workload whose id is not the path
+            of a cgroup, until its counters are open
         """
         self._of = len(samples)
         self._log_grade()

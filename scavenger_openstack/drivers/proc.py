@@ -164,10 +164,6 @@ class Proc:
         return (self._ask('/proc/meminfo', total_and_available)
                 or (None, None))
 
-    def tx_bytes(self, device: str) -> int | None:
-        """Bytes that a network device has sent; ``None`` when unknown."""
-        return self._ask(f'/sys/class/net/{device}/statistics/tx_bytes', int)
-
     def close(self) -> None:
         """Give back what is kept open."""
         for fd in self._fds.values():

@@ -62,7 +62,7 @@ _BYTES = struct.Struct('=16xQQ')
 _STATS_BYTES = struct.Struct('=4xI4x2xH16xQQ')
 
 
-Counted = Mapping[int, tuple[int, int]]
+LinkBytes = Mapping[int, tuple[int, int]]
 """Bytes that each device has received and sent so far, by its index."""
 
 
@@ -203,8 +203,8 @@ class Rtnetlink:
         """Bytes that a device has sent so far."""
         return self._bytes(ifindex)[1]
 
-    def counted(self) -> Counted:
-        """What all devices have counted."""
+    def link_bytes(self) -> LinkBytes:
+        """Of all devices, in one question."""
         found = {}
         for answer in self.talk.dump(_GETSTATS, _STATS.pack(0, 0, 1)):
             ifindex, kind, received, sent = _STATS_BYTES.unpack_from(answer)

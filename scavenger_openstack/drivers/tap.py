@@ -133,29 +133,29 @@ class Taps:
                     'meanwhile; it is made again next time') from exc
             raise
 
-    def lost(self, links: Links, counted: rtnetlink.Counted) -> int:
+    def withheld(self, links: Links, link_bytes: rtnetlink.LinkBytes) -> int:
         """Bytes that arrived since the last call and that a limit of ours
-        has not let through; negative when they were late.
+        has not let through; negative when more went on than came.
 
-        :param counted: by all devices of the namespace
+        :param link_bytes: by all devices of the namespace
         """
         first = next(iter(links.values())).ifindex
         meter = self._meters.get(first)
         if meter is None:
             return 0
-        through = counted.get(meter.ifb)
+        through = link_bytes.get(meter.ifb)
         if through is None:
             if not self._namespace.exists(meter.ifb):
                 del self._meters[first]     # lifted: all that arrives goes on
             return 0
-        now = {link.ifindex: counted[link.ifindex][0]
-               for link in links.values() if link.ifindex in counted}
-        lost = meter.through - through[1] + sum(
+        now = {link.ifindex: link_bytes[link.ifindex][0]
+               for link in links.values() if link.ifindex in link_bytes}
+        withheld = meter.through - through[1] + sum(
             received - meter.received.get(ifindex, received)
             for ifindex, received in now.items())
         meter.through = through[1]
         meter.received.update(now)
-        return lost
+        return withheld
 
     def forget(self, ifindex: int) -> None:
         """The tap is gone."""

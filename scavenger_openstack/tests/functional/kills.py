@@ -84,10 +84,12 @@ def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
     status = pathlib.Path(f'/proc/{process.pid}/status')
     while 'TracerPid:\t0' in status.read_text() and tracer.poll() is None:
         time.sleep(0.001)
-    # Nobody need wait for it.
-    threading.Thread(target=tracer.wait, daemon=True).start()
     if tracer.poll() is not None:
         process.kill()
+        raise AssertionError('strace could not attach: it ended with '
+                             f'{tracer.returncode}')
+    # Nobody need wait for it.
+    threading.Thread(target=tracer.wait, daemon=True).start()
     process.send_signal(signal.SIGCONT)
     return process, tracer
 
@@ -243,6 +245,9 @@ def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
             agent.communicate(timeout=60)
             if agent.returncode == 0:
                 break
+            if agent.returncode != -signal.Signals[f'SIG{signal_name}']:
+                raise AssertionError(f'{call} {number}: the agent ended with '
+                                     f'{agent.returncode}')
             took, left = stage.back_within(LEASE_S)
             yield call, number, took, left
             if left:

@@ -347,12 +347,15 @@ class TapTestCase(base.FunctionalTestCase):
         """
         host = rtnetlink.Rtnetlink(self.vm.host)
         try:
-            counted = host.counted()
-            arrived = sum(counted[host.link(name.partition(':')[2]).ifindex][0]
-                          for name in (self.tap.device, *self.tap.also))
+            link_bytes = host.link_bytes()
+            taps = [host.link(name.partition(':')[2]).ifindex
+                    for name in (self.tap.device, *self.tap.also)]
         finally:
             host.close()
-        return arrived - self.driver.lost(counted).get(VM, 0)
+        arrived = sum(link_bytes[ifindex][0] for ifindex in taps)
+        withheld = self.driver.withheld(link_bytes).get(VM, 0)
+        assert withheld is not None, self.log.output
+        return arrived - withheld
 
     def step(self) -> dict[str, Any]:
         found, = self.driver.restore_steps(VM, RATE)

@@ -192,7 +192,7 @@ class TestDomainCounters(base.FunctionalTestCase):
 
     def sample(self, counters: DomainCounters) -> WorkloadSample:
         found = counters.sample(Workload('vm', Priority.BACKGROUND),
-                                counted=self.devices.counted())
+                                link_bytes=self.devices.link_bytes())
         assert found is not None
         return found
 

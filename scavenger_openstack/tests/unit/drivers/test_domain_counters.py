@@ -54,7 +54,7 @@ class FilesTestCase(testtools.TestCase):
                  f'/usr/bin/qemu\0-name\0guest=a\0-uuid\0{UUID}\0-S\0')
         self.put(f'proc/{PID}/stat',
                  f'{PID} (a) b (c) S 1 1 1 0 -1 0 0 0 0 0 150 50 0 0 20\n')
-        self.counted: dict[int, tuple[int, int]] = {1: (0, 0)}
+        self.link_bytes: dict[int, tuple[int, int]] = {1: (0, 0)}
         self.put(f'proc/{PID}/status', 'Name:\ta\nRssAnon:\t  2048 kB\n'
                  'RssFile:\t  9999 kB\nRssShmem:\t  1024 kB\n')
 
@@ -79,7 +79,7 @@ class FilesTestCase(testtools.TestCase):
         return found
 
     def sample(self, counters: DomainCounters) -> WorkloadSample:
-        found = counters.sample(VM, counted=self.counted)
+        found = counters.sample(VM, link_bytes=self.link_bytes)
         assert found is not None
         return found
 
@@ -226,7 +226,7 @@ class TestVersion1(FilesTestCase):
     def tap(self, name: str, rx: int = 0, tx: int = 0) -> None:
         index = sum(map(ord, name))
         self.put(f'sys/class/net/{name}/ifindex', f'{index}\n')
-        self.counted[index] = rx, tx
+        self.link_bytes[index] = rx, tx
 
     def net(self, counters: DomainCounters) -> tuple[int | None, int | None]:
         one = self.sample(counters)
@@ -274,13 +274,13 @@ class TestVersion1(FilesTestCase):
         self.net(counters)
         self.tap('tap0', 1500, 20)
         self.assertEqual((500, 10), self.net(counters))
-        self.counted.clear()
+        self.link_bytes.clear()
         self.assertEqual((None, None), self.net(counters))  # nothing told
-        self.counted.update({1: (0, 0), 99: (7, 8)})
+        self.link_bytes.update({1: (0, 0), 99: (7, 8)})
         self.put('sys/class/net/tap0/ifindex', '99\n')
         self.assertEqual((500, 10), self.net(counters))     # gone
         self.assertEqual((500, 10), self.net(counters))
-        self.counted[99] = 57, 9
+        self.link_bytes[99] = 57, 9
         self.assertEqual((550, 11), self.net(counters))
 
 

@@ -46,7 +46,6 @@ class TestProc(testtools.TestCase):
         self.put('proc/stat', STAT)
         self.put('proc/meminfo', MEMINFO)
         self.put('proc/cpuinfo', 'processor\t: 0\nmodel name\t: AMD EPYC\n')
-        self.put('sys/class/net/eth0/statistics/tx_bytes', '123\n')
 
     def put(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -63,16 +62,13 @@ class TestProc(testtools.TestCase):
         self.assertEqual({0: 2.63, 1: 1.64}, proc.busy_s(STAT.encode(), 100))
         self.assertEqual({0, 1}, set(host.cpu_busy_s()))
         self.assertEqual((24684096 * 1024, 24375152 * 1024), host.memory())
-        self.assertEqual(123, host.tx_bytes('eth0'))
-        self.put('sys/class/net/eth0/statistics/tx_bytes', '456\n')
-        self.assertEqual(456, host.tx_bytes('eth0'))
+        self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
+        self.assertEqual((24684096 * 1024, 1000 * 1024), host.memory())
 
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()
         asked = {'proc/stat': (host.cpu_busy_s, {}),
-                 'proc/meminfo': (host.memory, (None, None)),
-                 'sys/class/net/eth0/statistics/tx_bytes':
-                     (lambda: host.tx_bytes('eth0'), None)}
+                 'proc/meminfo': (host.memory, (None, None))}
         for path, (ask, unknown) in asked.items():
             good = (self.root / path).read_text()
             for bad in ('', 'garbage', 'cpu0 x y\n', 'MemTotal: x kB\n'):
@@ -85,10 +81,11 @@ class TestProc(testtools.TestCase):
             self.assertNotEqual(unknown, ask())
 
     def test_missing(self) -> None:
+        (self.root / 'proc/meminfo').unlink()
         host = self.proc()
         for _ in range(2):
-            self.assertIsNone(host.tx_bytes('eth9'))
-        self.assertEqual(1, self.logs.output.count('eth9'))
+            self.assertEqual((None, None), host.memory())
+        self.assertEqual(1, self.logs.output.count('meminfo'))
         (self.root / 'proc/cpuinfo').unlink()
         self.assertIsNone(self.proc().cpu_model)
         (self.root / 'proc/sys/kernel/random/boot_id').unlink()
