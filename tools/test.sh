@@ -86,11 +86,12 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 # Functional tests share the machine's cgroups and its two or more CPUs: one
-# after the other, but for those that measure nothing and use only what they
-# have made.  These wait most of the time, so they run beside the unit tests.
-beside='test_(kills|libvirt_kills|simulate|tap_kills)\.'
+# after the other, but for those that measure nothing here and use only what
+# they have made.  These run beside the unit tests.
+beside='test_(guest_pmu|guest_v2|kills|libvirt_kills|simulate|tap_kills)\.'
 cat >"$scratch/workers" <<'END'
-- worker: ['functional\.(?!test_(tap_kills|libvirt_kills)\.)']
+- worker: ['functional\.(?!test_(guest_|tap_kills|libvirt_kills))']
+- worker: ['functional\.test_guest_']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
 END

@@ -362,8 +362,10 @@ class Domains:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
             self._keeper.changed(workload, False)
-        if workload in self._known and self._ours(workload, knob):
-            self._known[workload].limits.discard(knob)
+        known = self._known.get(workload)       # the tick may end it now
+        if known is not None and \
+                known.snapshot.identity == held.identity[:2]:
+            known.limits.discard(knob)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 

@@ -93,6 +93,7 @@ class Host:
             cgroup_files.find_mounts(conf.root_dir))
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
+        self._runs: dict[str, float] = {}
         virtual = conf.libvirt
         self._domains = domains.Domains(
             virtual.uri, run_dir=virtual.run_dir,
@@ -233,6 +234,12 @@ class Host:
     def _follow(self, found: domains.Domains,
                 samples: tuple[WorkloadSample, ...]) -> None:
         """Take over what is new of the domains."""
+        assert self._network is not None
+        runs = {one[0].id: one[0].created_s for one in samples}
+        for workload, run in self._runs.items():
+            if runs.get(workload) != run:
+                self._network.ended(workload)
+        self._runs = runs
         self._machines.follow(found.machines)
         self._follow_taps(found.interfaces)
         self._follow_links([one[0].interfaces for one in samples])

@@ -92,11 +92,14 @@ class Network:
         Its lease is lifted by its restore steps, not by this.
         """
         self._promised.pop(workload, None)
-        self._withheld.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
         for device in _names(interface) if interface is not None else ():
             self._forget(device)
             self._complained.pop(device, None)
+
+    def ended(self, workload: str) -> None:
+        """That run of the workload is over: what its limit withheld, too."""
+        self._withheld.pop(workload, None)
 
     def capacities(self) -> dict[str, float]:
         """Capacity in bytes per second of each link, where it is known."""
@@ -146,7 +149,10 @@ class Network:
         """
         found: dict[str, int | None] = {}
         for workload in self._withheld:
-            interface = self._interfaces[workload]
+            found[workload] = self._withheld[workload]
+            interface = self._interfaces.get(workload)
+            if interface is None:
+                continue        # limited no more: what was withheld stays so
             device = _device(interface)
             try:
                 links = self._find(interface)[1]

@@ -26,6 +26,7 @@ import fixtures
 from testtools import content
 from testtools import matchers
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
@@ -33,6 +34,7 @@ from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import WorkloadSample
 
 
 class HostTest(virtual_host.VirtualHostTestCase):
@@ -143,6 +145,25 @@ class HostTest(virtual_host.VirtualHostTestCase):
                 matchers.GreaterThan(0.8), matchers.LessThan(1.07)))
         for free in (before, after):
             self.assertThat(free, matchers.GreaterThan(2e6))
+        # A run that begins between two ticks has sent nothing yet, also
+        # nothing less than what the limit of the last one withheld.
+        run = self.of(driver, guest).workload.created_s
+        bench.virsh('destroy one; start one --paused')
+        time.sleep(3)
+        self.wait_for('the new run', lambda: self.of(
+            driver, guest).workload.created_s != run)
+        self.assertEqual(0, self.of(driver, guest).net_tx_bytes)
+
+    def of(self, driver: base.Driver, guest: domain_guest.DomainGuest
+           ) -> WorkloadSample:
+        """What a domain has used, which is there or will be soon."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            for one in driver.sample().workloads:
+                if one.workload.id == guest.uuid:
+                    return one
+            time.sleep(0.1)
+        self.fail(f'{guest.name} is not there')
 
     def test_the_agent_as_a_process(self) -> None:
         """It sees VMs, survives libvirtd, and ends clean."""
