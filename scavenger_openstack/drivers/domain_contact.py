@@ -30,6 +30,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import domain_probe
 from scavenger_openstack.drivers.domain_probe import How
 from scavenger_openstack.drivers import libvirt
@@ -86,14 +87,17 @@ class _Doubt:
 
     :param done: set when what is late comes back; ``None`` for what failed,
         as the ``message`` says
+    :param unsaid: called when the message is dropped
     """
 
     def __init__(self, keys: Sequence[Key], message: str = '',
-                 done: threading.Event | None = None) -> None:
+                 done: threading.Event | None = None,
+                 unsaid: base.Unsaid = lambda: None) -> None:
         self.keys = tuple(keys)
         self.uuid = self.keys[0][0]
         self.message = message
         self.done = done
+        self.unsaid = unsaid
         self.since_s = time.monotonic()
 
     @property
@@ -206,15 +210,24 @@ class Contact:
         self._doubt(_Doubt(keys, done=done))
         return True
 
-    def failed(self, key: Key, message: str) -> None:
-        """Something failed: that is said, unless its cause is."""
+    def failed(self, key: Key, message: str, unsaid: base.Unsaid) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`.
+
+        :param message: '' when somebody else says it
+        """
         with self._turn:
             known = self._amiss.get(LIBVIRT) or self._amiss.get(key[0])
             if known is not None:
                 known.keys.add(key)
+            if message and known is None:
+                self._doubts = [doubt for doubt in self._doubts
+                                if doubt.done is not None
+                                or key not in doubt.keys]
+                self._doubt(_Doubt([key], message, unsaid=unsaid))
+            else:
                 LOG.debug('%s', message)
-                return
-        self._doubt(_Doubt([key], message))
+                unsaid()
+        return True
 
     def facts(self) -> dict[str, Any]:
         """For the status: the state of libvirt and for how many seconds,
@@ -250,6 +263,11 @@ class Contact:
                     self._amiss[who].keys.update(doubt.keys)
             self.suspect()
 
+    def _drop(self, doubts: Collection[_Doubt]) -> None:
+        for doubt in doubts:
+            self._doubts.remove(doubt)
+            doubt.unsaid()
+
     def _begin(self, who: str, reason: object, saying: _Saying, *args: object,
                keys: Collection[Key] = ()) -> None:
         with self._turn:
@@ -262,8 +280,8 @@ class Contact:
                 for doubt in self._doubts:
                     one.keys.update(doubt.keys)
                 # What failed did so for this, and is old when it is over.
-                self._doubts = [doubt for doubt in self._doubts
-                                if doubt.done is not None]
+                self._drop([doubt for doubt in self._doubts
+                            if doubt.done is None])
             if one.said is None or saying.level > one.said.level:
                 one.said = saying
                 LOG.log(saying.level, saying.text, *args)
@@ -365,11 +383,13 @@ class Contact:
                             self._timeout_s, keys=doubt.keys)
             if hangs or how is How.UNKNOWN:
                 return
-            self._doubts.remove(doubt)
             self._end(doubt.uuid, doubt)
             self._end(SLOW, doubt)
             if doubt.done is None and how is How.FINE:
                 LOG.warning('%s', doubt.message)
+                self._doubts.remove(doubt)
+            else:
+                self._drop([doubt])
 
     def _stands(self, uuid: str, how: How, reason: object = OURS,
                 keys: Collection[Key] = ()) -> None:

@@ -57,12 +57,17 @@ class Words(testtools.TestCase):
         self.contact = domain_contact.Contact(
             libvirt.Libvirt('qemu:///system'), 0.05)
         self.addCleanup(self.contact.close)
+        self.unsaid: list[tuple[str, Knob]] = []
 
     def wait_for(self, done: Callable[[], object]) -> None:
         end_s = time.monotonic() + libvirtd.DEADLINE_S
         while not done():
             self.assertTrue(time.monotonic() < end_s, self.log.output)
             time.sleep(0.001)
+
+    def failed(self, key: tuple[str, Knob] = KEY) -> None:
+        self.contact.failed(key, 'something odd', lambda:
+                            self.unsaid.append(key))
 
     def hang(self) -> threading.Event:
         """Each look at a QEMU does, until that is set."""
@@ -90,7 +95,7 @@ class Words(testtools.TestCase):
 
     def test_one_that_is_gone_does_not_answer_again(self) -> None:
         go = self.hang()
-        self.contact.failed(KEY, 'something odd')
+        self.failed()
         self.wait_for(lambda: 'does not answer' in self.log.output)
         time.sleep(0.1)     # many looks
         self.assertEqual(1, self.machine.calls['control'])
@@ -99,10 +104,10 @@ class Words(testtools.TestCase):
         self.wait_for(lambda: not self.contact.facts()['domains'])
         self.assertNotIn('again', self.log.output)
         self.assertNotIn('odd', self.log.output)
+        self.assertEqual([KEY], self.unsaid)
 
     def test_nobody_answers_again_when_libvirt_goes(self) -> None:
-        self.nobody_answers_again(
-            lambda: self.contact.failed(KEY, 'something odd'))
+        self.nobody_answers_again(self.failed)
 
     def test_nor_when_what_was_late_comes_back(self) -> None:
         done = threading.Event()
@@ -129,7 +134,7 @@ class Words(testtools.TestCase):
         keys = [(libvirtd.UUID[:-1] + str(number), Knob.CPU_CORES)
                 for number in range(domain_probe.MAX_HANGING + 3)]
         for key in keys:
-            self.contact.failed(key, 'something odd')
+            self.failed(key)
         self.wait_for(lambda: len(self.contact.facts()['domains'])
                       == domain_probe.MAX_HANGING)
         time.sleep(0.3)     # many looks
@@ -177,17 +182,18 @@ class Words(testtools.TestCase):
         self.assertIn('libvirt answers again', self.log.output)
 
     def test_a_failure_of_another_kind(self) -> None:
-        self.contact.failed(KEY, 'something odd')
+        self.failed()
         self.wait_for(lambda: self.log.output)
         self.assertEqual('something odd\n', self.log.output)
 
     def test_a_failure_while_libvirt_is_gone(self) -> None:
         self.contact.lost('it is gone')
-        self.contact.failed(KEY, 'something odd')
+        self.failed()
         self.contact.lost('still gone', 'another way')
         self.assertEqual('cannot be reached', self.contact.facts()['state'])
         self.contact.back('another way')
         self.contact.back()
+        self.assertEqual([KEY], self.unsaid)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt cannot be reached (it is gone)', first)
         self.assertIn('1 limits were late', last)
@@ -196,9 +202,9 @@ class Words(testtools.TestCase):
     def test_one_that_is_told_before_libvirt_is_known_to_be_gone(self
                                                                  ) -> None:
         self.machine.before['control'] = lambda: self.contact.lost('gone')
-        self.contact.failed(KEY, 'something odd')
+        self.failed()
         self.wait_for(lambda: self.contact.down)
-        self.contact.failed(KEY, 'something odd')
+        self.failed()
         self.contact.back()
         self.assertNotIn('odd', self.log.output)
 
