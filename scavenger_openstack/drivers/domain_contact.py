@@ -28,17 +28,22 @@ import logging
 import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.domain_faults import Amiss
+from scavenger_openstack.drivers.domain_faults import BUSY
+from scavenger_openstack.drivers.domain_faults import Doubt
+from scavenger_openstack.drivers.domain_faults import HANGS
+from scavenger_openstack.drivers.domain_faults import Key
+from scavenger_openstack.drivers.domain_faults import LOST
+from scavenger_openstack.drivers.domain_faults import Saying
+from scavenger_openstack.drivers.domain_faults import SILENT
+from scavenger_openstack.drivers.domain_faults import SLOWLY
 from scavenger_openstack.drivers import domain_probe
 from scavenger_openstack.drivers.domain_probe import How
 from scavenger_openstack.drivers import libvirt
-from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
-
-Key = tuple[str, Knob]
 
 LIBVIRT, SLOW = 'libvirt', 'slow'
 """What may be amiss, beside domains, which go by their UUIDs."""
@@ -48,71 +53,6 @@ OURS = 'contact'
 
 LOOK_S = 1.0
 """From one look at what is amiss to the next."""
-
-
-class _Saying(NamedTuple):
-    """What the status and the log say of something that is amiss."""
-
-    state: str
-    text: str
-    level: int = logging.WARNING
-
-
-LOST = _Saying(
-    'cannot be reached',
-    'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
-    'that they have: none is set or lifted until it answers; it is tried '
-    'again')
-HANGS = _Saying(
-    'does not answer',
-    'libvirt does not answer (%s); VMs are measured, and keep the limits '
-    'that they have: none is set or lifted until it does; see its log; VMs '
-    'go on when it is restarted')
-SLOWLY = _Saying(
-    'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '
-    'see what else it does')
-SILENT = _Saying(
-    'does not answer',
-    'domain %s: its QEMU does not answer, or a job holds it; its disks have '
-    'no numbers, and its limits stay as they are until it does; see virsh '
-    'domcontrol, virsh domjobinfo, and its storage')
-BUSY = _Saying(
-    'has a job',
-    'domain %s migrates or is being saved; its limits stay as they are '
-    'until that has ended', logging.INFO)
-
-
-class _Doubt:
-    """Something that did not work, and nobody knows why yet.
-
-    :param done: set when what is late comes back; ``None`` for what failed,
-        as the ``message`` says
-    :param unsaid: called when the message is dropped
-    """
-
-    def __init__(self, keys: Sequence[Key], message: str = '',
-                 done: threading.Event | None = None,
-                 unsaid: base.Unsaid = lambda: None) -> None:
-        self.keys = tuple(keys)
-        self.uuid = self.keys[0][0]
-        self.message = message
-        self.done = done
-        self.unsaid = unsaid
-        self.since_s = time.monotonic()
-
-    @property
-    def hangs(self) -> bool:
-        return self.done is not None and not self.done.is_set()
-
-
-class _Amiss:
-    """What is amiss with one, for whatever reasons."""
-
-    def __init__(self) -> None:
-        self.since_s = time.monotonic()
-        self.reasons: set[object] = set()
-        self.said: _Saying | None = None
-        self.keys: set[Key] = set()
 
 
 class Contact:
@@ -125,8 +65,8 @@ class Contact:
         self._libvirt = connection
         self._timeout_s = timeout_s
         self._turn = threading.Condition(threading.RLock())
-        self._amiss: dict[str, _Amiss] = {}
-        self._doubts: list[_Doubt] = []
+        self._amiss: dict[str, Amiss] = {}
+        self._doubts: list[Doubt] = []
         self._probe = domain_probe.Probe(connection, timeout_s, self._reach)
         self._hangs = self._closed = False
         self._suspected = self._unsure = False
@@ -207,7 +147,7 @@ class Contact:
 
     def late(self, keys: Sequence[Key], done: threading.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.late`."""
-        self._doubt(_Doubt(keys, done=done))
+        self._doubt(Doubt(keys, done=done))
         return True
 
     def failed(self, key: Key, message: str, unsaid: base.Unsaid) -> bool:
@@ -223,7 +163,7 @@ class Contact:
                 self._doubts = [doubt for doubt in self._doubts
                                 if doubt.done is not None
                                 or key not in doubt.keys]
-                self._doubt(_Doubt([key], message, unsaid=unsaid))
+                self._doubt(Doubt([key], message, unsaid=unsaid))
             else:
                 LOG.debug('%s', message)
                 unsaid()
@@ -255,7 +195,7 @@ class Contact:
                 thread.start()
                 self._thread = thread
 
-    def _doubt(self, doubt: _Doubt) -> None:
+    def _doubt(self, doubt: Doubt) -> None:
         with self._turn:
             self._doubts.append(doubt)
             for who in (LIBVIRT, doubt.uuid):
@@ -263,17 +203,17 @@ class Contact:
                     self._amiss[who].keys.update(doubt.keys)
             self.suspect()
 
-    def _drop(self, doubts: Collection[_Doubt]) -> None:
+    def _drop(self, doubts: Collection[Doubt]) -> None:
         for doubt in doubts:
             self._doubts.remove(doubt)
             doubt.unsaid()
 
-    def _begin(self, who: str, reason: object, saying: _Saying, *args: object,
+    def _begin(self, who: str, reason: object, saying: Saying, *args: object,
                keys: Collection[Key] = ()) -> None:
         with self._turn:
             if self._closed or (who != LIBVIRT and self.down):
                 return
-            one = self._amiss.setdefault(who, _Amiss())
+            one = self._amiss.setdefault(who, Amiss())
             one.reasons.add(reason)
             one.keys.update(keys)
             if who == LIBVIRT:
@@ -370,7 +310,7 @@ class Contact:
         for uuid in held:
             self._stands(uuid, self._probe.how(uuid))
 
-    def _find_out(self, doubt: _Doubt) -> None:
+    def _find_out(self, doubt: Doubt) -> None:
         how = self._probe.how(doubt.uuid)
         with self._turn:
             if doubt not in self._doubts:
