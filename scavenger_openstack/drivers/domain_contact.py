@@ -54,6 +54,10 @@ OURS = 'contact'
 LOOK_S = 1.0
 """From one look at what is amiss to the next."""
 
+QUIET_S = 60.0
+"""What begins again within so long, and is over within so long, is told at
+level DEBUG: a QEMU may be late with each answer."""
+
 
 class Contact:
     """Knows whether libvirt, and each QEMU, answers.
@@ -71,6 +75,7 @@ class Contact:
         self._hangs = self._closed = False
         self._suspected = self._unsure = False
         self._answered_s = 0.0
+        self._over_s: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
@@ -142,6 +147,7 @@ class Contact:
         """This run of a domain has ended."""
         with self._turn:
             self._amiss.pop(uuid, None)
+            self._over_s.pop(uuid, None)
 
     # --- what does not work
 
@@ -213,7 +219,8 @@ class Contact:
         with self._turn:
             if self._closed or (who != LIBVIRT and self.down):
                 return
-            one = self._amiss.setdefault(who, Amiss())
+            one = self._amiss.setdefault(who, Amiss(
+                time.monotonic() - self._over_s.get(who, -QUIET_S) < QUIET_S))
             one.reasons.add(reason)
             one.keys.update(keys)
             if who == LIBVIRT:
@@ -223,8 +230,11 @@ class Contact:
                 self._drop([doubt for doubt in self._doubts
                             if doubt.done is None])
             if one.said is None or saying.level > one.said.level:
-                one.said = saying
-                LOG.log(saying.level, saying.text, *args)
+                one.said, one.args = saying, args
+                LOG.log(logging.DEBUG if one.quiet else saying.level,
+                        saying.text, *args)
+                if one.quiet:
+                    self._wake()
 
     def _end(self, who: str, reason: object) -> None:
         with self._turn:
@@ -239,11 +249,14 @@ class Contact:
             if who == LIBVIRT:
                 self._answered_s = time.monotonic()
             if one.said is not None and one.said.level == logging.WARNING:
-                LOG.info('%s again after %.1f s; %d limits were late', {
-                    LIBVIRT: 'libvirt answers',
-                    SLOW: 'libvirt answers in time'}.get(
-                        who, f'domain {who}: its QEMU answers'),
-                         took_s, len(one.keys))
+                if who != LIBVIRT:
+                    self._over_s[who] = time.monotonic()
+                LOG.log(logging.DEBUG if one.quiet else logging.INFO,
+                        '%s again after %.1f s; %d limits were late', {
+                            LIBVIRT: 'libvirt answers',
+                            SLOW: 'libvirt answers in time'}.get(
+                                who, f'domain {who}: its QEMU answers'),
+                        took_s, len(one.keys))
 
     def _run(self) -> None:
         while not self._closed:
@@ -259,7 +272,7 @@ class Contact:
                 self._unsure = True
             with self._turn:
                 if not (self._suspected or self._unsure or self._doubts
-                        or any(OURS in one.reasons
+                        or any(OURS in one.reasons or one.quiet
                                for one in self._amiss.values())):
                     self._thread = None
                     return
@@ -292,6 +305,11 @@ class Contact:
         with self._turn:
             if self.down:
                 return      # in another way, still
+            for one in self._amiss.values():
+                if one.quiet and one.said is not None \
+                        and time.monotonic() - one.since_s > QUIET_S:
+                    one.quiet = False
+                    LOG.log(one.said.level, one.said.text, *one.args)
             doubts = list(self._doubts)
             held = [who for who, one in self._amiss.items()
                     if OURS in one.reasons and who != LIBVIRT]

@@ -82,10 +82,15 @@ class Doubt:
 
 
 class Amiss:
-    """What is amiss with one, for whatever reasons."""
+    """What is amiss with one, for whatever reasons.
 
-    def __init__(self) -> None:
+    :param quiet: whether it is no news, unless it lasts
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
         self.since_s = time.monotonic()
         self.reasons: set[object] = set()
         self.said: Saying | None = None
+        self.args: tuple[object, ...] = ()
         self.keys: set[Key] = set()

@@ -16,6 +16,7 @@ in the functional tests."""
 from __future__ import annotations
 
 from collections.abc import Callable
+import logging
 import threading
 import time
 from typing import Any
@@ -227,3 +228,28 @@ class Words(testtools.TestCase):
         done.set()
         self.wait_for(lambda: not self.contact.facts()['waits'])
         self.assertEqual('', self.log.output)
+
+    def test_one_that_is_late_with_each_answer(self) -> None:
+        """That is told once, and again when it lasts or its QEMU is new."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+
+        def lines() -> list[str]:
+            return [line.split('its QEMU ')[1].split()[0]
+                    for line in log.output.splitlines()]
+
+        first = ['does', 'answers']
+        for _ in range(3):
+            self.contact.domain_silent(libvirtd.UUID, 'disks')
+            self.contact.domain_heard(libvirtd.UUID, 'disks')
+        self.assertEqual(first, lines())
+        self.contact.gone(libvirtd.UUID)
+        self.contact.domain_silent(libvirtd.UUID, 'disks')
+        self.contact.domain_heard(libvirtd.UUID, 'disks')
+        self.assertEqual(2 * first, lines())
+        self.contact.domain_silent(libvirtd.UUID, 'disks')
+        self.assertEqual(2 * first, lines())
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{domain_contact.__name__}.QUIET_S', 0.1))
+        self.wait_for(lambda: len(lines()) == 5)
+        self.contact.domain_heard(libvirtd.UUID, 'disks')
+        self.assertEqual(3 * first, lines())
