@@ -209,6 +209,15 @@ class Words(testtools.TestCase):
         self.contact.back()
         self.assertNotIn('odd', self.log.output)
 
+    def test_the_status_says_what_the_log_says(self) -> None:
+        self.contact.silent()
+        self.assertIn('libvirt does not answer', self.log.output)
+        facts = self.contact.facts()
+        self.assertEqual(('does not answer', 0), (facts['state'],
+                                                  facts['since_s']))
+        self.contact.back()
+        self.wait_for(lambda: not self.contact.down)
+
     def test_libvirt_is_slow(self) -> None:
         done = threading.Event()
         self.assertTrue(self.contact.late([KEY], done))
