@@ -233,9 +233,12 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
                     'Source of the default: PerfCloud, section '
                     'III-C, intervals of 5 s.'),
     cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
-                 help='Seconds that libvirt may take to answer.  A VM whose '
-                      'QEMU takes longer has no numbers of its disks until '
-                      'it answers; other VMs are not held up by it.'),
+                 help='Seconds that libvirt may take to answer.  After '
+                      'that the log and the status say that it, or the QEMU '
+                      'of this VM, does not answer, and no limit is set '
+                      'until it does.  A VM whose QEMU takes longer has no '
+                      'numbers of its disks either; other VMs are not held '
+                      'up by it.'),
 ]
 
 REPLAY_OPTS: list[cfg.Opt] = [

@@ -421,7 +421,9 @@ class Actuator:
         kind = message.split(':', 1)[-1]
         if self._complained.get(key) != kind:
             self._complained[key] = kind
-            if not (self._failed_why and self._failed_why(*key, message)):
+            unsaid = functools.partial(self._complained.pop, key, None)
+            if not (self._failed_why
+                    and self._failed_why(*key, message, unsaid)):
                 LOG.warning('%s', message)
         return message
 

@@ -267,6 +267,7 @@ class Service:
             'state': state, 'stopped': tick.stopped,
             # Only what looks at real hardware has one.
             'grade': getattr(self._driver, 'grade', None),
+            'libvirt': getattr(self._driver, 'libvirt', None),
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,
             'peak_rss_bytes': usage.ru_maxrss * 1024,

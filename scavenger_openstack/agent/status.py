@@ -89,7 +89,8 @@ def table(document: Mapping[str, Any], now: float) -> str:
     lines.append(f'state      {document["state"]}')
     if document.get('grade'):
         lines.append(f'grade      {document["grade"]["text"]}')
-        lines += _libvirt(document['grade'].get('libvirt'))
+    if document.get('libvirt'):
+        lines += _libvirt(document['libvirt'])
     lines.append('workloads  ' + ', '.join(
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
@@ -148,9 +149,7 @@ def _facts(facts: Mapping[str, Any]) -> str:
             + (', learning' if memory.get('learning') else ''))
 
 
-def _libvirt(facts: Mapping[str, Any] | None) -> list[str]:
-    if facts is None:
-        return []
+def _libvirt(facts: Mapping[str, Any]) -> list[str]:
     since_s = facts['since_s']
     return [f'libvirt    {facts["state"]}'
             + (f' for {since_s} s' if since_s is not None else ''), *(

@@ -18,6 +18,7 @@ and recordings all stand behind :class:`Driver`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ from scavenger_openstack.types import Value
 Step = Mapping[str, Any]
 """One restore step of a lease, out of the closed set that
 :mod:`scavenger_openstack.agent.restore` knows; plain JSON."""
+
+Unsaid = Callable[[], object]
+"""What a driver calls, see :meth:`Lanes.failed`."""
 
 
 class Knobs(Protocol):
@@ -99,10 +103,13 @@ class Lanes(Protocol):
         never waits."""
         ...
 
-    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+    def failed(self, workload: str, knob: Knob, message: str,
+               unsaid: Unsaid) -> bool:
         """A knob could not be read, set or lifted.  Whether the driver sees
         to it that the log says why: by the ``message``, or by a cause that
-        many have in common; never waits."""
+        many have in common.  For the latter it calls ``unsaid``, now or
+        later, in any thread: should the knob fail again, the driver is to be
+        told, since the cause may be over.  Never waits."""
         ...
 
     def unmet(self) -> Mapping[str, int]:

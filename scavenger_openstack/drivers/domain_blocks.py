@@ -155,6 +155,8 @@ class Statistics:
     def forget(self, uuid: str) -> None:
         """This run of the domain has ended: the next one counts anew."""
         self._known.pop(uuid, None)
+        if uuid in self._missing:
+            self._missing[uuid] = 0
 
     def _leave(self, asker: _Asker) -> None:
         LOG.debug('block statistics: no answer within %s s', self._timeout_s)

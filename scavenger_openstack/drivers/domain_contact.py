@@ -20,7 +20,6 @@ libvirtd is asked for a connection, and then how that domain stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -30,13 +29,21 @@ import threading
 import time
 from typing import Any
 
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.domain_faults import Amiss
+from scavenger_openstack.drivers.domain_faults import BUSY
+from scavenger_openstack.drivers.domain_faults import Doubt
+from scavenger_openstack.drivers.domain_faults import HANGS
+from scavenger_openstack.drivers.domain_faults import Key
+from scavenger_openstack.drivers.domain_faults import LOST
+from scavenger_openstack.drivers.domain_faults import Saying
+from scavenger_openstack.drivers.domain_faults import SILENT
+from scavenger_openstack.drivers.domain_faults import SLOWLY
+from scavenger_openstack.drivers import domain_probe
+from scavenger_openstack.drivers.domain_probe import How
 from scavenger_openstack.drivers import libvirt
-from scavenger_openstack import errors
-from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
-
-Key = tuple[str, Knob]
 
 LIBVIRT, SLOW = 'libvirt', 'slow'
 """What may be amiss, beside domains, which go by their UUIDs."""
@@ -47,66 +54,9 @@ OURS = 'contact'
 LOOK_S = 1.0
 """From one look at what is amiss to the next."""
 
-LOST = ('libvirt cannot be reached (%s); VMs are measured, and keep the '
-        'limits that they have: none is set or lifted until it answers; it '
-        'is tried again')
-HANGS = ('libvirt does not answer (%s); VMs are measured, and keep the '
-         'limits that they have: none is set or lifted until it does; see '
-         'its log; VMs go on when it is restarted')
-SLOWLY = ('libvirt is slow (%s): limits of VMs take more than %.0f s; see '
-          'what else it does')
-SILENT = ('domain %s: its QEMU does not answer, or a job holds it; its disks '
-          'have no numbers, and its limits stay as they are until it does; '
-          'see virsh domcontrol, virsh domjobinfo, and its storage')
-BUSY = ('domain %s migrates or is being saved; its limits stay as they are '
-        'until that has ended')
-
-
-class _Call:
-    """A call to libvirt in a thread of its own: it may hang."""
-
-    def __init__(self, do: Callable[[], Any]) -> None:
-        self.done = threading.Event()
-        self.found: Any = None
-        self.error: errors.DriverError | None = None
-        threading.Thread(target=self._run, args=(do,), daemon=True,
-                         name='libvirt-contact-call').start()
-
-    def _run(self, do: Callable[[], Any]) -> None:
-        try:
-            self.found = do()
-        except errors.DriverError as exc:
-            self.error = exc
-        except Exception:
-            LOG.exception('libvirt: unexpected failure')
-        finally:
-            self.done.set()
-
-
-class _Doubt:
-    """Something that did not work, and nobody knows why yet.
-
-    :param done: set when what is late comes back; ``None`` for what failed,
-        as the ``message`` says
-    """
-
-    def __init__(self, keys: Sequence[Key], message: str = '',
-                 done: threading.Event | None = None) -> None:
-        self.keys = tuple(keys)
-        self.uuid = self.keys[0][0]
-        self.message = message
-        self.done = done
-        self.since_s = time.monotonic()
-
-
-class _Amiss:
-    """What is amiss with one, for whatever reasons."""
-
-    def __init__(self) -> None:
-        self.since_s = time.monotonic()
-        self.reasons: set[object] = set()
-        self.level = logging.NOTSET
-        self.late: set[Key] = set()
+QUIET_S = 60.0
+"""What begins again within so long, and is over within so long, is told at
+level DEBUG: a QEMU may be late with each answer."""
 
 
 class Contact:
@@ -119,10 +69,13 @@ class Contact:
         self._libvirt = connection
         self._timeout_s = timeout_s
         self._turn = threading.Condition(threading.RLock())
-        self._amiss: dict[str, _Amiss] = {}
-        self._doubts: list[_Doubt] = []
-        self._hangs = self._suspected = self._closed = False
+        self._amiss: dict[str, Amiss] = {}
+        self._doubts: list[Doubt] = []
+        self._probe = domain_probe.Probe(connection, timeout_s, self._reach)
+        self._hangs = self._closed = False
+        self._suspected = self._unsure = False
         self._answered_s = 0.0
+        self._over_s: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def close(self) -> None:
@@ -155,11 +108,7 @@ class Contact:
         """Something hangs: see whether libvirt does."""
         with self._turn:
             self._suspected = True
-            self._turn.notify()
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._run, daemon=True, name='libvirt-contact')
-                self._thread.start()
+            self._wake()
 
     # --- domains
 
@@ -189,8 +138,8 @@ class Contact:
             try:
                 handle.check_idle()
             except libvirt.Busy:
-                self._begin(uuid, OURS, BUSY, uuid, level=logging.INFO)
-                self.suspect()
+                self._stands(uuid, How.HAS_JOB)
+                self._wake()
                 raise
             yield handle
 
@@ -198,23 +147,33 @@ class Contact:
         """This run of a domain has ended."""
         with self._turn:
             self._amiss.pop(uuid, None)
+            self._over_s.pop(uuid, None)
 
     # --- what does not work
 
     def late(self, keys: Sequence[Key], done: threading.Event) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.late`."""
-        self._doubt(_Doubt(keys, done=done))
+        self._doubt(Doubt(keys, done=done))
         return True
 
-    def failed(self, key: Key, message: str) -> None:
-        """Something failed: that is said, unless its cause is."""
+    def failed(self, key: Key, message: str, unsaid: base.Unsaid) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`.
+
+        :param message: '' when somebody else says it
+        """
         with self._turn:
             known = self._amiss.get(LIBVIRT) or self._amiss.get(key[0])
             if known is not None:
-                known.late.add(key)
+                known.keys.add(key)
+            if message and known is None:
+                self._doubts = [doubt for doubt in self._doubts
+                                if doubt.done is not None
+                                or key not in doubt.keys]
+                self._doubt(Doubt([key], message, unsaid=unsaid))
+            else:
                 LOG.debug('%s', message)
-                return
-        self._doubt(_Doubt([key], message))
+                unsaid()
+        return True
 
     def facts(self) -> dict[str, Any]:
         """For the status: the state of libvirt and for how many seconds,
@@ -223,45 +182,59 @@ class Contact:
         with self._turn:
             since = {who: round(now_s - one.since_s)
                      for who, one in self._amiss.items()}
+            one = self._amiss.get(LIBVIRT) or self._amiss.get(SLOW)
             waits = sorted({' '.join(key) for doubt in self._doubts
-                            if doubt.done is not None
-                            and not doubt.done.is_set()
-                            for key in doubt.keys})
+                            if doubt.hangs for key in doubt.keys})
         slow_s, down_s = since.pop(SLOW, None), since.pop(LIBVIRT, None)
-        state = ('answers' if slow_s is None else 'is slow'
-                 ) if down_s is None else (
-            'does not answer' if self._hangs else 'cannot be reached')
-        return {'state': state, 'since_s': down_s or slow_s,
+        return {'state': one.said.state if one and one.said else 'answers',
+                'since_s': slow_s if down_s is None else down_s,
                 'domains': since, 'waits': waits}
 
     # --- inside
 
-    def _doubt(self, doubt: _Doubt) -> None:
+    def _wake(self) -> None:
+        with self._turn:
+            self._turn.notify()
+            if self._thread is None and not self._closed:
+                thread = threading.Thread(target=self._run, daemon=True,
+                                          name='libvirt-contact')
+                thread.start()
+                self._thread = thread
+
+    def _doubt(self, doubt: Doubt) -> None:
         with self._turn:
             self._doubts.append(doubt)
             for who in (LIBVIRT, doubt.uuid):
                 if who in self._amiss:
-                    self._amiss[who].late.update(doubt.keys)
+                    self._amiss[who].keys.update(doubt.keys)
             self.suspect()
 
-    def _begin(self, who: str, reason: object, text: str, *args: object,
-               level: int = logging.WARNING, late: Collection[Key] = ()
-               ) -> None:
+    def _drop(self, doubts: Collection[Doubt]) -> None:
+        for doubt in doubts:
+            self._doubts.remove(doubt)
+            doubt.unsaid()
+
+    def _begin(self, who: str, reason: object, saying: Saying, *args: object,
+               keys: Collection[Key] = ()) -> None:
         with self._turn:
             if self._closed or (who != LIBVIRT and self.down):
                 return
-            one = self._amiss.setdefault(who, _Amiss())
+            one = self._amiss.setdefault(who, Amiss(
+                time.monotonic() - self._over_s.get(who, -QUIET_S) < QUIET_S))
             one.reasons.add(reason)
-            one.late.update(late)
+            one.keys.update(keys)
             if who == LIBVIRT:
                 for doubt in self._doubts:
-                    one.late.update(doubt.keys)
+                    one.keys.update(doubt.keys)
                 # What failed did so for this, and is old when it is over.
-                self._doubts = [doubt for doubt in self._doubts
-                                if doubt.done is not None]
-            if level > one.level:
-                one.level = level
-                LOG.log(level, text, *args)
+                self._drop([doubt for doubt in self._doubts
+                            if doubt.done is None])
+            if one.said is None or saying.level > one.said.level:
+                one.said, one.args = saying, args
+                LOG.log(logging.DEBUG if one.quiet else saying.level,
+                        saying.text, *args)
+                if one.quiet:
+                    self._wake()
 
     def _end(self, who: str, reason: object) -> None:
         with self._turn:
@@ -275,118 +248,115 @@ class Contact:
             took_s = time.monotonic() - one.since_s
             if who == LIBVIRT:
                 self._answered_s = time.monotonic()
-            if one.level == logging.WARNING:
-                LOG.info('%s again after %.1f s; %d limits were late', {
-                    LIBVIRT: 'libvirt answers',
-                    SLOW: 'libvirt answers in time'}.get(
-                        who, f'domain {who}: its QEMU answers'),
-                         took_s, len(one.late))
+            if one.said is not None and one.said.level == logging.WARNING:
+                if who != LIBVIRT:
+                    self._over_s[who] = time.monotonic()
+                LOG.log(logging.DEBUG if one.quiet else logging.INFO,
+                        '%s again after %.1f s; %d limits were late', {
+                            LIBVIRT: 'libvirt answers',
+                            SLOW: 'libvirt answers in time'}.get(
+                                who, f'domain {who}: its QEMU answers'),
+                        took_s, len(one.keys))
 
     def _run(self) -> None:
-        try:
-            while not self._closed:
+        while not self._closed:
+            try:
                 with self._turn:
-                    suspected, self._suspected = self._suspected, False
-                if suspected:
+                    unsure = self._suspected or self._unsure
+                    self._suspected = self._unsure = False
+                if unsure:
                     self._reach()
                 self._examine()
-                with self._turn:
-                    if not (self._suspected or self._doubts
-                            or any(OURS in one.reasons
-                                   for one in self._amiss.values())):
-                        self._thread = None
-                        return
-                    self._turn.wait_for(
-                        lambda: self._closed or self._suspected, LOOK_S)
-        except Exception:
-            LOG.exception('libvirt: unexpected failure')
-            self._thread = None
+            except Exception:
+                LOG.exception('libvirt: unexpected failure')
+                self._unsure = True
+            with self._turn:
+                if not (self._suspected or self._unsure or self._doubts
+                        or any(OURS in one.reasons or one.quiet
+                               for one in self._amiss.values())):
+                    self._thread = None
+                    return
+                self._turn.wait_for(
+                    lambda: self._closed or self._suspected, LOOK_S)
 
-    def _reach(self) -> None:
-        """Come back when libvirt gives us a connection."""
+    def _reach(self) -> bool:
+        """Come back when libvirt gives us a connection; whether it did so
+        at once."""
+        at_once = True
         while not self._closed:
-            call = _Call(lambda: self._libvirt.end(self._libvirt.open()))
+            call = domain_probe.Call(
+                lambda: self._libvirt.end(self._libvirt.open()))
             if not call.done.wait(self._timeout_s):
+                at_once = False
                 self._hangs = True
                 self._begin(LIBVIRT, OURS, HANGS, self._libvirt.uri)
                 call.done.wait()
                 self._hangs = False
             if call.error is None:
                 break
+            at_once = False
             self.lost(str(call.error), OURS)
             time.sleep(LOOK_S)
         self._end(LIBVIRT, OURS)
+        return at_once
 
     def _examine(self) -> None:
         """Libvirt answers: find out how each domain in doubt stands."""
         with self._turn:
             if self.down:
                 return      # in another way, still
+            for one in self._amiss.values():
+                if one.quiet and one.said is not None \
+                        and time.monotonic() - one.since_s > QUIET_S:
+                    one.quiet = False
+                    LOG.log(one.said.level, one.said.text, *one.args)
             doubts = list(self._doubts)
             held = [who for who, one in self._amiss.items()
                     if OURS in one.reasons and who != LIBVIRT]
-            slow = self._amiss.get(SLOW, _Amiss()).reasons
-            known = slow.union(*(one.reasons for one in self._amiss.values()))
+            known = set[object]().union(
+                *(one.reasons for one in self._amiss.values()))
         for doubt in doubts:
-            if doubt.done is not None:
-                if doubt.done.is_set():
-                    self._settled(doubt)
-                    continue
-                waited_s = time.monotonic() - max(doubt.since_s,
-                                                  self._answered_s)
-                if doubt in known or waited_s < self._timeout_s:
-                    continue
-            self._find_out(doubt)
+            waited_s = time.monotonic() - max(doubt.since_s, self._answered_s)
+            if doubt.hangs and (doubt in known
+                                or waited_s < self._timeout_s):
+                continue
+            if doubt.done is None or doubt.hangs or doubt in known:
+                self._find_out(doubt)
+            else:
+                with self._turn:
+                    self._doubts.remove(doubt)      # late by a little
         for uuid in held:
-            if self._how(uuid) not in (SILENT, BUSY):
-                self._end(uuid, OURS)
+            self._stands(uuid, self._probe.how(uuid))
 
-    def _find_out(self, doubt: _Doubt) -> None:
-        how = self._how(doubt.uuid)
+    def _find_out(self, doubt: Doubt) -> None:
+        how = self._probe.how(doubt.uuid)
         with self._turn:
             if doubt not in self._doubts:
                 return      # meanwhile it became known why
-        if doubt.done is None:
-            self._settled(doubt)
-        reason = OURS if doubt.done is None else doubt
-        if how == SILENT:
-            self._begin(doubt.uuid, reason, SILENT, doubt.uuid,
-                        late=doubt.keys)
-        elif how == BUSY:
-            self._begin(doubt.uuid, reason, BUSY, doubt.uuid,
-                        level=logging.INFO, late=doubt.keys)
-        elif how == SLOW and doubt.done is not None:
-            self._begin(SLOW, doubt, SLOWLY, self._libvirt.uri,
-                        self._timeout_s, late=doubt.keys)
-        elif how == SLOW:
-            LOG.warning('%s', doubt.message)
-
-    def _settled(self, doubt: _Doubt) -> None:
-        with self._turn:
-            if doubt in self._doubts:
-                self._doubts.remove(doubt)
+            hangs = doubt.hangs
+            self._stands(doubt.uuid, how, doubt if hangs else OURS,
+                         doubt.keys)
+            if hangs and how is How.FINE:
+                self._begin(SLOW, doubt, SLOWLY, self._libvirt.uri,
+                            self._timeout_s, keys=doubt.keys)
+            if hangs or how is How.UNKNOWN:
+                return
             self._end(doubt.uuid, doubt)
             self._end(SLOW, doubt)
+            if doubt.done is None and how is How.FINE:
+                LOG.warning('%s', doubt.message)
+                self._doubts.remove(doubt)
+            else:
+                self._drop([doubt])
 
-    def _how(self, uuid: str) -> str:
-        """How a domain stands; '' when it is gone, or libvirt is."""
-        call = _Call(lambda: self._look(uuid))
-        if not call.done.wait(self._timeout_s):
-            self._reach()
-            if not call.done.is_set():
-                return SILENT       # it alone keeps us waiting
-        if isinstance(call.error, libvirt.Busy):
-            return BUSY
-        if isinstance(call.error, errors.WorkloadGone):
-            return ''
-        if isinstance(call.error, libvirt.Unreachable):
-            self._suspected = True
-            return ''
-        return call.found or SLOW
-
-    def _look(self, uuid: str) -> str:
-        with self._libvirt.domain(uuid) as handle:
-            if handle.occupied():
-                return SILENT
-            handle.check_idle()
-        return ''
+    def _stands(self, uuid: str, how: How, reason: object = OURS,
+                keys: Collection[Key] = ()) -> None:
+        if how is How.FINE:
+            self._end(uuid, OURS)
+        elif how is How.GONE:
+            self.gone(uuid)
+        elif how is How.UNKNOWN:
+            self._unsure = True
+        else:
+            self._begin(uuid, reason, SILENT if how is How.HELD_UP else BUSY,
+                        uuid, keys=keys)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Collection
+import functools
 import logging
 import threading
 
@@ -80,11 +81,12 @@ class Lifter:
             self._keeper.changed(uuid)
         except (errors.DriverError, ValueError) as exc:
             if self._said.get(uuid) != str(exc):
+                self._said[uuid] = str(exc)
                 self._contact.failed(
                     (uuid, next(iter(knobs))),
                     f'domain {uuid} came with a limit that is not ours; it '
-                    f'is not lifted yet, the next tick tries again: {exc}')
-            self._said[uuid] = str(exc)
+                    f'is not lifted yet, the next tick tries again: {exc}',
+                    functools.partial(self._said.pop, uuid, None))
         except Exception:
             LOG.exception('domain %s: unexpected failure', uuid)
         finally:

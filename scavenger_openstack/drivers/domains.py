@@ -100,7 +100,7 @@ class Domains:
                  root_dir: str = '/', pressure: bool = False) -> None:
         self._libvirt = libvirt.Libvirt(uri)
         self._contact = domain_contact.Contact(self._libvirt, timeout_s)
-        self.late, self.contact = self._contact.late, self._contact.facts
+        self.late, self.libvirt_facts = self._contact.late, self._contact.facts
         self._root_dir = root_dir
         self._pressure = pressure
         self._mounts = cgroup_files.find_mounts(root_dir)
@@ -395,13 +395,13 @@ class Domains:
              if knob is Knob.MEMORY_BYTES and uuid in snapshots],
             time.monotonic())
 
-    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+    def failed(self, workload: str, knob: Knob, message: str,
+               unsaid: base.Unsaid) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
         found = self._keeper.snapshots.get(workload)
-        if found is None or knob not in found.records \
-                or self._of(found, knob) is not None:
-            self._contact.failed((workload, knob), message)
-        return True     # who lifts what a domain came with says so
+        if found and knob in found.records and not self._of(found, knob):
+            message = ''    # who lifts what a domain came with says so
+        return self._contact.failed((workload, knob), message, unsaid)
 
     def close(self) -> None:
         """Give back what is kept open."""

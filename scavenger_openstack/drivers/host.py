@@ -104,10 +104,13 @@ class Host:
     @property
     def grade(self) -> dict[str, object]:
         """What this host can tell, and what not and why."""
-        found = {**self._perf.facts(), 'delays': self._delays.facts()}
-        if self._domains is not None:
-            found['libvirt'] = self._domains.contact()
-        return found
+        return {**self._perf.facts(), 'delays': self._delays.facts()}
+
+    @property
+    def libvirt(self) -> dict[str, object] | None:
+        """Whether it answers, and who does not; ``None`` without VMs."""
+        return (None if self._domains is None
+                else self._domains.libvirt_facts())
 
     def sample(self) -> HostSample:
         workloads = self._cgroups.sample()
@@ -178,11 +181,12 @@ class Host:
         return (self._domains is not None and not _is_cgroup(keys[0][0])
                 and self._domains.late(keys, done))
 
-    def failed(self, workload: str, knob: Knob, message: str) -> bool:
+    def failed(self, workload: str, knob: Knob, message: str,
+               unsaid: base.Unsaid) -> bool:
         return (self._domains is not None
                 and bool(self._domains.lane(workload, knob))
                 and not _is_cgroup(workload)
-                and self._domains.failed(workload, knob, message))
+                and self._domains.failed(workload, knob, message, unsaid))
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)

@@ -126,18 +126,18 @@ class TestLibvirtd(WordsCase):
                 f'{libvirt.__name__}.{name}', value))
         host = self.begin()
         driver = self.agents[0].driver
-        self.assertEqual('answers', driver.contact()['state'])
+        self.assertEqual('answers', driver.libvirt_facts()['state'])
         self.stop(host.pid)
         self.ticks(3.0)
         self.warned_of('libvirt does not answer')
-        facts = driver.contact()
+        facts = driver.libvirt_facts()
         self.assertEqual('does not answer', facts['state'])
         self.assertEqual(4, len(facts['waits']), str(facts))
         self.ticks(9.0, ['one'])
         os.kill(host.pid, signal.SIGCONT)
         self.over('libvirt does not answer')
         self.assertEqual(4, self.late())
-        self.assertEqual([], driver.contact()['waits'])
+        self.assertEqual([], driver.libvirt_facts()['waits'])
 
     def test_hangs_for_a_moment(self) -> None:
         host = self.begin()
@@ -157,7 +157,7 @@ class TestQemu(WordsCase):
         self.ticks(8.0)
         self.ticks(4.0, ['two'])
         uuid = self.uuids['one']
-        facts = self.agents[0].driver.contact()
+        facts = self.agents[0].driver.libvirt_facts()
         self.assertEqual(('answers', [uuid]), (
             facts['state'], list(facts['domains'])))
         self.assertIn(f'{uuid} io_bytes_per_s', facts['waits'])

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -66,6 +67,35 @@ class LimitsTestCase(testtools.TestCase):
         known = self.actuator.originals(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, known, {}))
+
+
+class Words(LimitsTestCase):
+
+    def test_a_failure_that_lasts_longer_than_its_cause(self) -> None:
+        """What seemed to be the cause was none: it is said then, once."""
+        self.start()
+
+        def fail() -> None:
+            self.machine.before['record'] = fail
+            raise libvirtd.libvirtError('no')
+
+        self.logs = self.useFixture(fixtures.FakeLogger(
+            level=logging.WARNING))
+        self.machine.before['record'] = fail
+        contact = self.libvirtd.driver._contact
+        contact.lost('gone')
+        for _ in range(2):
+            problem, = self.tick((CORES, 0.1)).problems
+        self.assertNotIn(problem, self.logs.output)
+        contact.back()
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while problem not in self.logs.output and time.monotonic() < end_s:
+            self.tick((CORES, 0.1))
+            time.sleep(0.01)
+        for _ in range(20):
+            self.tick((CORES, 0.1))
+            time.sleep(0.01)
+        self.assertEqual(1, self.logs.output.count(problem))
 
 
 class Rounding(LimitsTestCase):

@@ -62,15 +62,15 @@ class TableTest(testtools.TestCase):
                 'fault': 'KeyError: 3'}}}))
 
     def test_what_waits_for_libvirt(self) -> None:
-        text = self.said(grade={'text': 'C', 'libvirt': {
+        text = self.said(libvirt={
             'state': 'does not answer', 'since_s': 12,
-            'domains': {'u-1': 30}, 'waits': ['u-2 cpu_cores']}})
+            'domains': {'u-1': 30}, 'waits': ['u-2 cpu_cores']})
         self.assertIn('libvirt    does not answer for 12 s\n', text)
         self.assertIn('domain u-1 has not answered, or a job held it, for '
                       '30 s\n', text)
         self.assertIn('neither set nor lifted yet: u-2 cpu_cores', text)
-        text = self.said(grade={'text': 'C', 'libvirt': {
-            'state': 'answers', 'since_s': None, 'domains': {}, 'waits': []}})
+        text = self.said(libvirt={
+            'state': 'answers', 'since_s': None, 'domains': {}, 'waits': []})
         self.assertIn('libvirt    answers\n', text)
 
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:

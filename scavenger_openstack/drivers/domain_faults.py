@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What may be amiss with libvirt or a domain, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import logging
+import threading
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.types import Knob
+
+Key = tuple[str, Knob]
+
+
+class Saying(NamedTuple):
+    """What the status and the log say of something that is amiss."""
+
+    state: str
+    text: str
+    level: int = logging.WARNING
+
+
+LOST = Saying(
+    'cannot be reached',
+    'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
+    'that they have: none is set or lifted until it answers; it is tried '
+    'again')
+HANGS = Saying(
+    'does not answer',
+    'libvirt does not answer (%s); VMs are measured, and keep the limits '
+    'that they have: none is set or lifted until it does; see its log; VMs '
+    'go on when it is restarted')
+SLOWLY = Saying(
+    'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '
+    'see what else it does')
+SILENT = Saying(
+    'does not answer',
+    'domain %s: its QEMU does not answer, or a job holds it; its disks have '
+    'no numbers, and its limits stay as they are until it does; see virsh '
+    'domcontrol, virsh domjobinfo, and its storage')
+BUSY = Saying(
+    'has a job',
+    'domain %s migrates or is being saved; its limits stay as they are '
+    'until that has ended', logging.INFO)
+
+
+class Doubt:
+    """Something that did not work, and nobody knows why yet.
+
+    :param done: set when what is late comes back; ``None`` for what failed,
+        as the ``message`` says
+    :param unsaid: called when the message is dropped
+    """
+
+    def __init__(self, keys: Sequence[Key], message: str = '',
+                 done: threading.Event | None = None,
+                 unsaid: base.Unsaid = lambda: None) -> None:
+        self.keys = tuple(keys)
+        self.uuid = self.keys[0][0]
+        self.message = message
+        self.done = done
+        self.unsaid = unsaid
+        self.since_s = time.monotonic()
+
+    @property
+    def hangs(self) -> bool:
+        return self.done is not None and not self.done.is_set()
+
+
+class Amiss:
+    """What is amiss with one, for whatever reasons.
+
+    :param quiet: whether it is no news, unless it lasts
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.since_s = time.monotonic()
+        self.reasons: set[object] = set()
+        self.said: Saying | None = None
+        self.args: tuple[object, ...] = ()
+        self.keys: set[Key] = set()
