@@ -147,10 +147,12 @@ class Statistics:
             uuid: 0 if uuid in known else before[uuid] + 1
             for uuid in (*before, *known) if uuid in running}
         for uuid, count in self._missing.items():
-            if count == MISSING_ANSWERS:
+            if count >= MISSING_ANSWERS:    # it is said once
                 self._contact.domain_silent(uuid, 'disks')
             elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
                 self._contact.domain_heard(uuid, 'disks')
+        for uuid in before.keys() - self._missing.keys():
+            self._contact.gone(uuid)
 
     def forget(self, uuid: str) -> None:
         """This run of the domain has ended: the next one counts anew."""

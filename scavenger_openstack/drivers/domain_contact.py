@@ -343,8 +343,9 @@ class Contact:
                 return
             self._end(doubt.uuid, doubt)
             self._end(SLOW, doubt)
-            if doubt.done is None and how is How.FINE:
-                LOG.warning('%s', doubt.message)
+            if doubt.done is None and how in (How.FINE, How.GONE):
+                LOG.log(logging.WARNING if how is How.FINE else logging.INFO,
+                        '%s', doubt.message)
                 self._doubts.remove(doubt)
             else:
                 self._drop([doubt])

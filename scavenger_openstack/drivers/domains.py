@@ -107,8 +107,7 @@ class Domains:
         self._known: dict[str, _Known] = {}
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
-        self.changes = 0
-        """So often other domains, or with other properties, were there."""
+        self.changes = 0    # so often other domains were there, or altered
         self._held: dict[Key, Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
@@ -155,8 +154,7 @@ class Domains:
         return tuple(found)
 
     def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
-        """Take over what the keeper has seen; who cannot be looked at is
-        tried again in the next tick."""
+        """Take over what is new; who fails is tried again next time."""
         for uuid in self._known.keys() - snapshots.keys():
             self._ended(self._known[uuid])
         for uuid in self._failed.keys() - snapshots.keys():
@@ -235,9 +233,9 @@ class Domains:
     def place(self, uuid: str) -> perf_event.Place | None:
         """Where hardware counters see a domain; ``None``: nowhere."""
         known = self._known.get(uuid)
-        machine = None if known is None else known.counters.machine
-        return None if known is None or machine is None else \
-            machine.place(known.snapshot.domain.virt_type)
+        machine = known.counters.machine if known else None
+        return (machine.place(known.snapshot.domain.virt_type)
+                if known and machine else None)
 
     @property
     def interfaces(self) -> dict[str, tuple[str, ...]]:
@@ -363,8 +361,7 @@ class Domains:
         except errors.DriverError:
             self._keeper.changed(workload, False)
         known = self._known.get(workload)       # the tick may end it now
-        if known is not None and \
-                known.snapshot.identity == held.identity[:2]:
+        if known and known.snapshot.identity == held.identity[:2]:
             known.limits.discard(knob)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
@@ -399,7 +396,8 @@ class Domains:
                unsaid: base.Unsaid) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
         found = self._keeper.snapshots.get(workload)
-        if found and knob in found.records and not self._of(found, knob):
+        if found and knob in found.records \
+                and (workload, knob) not in self._held:
             message = ''    # who lifts what a domain came with says so
         return self._contact.failed((workload, knob), message, unsaid)
 
