@@ -240,6 +240,11 @@ class Plugged(LimitsTestCase):
         for _ in range(3):      # there is no libvirtd that virsh could ask
             self.assertIn('not given back yet',
                           str(self.tick((OPS, 50)).problems))
+        deadline = time.monotonic() + 30
+        while ('not given back yet' not in self.logs.output
+               and time.monotonic() < deadline):
+            time.sleep(0.01)
+        self.assertIn('not given back yet', self.logs.output)
         self.assertNotIn('not ours', self.logs.output)
 
     def test_a_vcpu_between_a_lease_and_its_pins(self) -> None:
