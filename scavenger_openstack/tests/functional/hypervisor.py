@@ -44,6 +44,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import domain_console
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_image
+from scavenger_openstack.tests.functional import guest_image
 from scavenger_openstack.tests.functional import hypervisor_keeper
 from scavenger_openstack.tests.functional import namespaces
 
@@ -55,6 +56,8 @@ AT_A_TIME = 2
 """Domains are started by so many virsh at once: more are not faster."""
 
 LIBVIRTD = '/usr/sbin/libvirtd'
+CAPABILITIES = 'libvirt/qemu/capabilities'
+"""Below /var/cache: what libvirtd knows of each QEMU, a file for each."""
 
 LIBVIRTD_CONF = """\
 host_uuid = "{host_uuid}"
@@ -206,6 +209,7 @@ class Hypervisor(fixtures.Fixture):
         (self.directory / 'etc/libvirtd.conf').write_text(
             LIBVIRTD_CONF.format(host_uuid=self.host_uuid))
         self._write_qemu_conf()
+        self._share_capabilities()
         self.start_again()
 
     def _write_qemu_conf(self) -> None:
@@ -218,6 +222,33 @@ class Hypervisor(fixtures.Fixture):
                 self.tree.write(
                     'blkio', '/libvirtd', f'blkio.throttle.{way}_bps_device',
                     f'{os.major(device)}:{os.minor(device)} {rate}')
+
+    def _share_capabilities(self) -> None:
+        """Let this libvirtd know what an earlier one found out of QEMU.
+
+        That takes it seconds.  It looks whether that still holds: whether
+        QEMU, kernel and libvirt are the same.
+        """
+        try:
+            shared = guest_image.cache_directory() / 'capabilities'
+        except guest_image.Unavailable:
+            return
+        own = self.directory / 'cache' / CAPABILITIES
+        own.mkdir(parents=True)
+        shared.mkdir(exist_ok=True)
+        for path in shared.glob('*.xml'):
+            shutil.copy(path, own)
+
+        def keep() -> None:
+            for path in own.glob('*.xml'):
+                known = shared / path.name
+                if not known.exists() \
+                        or known.read_bytes() != path.read_bytes():
+                    copy = shared / f'{path.name}.{os.getpid()}'
+                    shutil.copy(path, copy)
+                    copy.rename(known)
+
+        self.addCleanup(keep)
 
     # --- libvirtd itself
 
