@@ -150,9 +150,12 @@ def _facts(facts: Mapping[str, Any]) -> str:
 
 
 def _libvirt(facts: Mapping[str, Any]) -> list[str]:
-    since_s = facts['since_s']
+    since_s, versions = facts['since_s'], facts.get('versions')
     return [f'libvirt    {facts["state"]}'
-            + (f' for {since_s} s' if since_s is not None else ''), *(
+            + (f' for {since_s} s' if since_s is not None else '')
+            + (f': {facts["why"]}' if facts.get('why') else '')
+            + ('; libvirtd {daemon}, libvirt library {library}, QEMU {qemu}'
+               .format_map(versions) if versions else ''), *(
         f'domain {uuid} has not answered, or a job held it, for {age_s} s'
         for uuid, age_s in facts['domains'].items()), *(
         f'neither set nor lifted yet: {knob}' for knob in facts['waits'])]

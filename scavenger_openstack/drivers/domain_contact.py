@@ -39,8 +39,10 @@ from scavenger_openstack.drivers.domain_faults import LOST
 from scavenger_openstack.drivers.domain_faults import Saying
 from scavenger_openstack.drivers.domain_faults import SILENT
 from scavenger_openstack.drivers.domain_faults import SLOWLY
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_probe
 from scavenger_openstack.drivers.domain_probe import How
+from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack.drivers import libvirt
 
 LOG = logging.getLogger(__name__)
@@ -121,7 +123,7 @@ class Contact:
         self._end(uuid, reason)
 
     @contextlib.contextmanager
-    def domain(self, uuid: str) -> Iterator[libvirt.Handle]:
+    def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
         """One that can be written to now.
 
         A job would keep us waiting, and make it seem to be paused.
@@ -137,7 +139,7 @@ class Contact:
         with self._libvirt.domain(uuid) as handle:
             try:
                 handle.check_idle()
-            except libvirt.Busy:
+            except domain_handle.Busy:
                 self._stands(uuid, How.HAS_JOB)
                 self._wake()
                 raise
@@ -176,8 +178,9 @@ class Contact:
         return True
 
     def facts(self) -> dict[str, Any]:
-        """For the status: the state of libvirt and for how many seconds,
-        domains that do not answer and for how many, and what waits."""
+        """For the status: the state of libvirt, why it cannot be reached
+        ('' if it can), and for how many seconds; domains that do not answer
+        and for how many; what waits; the versions."""
         now_s = time.monotonic()
         with self._turn:
             since = {who: round(now_s - one.since_s)
@@ -185,10 +188,14 @@ class Contact:
             one = self._amiss.get(LIBVIRT) or self._amiss.get(SLOW)
             waits = sorted({' '.join(key) for doubt in self._doubts
                             if doubt.hangs for key in doubt.keys})
+            why = (str(one.args[0]) if one is not None and one.said is LOST
+                   else '')
         slow_s, down_s = since.pop(SLOW, None), since.pop(LIBVIRT, None)
         return {'state': one.said.state if one and one.said else 'answers',
+                'why': why,
                 'since_s': slow_s if down_s is None else down_s,
-                'domains': since, 'waits': waits}
+                'domains': since, 'waits': waits,
+                'versions': domain_versions.texts(self._libvirt.versions)}
 
     # --- inside
 
@@ -229,6 +236,8 @@ class Contact:
                 # What failed did so for this, and is old when it is over.
                 self._drop([doubt for doubt in self._doubts
                             if doubt.done is None])
+            if one.said is saying:
+                one.args = args     # why, by now
             if one.said is None or saying.level > one.said.level:
                 one.said, one.args = saying, args
                 LOG.log(logging.DEBUG if one.quiet else saying.level,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
 
 
 def started_anew(name: str) -> errors.WorkloadGone:
@@ -24,6 +25,15 @@ def started_anew(name: str) -> errors.WorkloadGone:
     return errors.WorkloadGone(
         f'domain {name} was started anew, or has other vCPUs or disks: it is '
         'limited anew')
+
+
+NOT_OURS = 'that is not ours: it is being lifted'
+
+
+def foreign(name: str, knob: Knob) -> errors.DriverError:
+    """What to raise of a knob with a record of ours that we did not make."""
+    return errors.DriverError(
+        f'domain {name} came with a limit on {knob} {NOT_OURS}')
 
 
 class Held:

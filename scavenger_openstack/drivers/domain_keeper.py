@@ -30,6 +30,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
@@ -116,7 +117,8 @@ class Keeper:
             self._turn.notify()
 
     def refresh(self, uuid: str,
-                look: Callable[[], libvirt.Seen | None]) -> Snapshot | None:
+                look: Callable[[], domain_handle.Seen | None]
+                ) -> Snapshot | None:
         """Look at a domain and publish what is seen.
 
         One look at a time, so that what is published last was also seen
@@ -159,7 +161,7 @@ class Keeper:
             self._turn.notify()
         self._thread.join(1.0)
 
-    def _snapshot(self, seen: libvirt.Seen) -> Snapshot | None:
+    def _snapshot(self, seen: domain_handle.Seen) -> Snapshot | None:
         try:
             domain = self._parse(seen.xml)
             pid = domain_process.pid_of(domain.name, self._run_dir)
@@ -213,6 +215,7 @@ class Keeper:
                 self._contact.back()
                 retry_s = FIRST_RETRY_S
                 self._synced.set()
+                self._libvirt.log_versions(watch)
                 self._follow(watch)
             except errors.DriverError as exc:
                 why = str(exc)

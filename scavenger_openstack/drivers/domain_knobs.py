@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup_knobs import number
 from scavenger_openstack.drivers.cgroup_knobs import quota_of
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers.domain_xml import Disk
-from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -62,7 +62,7 @@ class Rule(NamedTuple):
     plan: Callable[[Snapshot, Values, Value], dict[str, str]]
 
 
-def apply(handle: libvirt.Handle, knob: Knob, values: Values, *,
+def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
           groups: Mapping[str, str] | None = None,
           inactive: bool = False) -> None:
     """Set what ``values`` say.
@@ -98,7 +98,7 @@ def apply(handle: libvirt.Handle, knob: Knob, values: Values, *,
             handle.set_iotune(disk, limits, inactive=inactive)
 
 
-def _pause(handle: libvirt.Handle, wanted: bool) -> None:
+def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
     """Never resumes who stands still for another reason."""
     seen = handle.look()
     if seen is not None and seen.held != wanted:
@@ -142,6 +142,12 @@ def _quota_plan(seen: Snapshot, original: Values, value: Value
                   else math.ceil(MIN_QUOTA_US / share))
     return {'vcpu_quota': str(quota_of(share, period)),
             'vcpu_period': str(period)}
+
+
+def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
+    """The same with what this libvirtd takes for no quota."""
+    return {key: str(no_quota_us) if (key, text) == ('vcpu_quota', '-1')
+            else text for key, text in values.items()}
 
 
 def online_cpus(root_dir: str = '/') -> frozenset[int]:

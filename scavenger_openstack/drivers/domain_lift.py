@@ -28,12 +28,12 @@ import logging
 import threading
 
 from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_xml
-from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
@@ -56,7 +56,17 @@ class Lifter:
         self._mutex = threading.Lock()
         self._busy: set[str] = set()
         self._said: dict[str, str] = {}
+        self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
+
+    def astray(self, uuid: str, knob: Knob) -> None:
+        """A limit of ours is being set: if the domain is started again
+        meanwhile, the new run gets it."""
+        self._astray.add((uuid, knob))
+
+    def arrived(self, uuid: str, knob: Knob) -> None:
+        """It got where it belongs."""
+        self._astray.discard((uuid, knob))
 
     def lift(self, uuid: str, knobs: Collection[Knob]) -> None:
         """Begin to lift these, unless that domain is being seen to."""
@@ -94,7 +104,7 @@ class Lifter:
                 self._busy.discard(uuid)
 
     def _lift(self, uuid: str, knobs: Collection[Knob],
-              handle: libvirt.Handle) -> None:
+              handle: domain_handle.Handle) -> None:
         live = self._keeper.refresh(uuid, handle.look)
         if live is None:
             return
@@ -130,6 +140,12 @@ class Lifter:
             LOG.warning('domain %s (%s): our record in it does not say what '
                         '%s was before our limit: %s', live.domain.name, uuid,
                         knob, guess)
+        for knob in [one for one in lifted if (uuid, one) in self._astray]:
+            self.arrived(uuid, knob)
+            lifted.remove(knob)
+            LOG.info('domain %s (%s) was started again while its limit on '
+                     '%s was set: removed from the new run',
+                     live.domain.name, uuid, knob)
         if lifted:
             LOG.warning('domain %s (%s) came with a limit on %s and no lease '
                         'of ours, from another host or out of a save: '

@@ -20,6 +20,7 @@ import logging
 import threading
 from typing import Any
 
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 
@@ -91,7 +92,7 @@ class Probe:
             self._hanging[uuid] = call
             # Does it alone keep us waiting?
             return How.HELD_UP if self._reach() else How.UNKNOWN
-        if isinstance(call.error, libvirt.Busy):
+        if isinstance(call.error, domain_handle.Busy):
             return How.HAS_JOB
         if isinstance(call.error, errors.WorkloadGone):
             return How.GONE

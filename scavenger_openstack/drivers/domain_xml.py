@@ -45,6 +45,7 @@ from scavenger_openstack.drivers.domain_markup import cpus
 from scavenger_openstack.drivers.domain_markup import shown
 from scavenger_openstack.drivers.domain_markup import some
 from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -353,11 +354,12 @@ def _limit(tune: ElementTree.Element | None, tag: str) -> int | None:
 
 def _quota(tune: ElementTree.Element | None) -> int | None:
     """``None`` when vCPUs may run all the time, which libvirt writes as a
-    negative number or not at all."""
+    negative number, as its greatest one, or not at all."""
     text = None if tune is None else tune.findtext('quota')
     if text is None or text.strip().startswith('-'):
         return None
-    return count(text) or None
+    quota = count(text)
+    return quota if 0 < quota < domain_versions.FREE_QUOTA_US else None
 
 
 def _numa_nodes(root: ElementTree.Element) -> frozenset[int] | None:

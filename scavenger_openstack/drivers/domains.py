@@ -36,7 +36,10 @@ from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
+from scavenger_openstack.drivers import domain_handle
+from scavenger_openstack.drivers.domain_held import foreign
 from scavenger_openstack.drivers.domain_held import Held
+from scavenger_openstack.drivers.domain_held import NOT_OURS
 from scavenger_openstack.drivers.domain_held import started_anew
 from scavenger_openstack.drivers import domain_idle
 from scavenger_openstack.drivers import domain_keeper
@@ -98,12 +101,12 @@ class Domains:
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False) -> None:
-        self._libvirt = libvirt.Libvirt(uri)
+        self._mounts = cgroup_files.find_mounts(root_dir)
+        self._libvirt = libvirt.Libvirt(uri, self._mounts.get('cpu'))
         self._contact = domain_contact.Contact(self._libvirt, timeout_s)
         self.late, self.libvirt_facts = self._contact.late, self._contact.facts
         self._root_dir = root_dir
         self._pressure = pressure
-        self._mounts = cgroup_files.find_mounts(root_dir)
         self._known: dict[str, _Known] = {}
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
@@ -266,9 +269,7 @@ class Domains:
         if held is None and old is not None and old.ours is not None:
             raise started_anew(snapshot.domain.name)
         if held is None and knob in snapshot.records:
-            raise errors.DriverError(
-                f'domain {snapshot.domain.name} came with a limit on {knob} '
-                'that is not ours: it is being lifted')
+            raise foreign(snapshot.domain.name, knob)
         return rule.value(self._settled(snapshot, held, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
@@ -288,17 +289,15 @@ class Domains:
                     snapshot = domain_balloon.whole(snapshot,
                                                     handle.inactive())
             if held is None and knob in snapshot.records:
-                raise errors.DriverError(
-                    f'domain {snapshot.domain.name} came with a limit on '
-                    f'{knob} that is not ours: it is being lifted')
-            values = rule.values(self._settled(snapshot, held, knob))
+                raise foreign(snapshot.domain.name, knob)
+        values = rule.values(self._settled(snapshot, held, knob))
+        if held is None or held.ours is None:
             self._held[workload, knob] = Held(
                 domain_knobs.identity(snapshot, knob), values)
-        else:
-            values = rule.values(self._settled(snapshot, held, knob))
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
-                 'knob': str(knob), 'values': values}]
+                 'knob': str(knob), 'values': domain_knobs.for_libvirt(
+                     values, self._libvirt.no_quota_us)}]
 
     def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
@@ -323,6 +322,7 @@ class Domains:
                 raise started_anew(snapshot.domain.name)
             now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
+            self._lifter.astray(workload, knob)
             if snapshot.records.get(knob) != held.original:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
@@ -342,6 +342,7 @@ class Domains:
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)
                 raise started_anew(snapshot.domain.name)
+            self._lifter.arrived(workload, knob)
         known = self._known.get(workload)
         if known is not None:
             known.counters.wake()
@@ -395,10 +396,8 @@ class Domains:
     def failed(self, workload: str, knob: Knob, message: str,
                unsaid: base.Unsaid) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
-        found = self._keeper.snapshots.get(workload)
-        if found and knob in found.records \
-                and (workload, knob) not in self._held:
-            message = ''    # who lifts what a domain came with says so
+        if NOT_OURS in message:     # what removes it says so
+            message = ''
         return self._contact.failed((workload, knob), message, unsaid)
 
     def close(self) -> None:
@@ -419,7 +418,7 @@ class Domains:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
-    def _look(self, uuid: str, handle: libvirt.Handle) -> Snapshot:
+    def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
         found = self._keeper.refresh(uuid, handle.look)
         if found is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')

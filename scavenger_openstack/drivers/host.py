@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import logging
 import threading
 import time
 
@@ -32,6 +33,7 @@ from scavenger_openstack.drivers import cgroups
 from scavenger_openstack.drivers import delay_accounting
 from scavenger_openstack.drivers import domain_cgroups
 from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import proc
@@ -42,6 +44,8 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
 
 
 def _is_cgroup(workload: str) -> bool:
@@ -95,11 +99,20 @@ class Host:
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
         virtual = conf.libvirt
-        self._domains = domains.Domains(
-            virtual.uri, run_dir=virtual.run_dir,
-            floors=conf_.floors(conf), stats_ticks=virtual.stats_ticks,
-            timeout_s=virtual.timeout_s, root_dir=conf.root_dir,
-            pressure=group.pressure) if virtual.uri else None
+        self._domains: domains.Domains | None = None
+        self._without_libvirt = ''
+        try:
+            if virtual.uri:
+                self._domains = domains.Domains(
+                    virtual.uri, run_dir=virtual.run_dir,
+                    floors=conf_.floors(conf),
+                    stats_ticks=virtual.stats_ticks,
+                    timeout_s=virtual.timeout_s, root_dir=conf.root_dir,
+                    pressure=group.pressure)
+        except libvirt.Missing as exc:
+            LOG.warning('%s; VMs are not watched: their load counts as '
+                        'foreground', exc)
+            self._without_libvirt = str(exc)
 
     @property
     def grade(self) -> dict[str, object]:
@@ -108,7 +121,11 @@ class Host:
 
     @property
     def libvirt(self) -> dict[str, object] | None:
-        """Whether it answers, and who does not; ``None`` without VMs."""
+        """Whether it answers, and which VM does not; ``None`` without VMs.
+        """
+        if self._without_libvirt:
+            return {'state': 'is not used', 'why': self._without_libvirt,
+                    'since_s': None, 'domains': {}, 'waits': []}
         return (None if self._domains is None
                 else self._domains.libvirt_facts())
 

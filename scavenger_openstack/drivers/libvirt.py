@@ -30,8 +30,10 @@ import re
 import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import domain_handle
+from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +51,6 @@ MAX_IDLE = 4
 if nothing hangs."""
 
 RETRY_S = 1.0
-OCCUPIED_MS = 500
 NS_PER_S = 1e9
 
 EVENTS: Mapping[str, bool] = {
@@ -67,19 +68,8 @@ class Unreachable(errors.DriverError):
     """There is no connection to libvirt, or it broke."""
 
 
-class Busy(errors.DriverError):
-    """The domain has a job (it migrates, is saved): nothing is written."""
-
-
-class Seen(NamedTuple):
-    """One look at a domain; ``held``: somebody paused it on purpose.
-
-    One that was paused when it was saved comes back as if it migrated.
-    """
-
-    uuid: str
-    xml: str
-    held: bool
+class Missing(errors.ConfigError):
+    """libvirt-python cannot be used."""
 
 
 class Loop:
@@ -92,17 +82,17 @@ class Loop:
     def module(self) -> Any:
         """libvirt-python, with its event loop running.
 
-        :raises ConfigError: it is not installed.
+        :raises Missing: it is not installed.
         """
         with self._mutex:
             if self._module is None:
                 try:
                     import libvirt
                 except ImportError as exc:
-                    raise errors.ConfigError(
+                    raise Missing(
                         f'[libvirt] uri: libvirt-python cannot be used '
                         f'({exc}); install the package python3-libvirt, or '
-                        'leave uri empty') from None
+                        'set uri to nothing') from None
                 libvirt.registerErrorHandler(lambda *_: None, None)
                 libvirt.virEventRegisterDefaultImpl()
                 threading.Thread(target=self._turn, args=(libvirt,),
@@ -128,17 +118,22 @@ class Libvirt:
     """One libvirtd.
 
     :param uri: how it is reached, see :data:`URI`
-    :raises ConfigError: libvirt-python is missing, or the URI is of another
-        kind.
+    :param cpu: where the controller of that name is, if there is one
+    :raises Missing: libvirt-python is.
+    :raises ConfigError: the URI is of another kind.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, cpu: cgroup_files.Mount | None = None
+                 ) -> None:
         if not URI.fullmatch(uri):
             raise errors.ConfigError(
                 f'[libvirt] uri: {uri!r:.199} cannot work: it has to be '
                 'qemu:///system, or with another socket '
                 'qemu+unix:///system?socket=/PATH')
         self.uri = uri
+        self.versions = domain_versions.UNKNOWN
+        self._logged = domain_versions.UNKNOWN
+        self._cgroup_version = cpu.version if cpu else None
         self._api = LOOP.module()
         self._mutex = threading.Lock()
         self._idle: list[Any] = []
@@ -164,7 +159,7 @@ class Libvirt:
                     api.VIR_ERR_OPERATION_UNSUPPORTED):
             return errors.Unsupported(text)
         if code == api.VIR_ERR_OPERATION_TIMEOUT:
-            return Busy(f'{text}; see virsh domjobinfo')
+            return domain_handle.Busy(f'{text}; see virsh domjobinfo')
         if exc.get_error_domain() == api.VIR_FROM_RPC or code in (
                 api.VIR_ERR_NO_CONNECT, api.VIR_ERR_INVALID_CONN,
                 api.VIR_ERR_AUTH_FAILED, api.VIR_ERR_AUTH_CANCELLED,
@@ -194,10 +189,43 @@ class Libvirt:
 
         :raises Unreachable: there is no connection.
         """
-        return Watch(self._api, self._said, self.open(), changed, lost)
+        connection = self.open()
+        self.versions = domain_versions.Versions(
+            self._version(self._api.getVersion),
+            self._version(connection.getLibVersion), None)
+        return Watch(self._api, self._said, connection, changed, lost)
+
+    def log_versions(self, watch: Watch) -> None:
+        """Log which libvirt and QEMU there are, if they are new.
+
+        libvirtd may have to start QEMU for that, which takes a second.
+        """
+        self.versions = self.versions._replace(
+            qemu=self._version(watch.qemu_version))
+        if self.versions != self._logged:
+            LOG.info('libvirt %s: %s', self.uri, self.versions)
+            self._logged = self.versions
+
+    @property
+    def logged(self) -> bool:
+        """Whether its versions were logged."""
+        return self._logged != domain_versions.UNKNOWN
+
+    def _version(self, ask: Callable[[], Any]) -> int | None:
+        try:
+            return int(ask())
+        except self._api.libvirtError as exc:
+            LOG.debug('version: libvirt says: %s', exc)
+            return None
+
+    @property
+    def no_quota_us(self) -> int:
+        """The CPU quota that is none: what this libvirtd takes for it."""
+        return domain_versions.no_quota_us(self.versions.daemon,
+                                           self._cgroup_version)
 
     @contextlib.contextmanager
-    def domain(self, uuid: str) -> Iterator[Handle]:
+    def domain(self, uuid: str) -> Iterator[domain_handle.Handle]:
         """A domain to be written to, over a connection of its own.
 
         :raises Unreachable: there is no connection.
@@ -213,7 +241,8 @@ class Libvirt:
         try:
             with self._said(f'domain {uuid}'):
                 domain = connection.lookupByUUIDString(uuid)
-            yield Handle(self._api, self._said, domain, uuid)
+            yield domain_handle.Handle(self._api, self._said, domain, uuid,
+                         self.no_quota_us)
         finally:
             alive = self._alive(connection)
             with self._mutex:
@@ -307,6 +336,13 @@ class Watch:
             self.close()
             raise
 
+    def qemu_version(self) -> int:
+        """Of the QEMU that libvirt starts for this machine's CPUs.
+
+        :raises libvirtError: libvirt does not tell.
+        """
+        return int(self._connection.getVersion())
+
     def running(self) -> list[str]:
         """The UUIDs of all domains that run.
 
@@ -317,7 +353,7 @@ class Watch:
                     self._connection.listAllDomains(
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
-    def look(self, uuid: str) -> Seen | None:
+    def look(self, uuid: str) -> domain_handle.Seen | None:
         """What a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.
@@ -325,7 +361,8 @@ class Watch:
         try:
             with self._said(f'domain {uuid}'):
                 domain = self._connection.lookupByUUIDString(uuid)
-            return Handle(self._api, self._said, domain, uuid).look()
+            return domain_handle.Handle(self._api, self._said, domain,
+                                        uuid).look()
         except errors.WorkloadGone:
             return None
 
@@ -338,110 +375,3 @@ class Watch:
             self._connection.unregisterCloseCallback()
         with contextlib.suppress(self._api.libvirtError):
             self._connection.close()
-
-
-class Handle:
-    """One domain that runs.
-
-    Each method raises :class:`~scavenger_openstack.errors.DriverError`: it
-    could not be done, and why.
-    """
-
-    def __init__(self, api: Any, said: Callable[[str], Any], domain: Any,
-                 uuid: str) -> None:
-        self._api = api
-        self._said = said
-        self._domain = domain
-        self.uuid = uuid
-
-    def look(self) -> Seen | None:
-        """What it is now; ``None`` when it does not run."""
-        api = self._api
-        with self._said(f'domain {self.uuid}'):
-            state, reason = self._domain.state()
-            if state in (api.VIR_DOMAIN_SHUTOFF, api.VIR_DOMAIN_CRASHED):
-                return None
-            return Seen(self.uuid, self._domain.XMLDesc(),
-                        state == api.VIR_DOMAIN_PAUSED
-                        and reason in (api.VIR_DOMAIN_PAUSED_USER,
-                                       api.VIR_DOMAIN_PAUSED_MIGRATION))
-
-    def inactive(self) -> str:
-        """The XML that it starts with the next time, '' for none."""
-        with self._said(f'definition of domain {self.uuid}'):
-            if not self._domain.isPersistent():
-                return ''
-            return str(self._domain.XMLDesc(
-                self._api.VIR_DOMAIN_XML_INACTIVE))
-
-    def check_idle(self) -> None:
-        """See that no job would keep a write waiting for 30 s.
-
-        :raises Busy: there is one.
-        """
-        idle = self._api.VIR_DOMAIN_JOB_NONE
-        try:
-            with self._said(f'job of domain {self.uuid}'):
-                job = self._domain.jobStats().get('type', idle)
-        except errors.Unsupported:
-            job = None      # it comes in: libvirt tells only where it is from
-        if job != idle:
-            raise Busy(f'domain {self.uuid} migrates or is being saved: '
-                       'nothing is written until that has ended')
-
-    def occupied(self) -> bool:
-        """Whether a call waits for its QEMU, and has for some time."""
-        with self._said(f'control of domain {self.uuid}'):
-            state, _, since_ms = self._domain.controlInfo()
-        return bool(state == self._api.VIR_DOMAIN_CONTROL_ERROR or (
-            state == self._api.VIR_DOMAIN_CONTROL_OCCUPIED
-            and since_ms > OCCUPIED_MS))
-
-    def _affect(self, inactive: bool) -> int:
-        return int(self._api.VIR_DOMAIN_AFFECT_CONFIG if inactive
-                   else self._api.VIR_DOMAIN_AFFECT_LIVE)
-
-    def set_quota(self, quota_us: int, period_us: int, *,
-                  inactive: bool = False) -> None:
-        """Of each vCPU; a quota of -1 is none."""
-        with self._said(f'CPU quota of domain {self.uuid}'):
-            self._domain.setSchedulerParametersFlags(
-                {'vcpu_period': period_us, 'vcpu_quota': quota_us},
-                self._affect(inactive))
-
-    def set_iotune(self, disk: str, limits: Mapping[str, int | str], *,
-                   inactive: bool = False) -> None:
-        """Limits of one disk, by the names that libvirt has for them."""
-        with self._said(f'disk {disk} of domain {self.uuid}'):
-            self._domain.setBlockIoTune(disk, dict(limits),
-                                        self._affect(inactive))
-
-    def set_balloon(self, kib: int, *, inactive: bool = False) -> None:
-        """What the guest is to have; it gets there in its own time."""
-        with self._said(f'balloon of domain {self.uuid}'):
-            self._domain.setMemoryFlags(kib, self._affect(inactive))
-
-    def pin(self, vcpu: int | None, cpus: frozenset[int], *,
-            inactive: bool = False) -> None:
-        """Let a vCPU, or the rest of QEMU (``None``), use these CPUs."""
-        which = tuple(cpu in cpus for cpu in range(max(cpus) + 1))
-        with self._said(f'pinning of domain {self.uuid}'):
-            if vcpu is None:
-                self._domain.pinEmulator(which, self._affect(inactive))
-            else:
-                self._domain.pinVcpuFlags(vcpu, which,
-                                          self._affect(inactive))
-
-    def pause(self, wanted: bool) -> None:
-        """Stop all vCPUs, or let them go on."""
-        with self._said(f'domain {self.uuid}'):
-            self._domain.suspend() if wanted else self._domain.resume()
-
-    def set_record(self, uri: str, key: str, text: str | None, *,
-                   inactive: bool = False) -> None:
-        """Keep an element of ours in the domain's metadata, or drop it."""
-        with self._said(f'metadata of domain {self.uuid}'):
-            self._domain.setMetadata(
-                self._api.VIR_DOMAIN_METADATA_ELEMENT, text,
-                key if text is not None else None, uri,
-                self._affect(inactive))

@@ -217,6 +217,12 @@ class Connection:
                                ) -> None:
         self._library.told[kind] = tell, more
 
+    def getLibVersion(self) -> int:
+        return 9_000_000
+
+    def getVersion(self) -> int:
+        return 7_002_022
+
     def isAlive(self) -> int:
         before = self._library.machine.before.pop('isAlive', None)
         if before is not None:
@@ -270,6 +276,9 @@ class Library:
             return 0
         return self._numbers.setdefault(name, 1 << len(self._numbers))
 
+    def getVersion(self) -> int:
+        return 8_000_000
+
     def open(self, uri: str) -> Connection:
         self.machine.calls['open'] += 1
         return Connection(self)
@@ -292,6 +301,10 @@ class Libvirtd(fixtures.Fixture):
         self.driver = domains.Domains(
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
+        until_s = time.monotonic() + DEADLINE_S
+        while not self.driver._libvirt.logged:
+            assert time.monotonic() < until_s
+            time.sleep(0.001)
 
     @property
     def snapshot(self) -> domain_keeper.Snapshot:

@@ -158,6 +158,9 @@ class StartedAnew(LimitsTestCase):
         self.assertEqual('-1', self.leases.held()[CORES].steps[0]['values'][
             'vcpu_quota'])
         self.assertIsNone(self.leases.held()[CORES].original)
+        self.assertEqual(1, self.logs.output.count('was started again while '
+                                                   'its limit on cpu_cores'))
+        self.assertNotIn('came with a limit', self.logs.output)
 
     def test_the_tick_does_not_ask_libvirt(self) -> None:
         """Of a run that has ended it has to know without."""

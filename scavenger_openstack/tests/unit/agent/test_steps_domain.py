@@ -242,6 +242,26 @@ class Large(testtools.TestCase):
             + '</metadata></domain>')).records[Knob.CPU_SET])
 
 
+class NoQuota(testtools.TestCase):
+
+    def test_each_way_to_write_it(self) -> None:
+        """And the lease says which of them this libvirtd takes."""
+        for wanted in ('-1', '17592186044415'):
+            one = step(values={**STEP['values'], 'vcpu_quota': wanted})
+            steps.validate(one, [])
+            for text, same in (('', True), ('<quota>-1</quota>', True),
+                               ('<quota>17592186044415</quota>', True),
+                               ('<quota>20000</quota>', False),
+                               ('<quota>17592186044414</quota>', False)):
+                root = ElementTree.fromstring(
+                    f'<domain><cputune>{text}</cputune></domain>')
+                self.assertEqual(same, steps_domain._same(root, one), text)
+                self.assertEqual(
+                    [f'schedinfo {STEP["uuid"]} --live '
+                     f'vcpu_quota={wanted} vcpu_period=100000'],
+                    list(steps_domain._commands(one, root, '--live')))
+
+
 class Drift(testtools.TestCase):
 
     def test_what_is_ours_keeps_its_original(self) -> None:

@@ -25,6 +25,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_probe
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.tests.unit import libvirtd
@@ -50,10 +51,10 @@ class Words(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.log = self.useFixture(fixtures.FakeLogger())
         self.useFixture(fixtures.MonkeyPatch(
             f'{domain_contact.__name__}.LOOK_S', 0.01))
         found = self.useFixture(libvirtd.Libvirtd())
+        self.log = self.useFixture(fixtures.FakeLogger())
         self.machine, self.library = found.machine, found.library
         self.contact = domain_contact.Contact(
             libvirt.Libvirt('qemu:///system'), 0.05)
@@ -154,7 +155,7 @@ class Words(testtools.TestCase):
             f'{libvirtd.__name__}.Domain.jobStats', lambda _: {'type': 5}))
         before = self.machine.calls['open']
         for _ in range(20):
-            with testtools.ExpectedException(libvirt.Busy), \
+            with testtools.ExpectedException(domain_handle.Busy), \
                     self.contact.domain(libvirtd.UUID):
                 pass
             time.sleep(0.01)
@@ -208,6 +209,16 @@ class Words(testtools.TestCase):
         self.failed()
         self.contact.back()
         self.assertNotIn('odd', self.log.output)
+
+    def test_the_status_says_why(self) -> None:
+        for why in ('connection refused', 'permission denied'):
+            self.contact.lost(why)
+            facts = self.contact.facts()
+            self.assertEqual(('cannot be reached', why),
+                             (facts['state'], facts['why']))
+        self.assertNotIn('permission denied', self.log.output)
+        self.contact.back()
+        self.assertEqual('', self.contact.facts()['why'])
 
     def test_the_status_says_what_the_log_says(self) -> None:
         self.contact.silent()

@@ -70,6 +70,17 @@ class Quota(testtools.TestCase):
         # 0.3 / 3 is a little less than 0.1.
         self.assertEqual((10_000, 100_000), self.plan(0.3, vcpus=3))
 
+    def test_what_libvirt_takes_for_none(self) -> None:
+        values = {'vcpu_quota': '-1', 'vcpu_period': '100000'}
+        self.assertEqual(values, domain_knobs.for_libvirt(values, -1))
+        free = {**values, 'vcpu_quota': '17592186044415'}
+        self.assertEqual(free, domain_knobs.for_libvirt(values, 2**44 - 1))
+        capped = {**values, 'vcpu_quota': '20000'}
+        self.assertEqual(capped,
+                         domain_knobs.for_libvirt(capped, 2**44 - 1))
+        pins = {'vcpupin.0': '-1'}
+        self.assertEqual(pins, domain_knobs.for_libvirt(pins, 2**44 - 1))
+
     def test_never_looser_than_the_original(self) -> None:
         tune = '<quota>20000</quota><period>100000</period>'
         self.assertEqual((20_000, 100_000), self.plan(1.0, tune))
@@ -77,7 +88,8 @@ class Quota(testtools.TestCase):
 
     def test_values(self) -> None:
         rule = domain_knobs.RULES[Knob.CPU_CORES]
-        for tune in ('', '<quota>-1</quota>', '<quota>0</quota>'):
+        for tune in ('', '<quota>-1</quota>', '<quota>0</quota>',
+                     '<quota>17592186044415</quota>'):
             self.assertIsNone(rule.value(seen(tune=tune)))
             self.assertEqual('-1', rule.values(seen(tune=tune))[
                 'vcpu_quota'])

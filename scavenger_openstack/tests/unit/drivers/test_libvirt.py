@@ -130,8 +130,8 @@ class BlockStatistics(testtools.TestCase):
         self.assertAlmostEqual(5 * libvirtd.WAIT_S, waits[4], places=6)
 
     def test_one_that_is_gone_is_not_missed(self) -> None:
-        log = self.useFixture(fixtures.FakeLogger())
         libvirtd_ = self.useFixture(libvirtd.Libvirtd())
+        log = self.useFixture(fixtures.FakeLogger())
         statistics = blocks(ticks=1)
         self.addCleanup(statistics.close)
 

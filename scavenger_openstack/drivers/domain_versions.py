@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which libvirt and QEMU there are, and what follows from that."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FREE_QUOTA_US = 2**44 - 1
+"""The longest CPU quota that libvirt (since 7.0) and the kernel take: no
+limit.  On cgroup v2 libvirt sets ``max`` for it."""
+
+TAKES_NEGATIVE = 9_000_000
+"""libvirt since 9.0 sets no quota on cgroup v2 when it is told -1.  8.x wrote
+-1 into cpu.max, which the kernel refuses, and the quota stayed: 8.3 and 8.9
+were seen to, see https://gitlab.com/libvirt/libvirt/-/issues/324"""
+
+
+class Versions(NamedTuple):
+    """Versions as libvirt counts them: 1,000,000 major + 1,000 minor +
+    release; ``None``: not told."""
+
+    library: int | None
+    daemon: int | None
+    qemu: int | None
+
+    def __str__(self) -> str:
+        return (f'libvirtd {text(self.daemon)}, libvirt library '
+                f'{text(self.library)}, QEMU {text(self.qemu)}')
+
+
+UNKNOWN = Versions(None, None, None)
+
+
+def text(version: int | None) -> str:
+    """As people write it: ``9.0.0``."""
+    if version is None:
+        return 'unknown'
+    return f'{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}'
+
+
+def texts(versions: Versions) -> dict[str, str]:
+    """The same, for the status."""
+    return {name: text(version)
+            for name, version in versions._asdict().items()}
+
+
+def no_quota_us(daemon: int | None, cgroup_version: int | None) -> int:
+    """What this libvirtd has to be told so that vCPUs have no quota.
+
+    :param daemon: its version
+    :param cgroup_version: of the ``cpu`` controller; ``None``: there is none
+    """
+    if cgroup_version != 2 or (daemon or 0) >= TAKES_NEGATIVE:
+        return -1
+    return FREE_QUOTA_US
