@@ -168,7 +168,8 @@ class TestLibvirtdHangs(virtual_host.VirtualHostTestCase):
             f'{[round(one, 3) for one in self.took]} {cpu_s}'))
         self.assertEqual(sorted(set(cpu_s)), cpu_s)
         # One waits for its deadline, none after it.
-        self.assertThat(sum(self.took), matchers.LessThan(3.0))
+        self.assertThat(sum(self.took[1:]), matchers.LessThan(
+            0.5 * len(self.took)))
         self.assertEqual(2, len(agent.leases.held()))
         self.warned_of('libvirt does not answer')
         os.kill(bench.pid, signal.SIGCONT)

@@ -32,6 +32,7 @@ from testtools import matchers
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent import virsh
+from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
@@ -124,6 +125,46 @@ class TestMany(LiftCase):
         self.assertNotEqual(pid, self.kept())
 
 
+class TestLateCalls(LiftCase):
+    """A call of a dead agent lands when its record is dropped."""
+
+    def late(self, knob: Knob, command: str, *, after: bool = False
+             ) -> None:
+        """Restore a knob of the first guest, with this right before its
+        record goes, or right after that."""
+        self.cap([knob])
+        plain = virsh.Session.ask
+        calls: list[str] = []
+
+        def ask(session: virsh.Session, text: str, *, within_s: float) -> str:
+            now = ('--remove' in text and self.guests[0].uuid in text
+                   and not calls)
+            said = plain(session, text, within_s=within_s) if after else ''
+            if now:
+                calls.append(self.host.virsh(command))
+            return said if after else plain(session, text,
+                                            within_s=within_s)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{virsh.__name__}.Session.ask', ask))
+        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(1, len(calls))
+        self.assertEqual(self.before, self.every_limit())
+
+    def test_a_quota(self) -> None:
+        self.late(Knob.CPU_CORES, 'schedinfo one --live --set '
+                                  'vcpu_quota=30000 vcpu_period=100000')
+
+    def test_a_disk(self) -> None:
+        self.late(Knob.IO_BYTES_PER_S,
+                  'blkdeviotune one vda --total-bytes-sec 7000000 --live')
+
+    def test_a_record(self) -> None:
+        uri = domain_record.uri(Knob.CPU_CORES)
+        self.late(Knob.CPU_CORES, f'metadata one --live --uri {uri} --key s '
+                                  '--set <lease/>', after=True)
+
+
 class TestHangs(LiftCase):
 
     def test_qemus_cost_their_own_steps(self) -> None:
@@ -141,9 +182,12 @@ class TestHangs(LiftCase):
         self.assertEqual(4, len(lines))
         for line in lines:
             self.assertIn('does not answer: see what virsh domcontrol', line)
+        took_s = 0.0
         for _ in range(10):
             self.assertEqual(uuids, self.lift())
-            self.assertThat(self.took_s, matchers.LessThan(1.0))
+            took_s += self.took_s
+        # Each would wait a second for each QEMU.
+        self.assertThat(took_s, matchers.LessThan(10.0))
         self.assertEqual(8, len(self.told))
         for pid in hung:
             os.kill(pid, signal.SIGCONT)
@@ -158,10 +202,10 @@ class TestHangs(LiftCase):
         self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
         self.assertEqual({one.uuid for one in self.guests}, self.lift())
         self.assertThat(self.took_s, matchers.LessThan(
-            virsh.CONNECT_S + 5.0))
+            2 * virsh.CONNECT_S))
         self.assertEqual(len(self.held), len(self.told))
         self.lift()
-        self.assertThat(self.took_s, matchers.LessThan(1.0))
+        self.assertThat(self.took_s, matchers.LessThan(virsh.CONNECT_S / 2))
         os.kill(self.host.pid, signal.SIGCONT)
         self.wait_for('all is lifted', lambda: not self.lift(), 40)
         self.assertEqual(self.before, self.every_limit())
