@@ -95,12 +95,20 @@ cat >"$scratch/workers" <<'END'
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
 END
+# Those that mostly wait, each for a libvirtd of its own, two at a time.
+waiting='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
+cat >"$scratch/pairs" <<'END'
+- worker: ['test_libvirt_(words|versions)\.']
+- worker: ['test_libvirt(_(changes|faults|life|lift))?\.']
+END
 status=0
 {
     tests 'unit and waiting' '' --worker-file "$scratch/workers" \
         --exclude-regex "tests\.functional\.(?!$beside)"
+    tests libvirt /functional --worker-file "$scratch/pairs" \
+        --exclude-regex "tests\.functional\.(?!$waiting)"
     tests functional /functional --serial \
-        --exclude-regex "tests\.functional\.$beside"
+        --exclude-regex "tests\.functional\.($beside|$waiting)"
 } | python tools/results.py --checks "$checks" || status=$?
 
 # What root made in somebody's checkout belongs to its owner.
