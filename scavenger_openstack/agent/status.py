@@ -155,7 +155,8 @@ def _libvirt(facts: Mapping[str, Any]) -> list[str]:
             + (f' for {since_s} s' if since_s is not None else '')
             + (f': {facts["why"]}' if facts.get('why') else '')
             + ('; libvirtd {daemon}, libvirt library {library}, QEMU {qemu}'
-               .format_map(versions) if versions else ''), *(
+               .format_map(versions)
+               if versions and versions['daemon'] != 'unknown' else ''), *(
         f'domain {uuid} has not answered, or a job held it, for {age_s} s'
         for uuid, age_s in facts['domains'].items()), *(
         f'neither set nor lifted yet: {knob}' for knob in facts['waits'])]
