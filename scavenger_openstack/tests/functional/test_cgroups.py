@@ -425,10 +425,9 @@ class TestUnified(base.FunctionalTestCase):
         process = self.start()
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.2)
+        self.wait_for('its CPU time', lambda: (
+            self.driver.sample()[0].cpu_s or 0.0) > 0.05)
         sample, = self.driver.sample()
-        assert sample.cpu_s is not None
-        self.assertGreater(sample.cpu_s, 0.05)
         self.assertIsNotNone(sample.psi_cpu_s)
         self.assertIsNotNone(sample.psi_memory_s)
         self.assertIsNone(sample.memory_bytes)

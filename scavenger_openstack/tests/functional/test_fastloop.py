@@ -88,7 +88,8 @@ class FastLoopTestCase(base.FunctionalTestCase):
         for hog in self.hogs:
             hog.kill()
             hog.wait(30)
-        self.wait_for('it grows', lambda: self.size() == len(self.cpus))
+        self.wait_for_idle('it grows',
+                           lambda: self.size() == len(self.cpus))
 
     def test_no_write_without_a_lease(self):
         self.lease_error = errors.LeaseError('the lease has run out')

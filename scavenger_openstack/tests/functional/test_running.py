@@ -83,10 +83,10 @@ class RunningTestCase(base.FunctionalTestCase):
         spinner.kill()
         spinner.wait(30)
         reader.observe()  # or this test's own wake-ups are all that it sees
-        self.wait_for('the CPU is idle again',
-                      lambda: cpu in reader.idle([cpu]))
-        self.wait_for('and counted',
-                      lambda: reader.idle_count(frozenset([cpu])) == 1)
+        self.wait_for_idle('the CPU is idle again',
+                           lambda: cpu in reader.idle([cpu]))
+        self.wait_for_idle('and counted', lambda: reader.idle_count(
+            frozenset([cpu])) == 1)
 
     def test_an_observer_sees_whom_it_found(self):
         cpu = self.cpus[-1]
