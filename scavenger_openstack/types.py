@@ -308,16 +308,21 @@ def format_cpus(cpus: Iterable[int]) -> str:
 def as_json(value: Any) -> Any:
     """Plain JSON values of anything in this module.
 
-    Sets become sorted lists, mappings get text keys, fields that are
-    ``None`` or empty stay out of the objects.
+    Sets become sorted lists and mappings get text keys.  Fields that are
+    ``None`` stay out of the objects, and so do those that are empty by
+    default: :mod:`.drivers.json_fields` reads back what was written.
     """
     if isinstance(value, dict) or isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if hasattr(value, '_asdict'):
-        return _object(value._asdict())
+        return _object(value._asdict(), value._field_defaults)
     if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
         return _object({field.name: getattr(value, field.name)
-                        for field in dataclasses.fields(value)})
+                        for field in fields},
+                       {field.name: field.default_factory()
+                        if callable(field.default_factory)
+                        else field.default for field in fields})
     if isinstance(value, frozenset | set):
         return sorted(value)
     if isinstance(value, list | tuple):
@@ -325,7 +330,10 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
-    empty: tuple[Any, ...] = (None, (), {}, '')
+def _object(fields: Mapping[str, Any], defaults: Mapping[str, Any]
+            ) -> dict[str, Any]:
+    empty: tuple[Any, ...] = ((), {}, '')
     return {name: as_json(value) for name, value in fields.items()
-            if not any(value is e or value == e for e in empty)}
+            if value is not None
+            and not (any(value == e for e in empty)
+                     and value == defaults.get(name))}

@@ -25,7 +25,10 @@ import os
 import pathlib
 from typing import Any
 
+from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Incident
 
 SCHEMA = 1
 STALE_TICKS = 3
@@ -62,10 +65,14 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise errors.ScavengerError(
             f'{path}: no status; is scavenger-agent running with this '
             'state directory?') from None
+    except PermissionError:
+        raise errors.ScavengerError(
+            f'{path}: permission denied; must run as root') from None
     except (OSError, ValueError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
     if (not isinstance(document, dict)
-            or document.get('schema') != SCHEMA):
+            or document.get('schema') != SCHEMA
+            or not isinstance(document.get('time_s'), int | float)):
         raise errors.ScavengerError(
             f'{path}: not a status of this version; restart the agent')
     return document
@@ -80,7 +87,18 @@ def table(document: Mapping[str, Any], now: float) -> str:
     """The status for people to read.
 
     :param now: CLOCK_BOOTTIME in seconds
+    :raises ScavengerError: the document is not what :func:`write` was given
+        by an agent of this version.
     """
+    try:
+        return shown('\n'.join(_lines(document, now)))
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise errors.ScavengerError(
+            f'the status cannot be understood ({type(exc).__name__}: {exc}); '
+            'is the agent of another version? Restart it') from exc
+
+
+def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     age = now - float(document['time_s'])
     lines = [f'agent      {document["host"]}, process {document["pid"]}, '
              f'last tick {age:.1f} s ago'
@@ -105,8 +123,11 @@ def table(document: Mapping[str, Any], now: float) -> str:
     lines.append('counted    ' + ', '.join(
         f'{value} {name.replace("_", " ")}'
         for name, value in counters.items()))
-    lines += _rows('limits in force', document['caps'])
-    lines += _rows('limits that would be set', document['would'])
+    fault = (document.get('history') or {}).get('fault')
+    if fault:
+        lines.append(f'history    {fault}')
+    lines += _rows('limits in force', _caps(document, 'caps'))
+    lines += _rows('limits that would be set', _caps(document, 'would'))
     if document['unmet_bytes']:
         lines.append('memory that was not given back:')
         lines += [f'  {name}: {amount} bytes'
@@ -115,11 +136,15 @@ def table(document: Mapping[str, Any], now: float) -> str:
         lines.append('actions:')
         lines += [f'  {action["kind"]} {action["workload"]}: '
                   f'{action["reason"]}' for action in document['actions']]
-    for incident in document['incidents']:
-        lines.append(_incident(incident))
+    for place, incident in enumerate(document['incidents']):
+        lines.append('incident: ' + of_incident(json_fields.incident(
+            incident, f'incidents[{place}]')))
+    lines += [f'refused lease: {name}; its limit may be in force. Look at '
+              'it, restore that knob by hand, delete the file'
+              for name in document.get('refused', ())]
     for problem in document['problems']:
         lines.append(f'problem: {problem}')
-    return shown('\n'.join(lines))
+    return lines
 
 
 def shown(text: str) -> str:
@@ -128,14 +153,16 @@ def shown(text: str) -> str:
                    c.encode('unicode_escape').decode() for c in text)
 
 
-def _incident(incident: Mapping[str, Any]) -> str:
+def of_incident(incident: Incident) -> str:
+    """Who suffers by what, who is named, what was done and what came of it:
+    the same words in the status, the log and the history."""
     value, threshold = ['unknown' if number is None else f'{number:.3g}'
-                        for number in (incident['value'],
-                                       incident['threshold'])]
-    by = ', '.join(incident['antagonists']) or 'nobody else'
-    return (f'incident: {incident["victim"]} suffers, {incident["cause"]}: '
-            f'{incident["signal"]} {value}, threshold {threshold}; by {by}; '
-            f'{incident["action"] or "nothing done"} ({incident["outcome"]})')
+                        for number in (incident.value, incident.threshold)]
+    named = ', '.join(incident.antagonists) or 'none named'
+    return (f'victim {incident.victim}, cause {incident.cause}: '
+            f'{incident.signal} {value}, threshold {threshold}; '
+            f'antagonists: {named}; action: '
+            f'{incident.action or "none"}; outcome: {incident.outcome}')
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
@@ -162,11 +189,16 @@ def _libvirt(facts: Mapping[str, Any]) -> list[str]:
         f'neither set nor lifted yet: {knob}' for knob in facts['waits'])]
 
 
-def _rows(title: str, caps: list[Mapping[str, Any]]) -> list[str]:
+def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
+    return [json_fields.cap(cap, f'{name}[{place}]')
+            for place, cap in enumerate(document[name])]
+
+
+def _rows(title: str, caps: list[Cap]) -> list[str]:
     if not caps:
         return []
-    rows = [(cap['workload'], cap['knob'], _number(cap['value']),
-             cap['reason']) for cap in caps]
+    rows = [(cap.workload, cap.knob, _number(cap.value), cap.reason)
+            for cap in caps]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return [f'{title}:', *(
         f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'
@@ -175,5 +207,3 @@ def _rows(title: str, caps: list[Mapping[str, Any]]) -> list[str]:
 
 def _number(value: Any) -> str:
     return f'{value:.10g}' if isinstance(value, float) else str(value)
-
-

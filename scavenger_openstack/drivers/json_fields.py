@@ -21,8 +21,11 @@ from collections.abc import Mapping
 from typing import Any
 from typing import TypeVar
 
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import parse_cpus
@@ -193,6 +196,52 @@ def _caps(value: Any, where: str) -> dict[Knob, Value]:
     return {knob(name, where): knob_value(item, f'{where}: {name}',
                                           Knob(name))
             for name, item in mapping(value, where).items()}
+
+
+def incident(value: Any, where: str) -> Incident:
+    """What :func:`.types.as_json` made of an incident.
+
+    :raises ValueError: which field is wrong, and how.
+    """
+    return Incident(**{'value': None, 'threshold': None, **fields(
+        value, f'{where}: ', {
+            'id': text, 'time_s': number, 'host': text, 'victim': text,
+            'signal': text, 'value': optional(number),
+            'threshold': optional(number), 'cause': text,
+            'suspects': _suspects, 'antagonists': texts, 'action': text,
+            'outcome': text},
+        ('id', 'time_s', 'host', 'victim', 'signal', 'cause'))})
+
+
+def _suspects(value: Any, where: str) -> tuple[tuple[str, float], ...]:
+    found = []
+    for item in array(value, where):
+        if len(array(item, where)) != 2:
+            raise bad(where, item, '[workload, score]')
+        found.append((text(item[0], where), number(item[1], where)))
+    return tuple(found)
+
+
+def cap(value: Any, where: str) -> Cap:
+    """What :func:`.types.as_json` made of a cap.
+
+    :raises ValueError: which field is wrong, and how.
+    """
+    found = fields(value, f'{where}: ', {
+        'workload': text, 'knob': knob, 'value': lambda one, _: one,
+        'owner': text, 'reason': text}, Cap._fields)
+    found['value'] = knob_value(found['value'], f'{where}: value',
+                                found['knob'])
+    return Cap(**found)
+
+
+def action(value: Any, where: str) -> Action:
+    """What :func:`.types.as_json` made of an action.
+
+    :raises ValueError: which field is wrong, and how.
+    """
+    return Action(**fields(value, f'{where}: ', dict.fromkeys(
+        Action._fields, text), Action._fields))
 
 
 WORKLOAD: Mapping[str, Check] = {

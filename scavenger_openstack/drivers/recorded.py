@@ -38,13 +38,11 @@ from scavenger_openstack.drivers.json_fields import flag
 from scavenger_openstack.drivers.json_fields import knob
 from scavenger_openstack.drivers.json_fields import mapping
 from scavenger_openstack.drivers.json_fields import number
-from scavenger_openstack.drivers.json_fields import optional
 from scavenger_openstack.drivers.json_fields import quantity
 from scavenger_openstack.drivers.json_fields import text
 from scavenger_openstack.drivers.json_fields import texts
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Value
@@ -274,30 +272,10 @@ def _incidents(value: Any, where: str) -> tuple[Told, ...]:
 
 def _told(value: Any, where: str) -> Told:
     found = fields(value, where, {
-        'controller': text, 'ended': flag, 'incident': _incident},
+        'controller': text, 'ended': flag, 'incident': json_fields.incident},
         ('controller', 'incident'))
     return Told(found['controller'], found['incident'],
                 found.get('ended', False))
-
-
-def _incident(value: Any, where: str) -> Incident:
-    return Incident(**{'value': None, 'threshold': None, **fields(
-        value, f'{where}: ', {
-            'id': text, 'time_s': number, 'host': text, 'victim': text,
-            'signal': text, 'value': optional(number),
-            'threshold': optional(number), 'cause': text,
-            'suspects': _suspects, 'antagonists': texts, 'action': text,
-            'outcome': text},
-        ('id', 'time_s', 'host', 'victim', 'signal', 'cause'))})
-
-
-def _suspects(value: Any, where: str) -> tuple[tuple[str, float], ...]:
-    found = []
-    for item in array(value, where):
-        if len(array(item, where)) != 2:
-            raise bad(where, item, '[workload, score]')
-        found.append((text(item[0], where), number(item[1], where)))
-    return tuple(found)
 
 
 _TURN: Mapping[str, Check] = {

@@ -16,17 +16,47 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent import status
+from scavenger_openstack.drivers import json_fields
+from scavenger_openstack import errors
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
 
-INCIDENT = {
-    'id': '1', 'time_s': 5.0, 'host': 'h', 'victim': '/services/web',
-    'signal': 'io_wait', 'value': 0.0312, 'threshold': 0.01, 'cause': 'disk',
-    'suspects': [['/batch/a', 0.9]], 'antagonists': ['/batch/a', '/batch/b'],
-    'action': 'cap /batch/a', 'outcome': 'confirmed'}
+TEXT = st.text(st.characters(), max_size=20)
+NUMBER = st.floats(-2.0 ** 63, 2.0 ** 63) | st.integers(-2 ** 63, 2 ** 63)
+AMOUNT = st.floats(0, 2.0 ** 63) | st.integers(0, 2 ** 63)
+
+INCIDENTS = st.builds(
+    Incident, id=TEXT, time_s=NUMBER, host=TEXT, victim=TEXT, signal=TEXT,
+    value=st.none() | NUMBER, threshold=st.none() | NUMBER, cause=TEXT,
+    suspects=st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple),
+    antagonists=st.lists(TEXT, max_size=3).map(tuple), action=TEXT,
+    outcome=TEXT)
+ACTIONS = st.builds(Action, TEXT, TEXT, TEXT, TEXT)
+CAPS = st.builds(
+    Cap, TEXT, st.sampled_from([knob for knob in Knob
+                                if knob is not Knob.CPU_SET]), AMOUNT,
+    TEXT, TEXT) | st.builds(
+        Cap, TEXT, st.just(Knob.CPU_SET),
+        st.frozensets(st.integers(0, 70)).map(format_cpus), TEXT, TEXT)
+"""All that the types allow."""
+
+INCIDENT = Incident(
+    '1', 5.0, 'h', '/services/web', 'io_wait', 0.0312, 0.01, 'disk',
+    (('/batch/a', 0.9),), ('/batch/a', '/batch/b'), 'cap /batch/a',
+    'confirmed')
 
 
 def document(**differing: Any) -> dict[str, Any]:
@@ -38,23 +68,54 @@ def document(**differing: Any) -> dict[str, Any]:
         **differing}
 
 
+def there_and_back(value: Any) -> Any:
+    return json.loads(json.dumps(as_json(value)))
+
+
+class CodecTest(testtools.TestCase):
+    """Whatever the types allow can be written, read, and printed."""
+
+    @settings(deadline=None)
+    @given(INCIDENTS)
+    def test_incidents(self, incident: Incident) -> None:
+        found = there_and_back(incident)
+        self.assertEqual(incident, json_fields.incident(found, 'incident'))
+        status.table(document(incidents=[found]), 10.0)
+
+    @settings(deadline=None)
+    @given(CAPS)
+    def test_caps(self, cap: Cap) -> None:
+        found = there_and_back(cap)
+        self.assertEqual(cap, json_fields.cap(found, 'cap'))
+        status.table(document(caps=[found], would=[found]), 10.0)
+
+    @settings(deadline=None)
+    @given(ACTIONS)
+    def test_actions(self, action: Action) -> None:
+        found = there_and_back(action)
+        self.assertEqual(action, json_fields.action(found, 'action'))
+        status.table(document(actions=[found]), 10.0)
+
+
 class TableTest(testtools.TestCase):
 
-    def said(self, **differing: Any) -> str:
-        return status.table(document(**differing), 10.0)
+    def said(self, *incidents: Incident, **differing: Any) -> str:
+        return status.table(document(**differing, incidents=[
+            there_and_back(one) for one in incidents]), 10.0)
 
     def test_an_incident_says_who_suffers_by_whom_and_what_was_done(
             self) -> None:
         self.assertIn(
-            'incident: /services/web suffers, disk: io_wait 0.0312, '
-            'threshold 0.01; by /batch/a, /batch/b; cap /batch/a '
-            '(confirmed)', self.said(incidents=[INCIDENT]))
+            'incident: victim /services/web, cause disk: io_wait 0.0312, '
+            'threshold 0.01; antagonists: /batch/a, /batch/b; action: cap '
+            '/batch/a; outcome: confirmed', self.said(INCIDENT))
 
-    def test_an_incident_by_nobody_else_without_numbers(self) -> None:
+    def test_an_incident_without_antagonists_action_and_numbers(self
+                                                                ) -> None:
         self.assertIn(
-            'cpi unknown, threshold unknown; by nobody else; ', self.said(
-                incidents=[{**INCIDENT, 'signal': 'cpi', 'value': None,
-                            'threshold': None, 'antagonists': []}]))
+            'cpi unknown, threshold unknown; antagonists: none named; '
+            'action: none; outcome: open', self.said(
+                Incident('1', 5.0, 'h', 'v', 'cpi', None, None, 'c')))
 
     def test_a_detector_that_failed(self) -> None:
         self.assertIn('cpi2       observe; FAILED: KeyError: 3', self.said(
@@ -73,6 +134,20 @@ class TableTest(testtools.TestCase):
             'state': 'answers', 'since_s': None, 'domains': {}, 'waits': []})
         self.assertIn('libvirt    answers\n', text)
 
+    def test_refused_leases_and_a_history_that_is_not_written(self) -> None:
+        text = self.said(refused=['/x/a.json.refused'],
+                         history={'file': 'f', 'fault': 'f: disk full'})
+        self.assertIn('refused lease: /x/a.json.refused; its limit may be '
+                      'in force', text)
+        self.assertIn('history    f: disk full', text)
+
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:
-        text = self.said(incidents=[{**INCIDENT, 'victim': '\x1b[2J'}])
-        self.assertIn('\\x1b[2J suffers', text)
+        self.assertIn('victim \\x1b[2J', self.said(
+            Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))
+
+    def test_a_document_that_is_not_understood(self) -> None:
+        for wrong in ({'caps': [{'knob': 'x'}]}, {'incidents': 7},
+                      {'pid': None, 'counters': None}):
+            with testtools.ExpectedException(errors.ScavengerError,
+                                             '.*cannot be understood.*'):
+                status.table(document(**wrong), 10.0)
