@@ -46,6 +46,7 @@ P = TypeVar('P')
 
 DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
+DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfiso': perfiso.Params,
@@ -93,6 +94,16 @@ AGENT_OPTS: list[cfg.Opt] = [
                     'taken back (scavenger-agent stop-all makes it).  It '
                     'survives a reboot.  With another state_dir the '
                     'default is the file "stop" in there.'),
+    cfg.StrOpt('history_file',
+               sample_default=DEFAULT_HISTORY_FILE,
+               help='Where limits that were set, changed and removed, '
+                    'incidents and kills are written, for scavenger-agent '
+                    'history.  It has to survive a reboot.  With another '
+                    'state_dir the default is history.jsonl in there.'),
+    cfg.IntOpt('history_mib', default=16, min=0, max=4096,
+               help='Most that the history takes, in MiB: half for the file '
+                    'that is written, half for the one before.  An event '
+                    'takes some 300 bytes.  0 writes none.'),
 ]
 
 FLOORS = {
@@ -366,6 +377,14 @@ def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
     if conf.state_dir == DEFAULT_STATE_DIR:
         return pathlib.Path(DEFAULT_STOP_FILE)
     return state_dir(conf) / 'stop'
+
+
+def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
+    if conf.agent.history_file:
+        return pathlib.Path(conf.agent.history_file)
+    if conf.state_dir == DEFAULT_STATE_DIR:
+        return pathlib.Path(DEFAULT_HISTORY_FILE)
+    return state_dir(conf) / 'history.jsonl'
 
 
 def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:

@@ -326,13 +326,10 @@ class Actuator:
                 key, f'{key[0]} {key[1]}: not given back yet, the next '
                      f'tick tries again: {exc}'))
             return
-        cap = self.in_force.pop(key, None)
         self.forget(key)
         if self._lifted is not None:
             self._lifted(*key)
         outcome.lifted += 1
-        LOG.info('%s %s: limit lifted%s', key[0], key[1],
-                 f' (was {cap.value})' if cap else '')
 
     def forget(self, key: Key) -> None:
         """Drop what is remembered of a knob that we no longer hold."""
@@ -365,9 +362,7 @@ class Actuator:
                 if not written:
                     continue
                 outcome.written += 1
-                if key not in self.in_force:
-                    LOG.info('%s %s = %s: %s (%s)', cap.workload, cap.knob,
-                             cap.value, cap.reason, cap.owner)
+                LOG.debug('%s %s = %s written', *key, cap.value)
                 self.in_force[key] = cap
 
     def _write(self, key: Key, value: Value) -> bool:

@@ -33,18 +33,22 @@ from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import history
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import status
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms import changes
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 
@@ -146,6 +150,10 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._seen_s = 0.0
         self._cpu_share = 0.0
+        self._state = ''
+        self._transitions = transitions.Transitions()
+        self._history = history.History(conf_.history_file(conf),
+                                        conf.agent.history_mib * 2 ** 20)
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
         self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
@@ -190,11 +198,13 @@ class Service:
             try:
                 problems = self._loop.close()
                 self._save_state()
+                self._remember_end(problems)
             finally:
                 self._leases.close()
                 self._driver.close()
                 if self._recorder:
                     self._recorder.close()
+                self._history.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for problem in problems:
             LOG.error('not given back, scavenger-restore goes on: %s',
@@ -208,8 +218,10 @@ class Service:
                         'empty: there is nothing to regulate')
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
-        LOG.info('started: %s', ', '.join(
-            f'{c.name} {m}' for c, m in self._controllers) or 'no controller')
+        modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
+        LOG.info('started: %s', modes or 'no controller')
+        self._history.add([transitions.AgentEvent(
+            time.time(), 'started', modes, os.getpid())])
         # A tick makes thousands of tuples and no cycles: looking for some
         # after every 700 of them took a tenth of its time.
         gc.set_threshold(100_000)
@@ -246,25 +258,70 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _tell(self, tick: loop_.Tick) -> None:
-        try:
-            status.write(self._state_dir / 'status.json',
-                         self._document(tick))
-        except OSError as exc:
-            LOG.warning('%s: status not written: %s', self._state_dir, exc)
-
-    def _document(self, tick: loop_.Tick) -> dict[str, Any]:
-        rates = tick.rates
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         state = ('stopped: the stop file is there' if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  'running')
+        isolation = self._isolation.facts()
+        self._remember(tick, state, isolation.get('cpu_set'))
+        try:
+            status.write(self._state_dir / 'status.json',
+                         self._document(tick, state, isolation))
+        except OSError as exc:
+            LOG.warning('%s: status not written: %s', self._state_dir, exc)
+
+    def _remember(self, tick: loop_.Tick, state: str, cpu_set: str | None
+                  ) -> None:
+        """Log and write what is different since the last tick."""
+        wall_s = time.time()
+        held = self._leases.held()
+        events: list[transitions.Event] = []
+        if state != self._state:
+            events.append(transitions.AgentEvent(wall_s, 'state', state))
+            self._state = state
+        events += self._transitions.limits(
+            tick.time_s, wall_s, transitions.limits_in(
+                self._actuator.in_force,
+                [key for key in held if key[1] is Knob.CPU_SET
+                 and self._isolation.owns(key)],
+                perfiso.Controller.name, cpu_set),
+            {key: one.original for key, one in held.items()},
+            'no controller asks for it now' if state == 'running' else state)
+        if tick.sample is not None:     # not known is not over
+            events += self._transitions.incidents(
+                tick.time_s, wall_s,
+                changes.incidents_by_key(tick.decisions))
+        events += [transitions.KillEvent(wall_s, action, count)
+                   for time_s, action, count in self._loop.actions
+                   if time_s == tick.time_s]
+        self._history.add(events)
+
+    def _remember_end(self, problems: list[str]) -> None:
+        """What the loop's end removed; what is left is the watcher's."""
+        wall_s = time.time()
+        held = self._leases.held()
+        self._history.add([
+            *self._transitions.limits(
+                now(), wall_s, {},
+                {key: one.original for key, one in held.items()},
+                'the agent ends'),
+            transitions.AgentEvent(
+                wall_s, 'ended', f'{len(problems)} limits are left to '
+                'scavenger-restore' if problems else '', os.getpid())])
+
+    def _document(self, tick: loop_.Tick, state: str,
+                  isolation: dict[str, Any]) -> dict[str, Any]:
+        rates = tick.rates
+        usage = resource.getrusage(resource.RUSAGE_SELF)
         in_force = self._actuator.in_force
         return {
             'schema': status.SCHEMA, 'time_s': tick.time_s,
             'wall_time_s': time.time(), 'host': self._conf.agent.host,
             'pid': os.getpid(), 'interval_s': self._interval_s,
             'state': state, 'stopped': tick.stopped,
+            'stop_file': os.path.abspath(conf_.stop_file(self._conf)),
+            'history': {'file': str(self._history.path),
+                        'fault': self._history.fault},
             # Only what looks at real hardware has one.
             'grade': getattr(self._driver, 'grade', None),
             'libvirt': getattr(self._driver, 'libvirt', None),
@@ -277,7 +334,7 @@ class Service:
                     'facts': (tick.decisions[controller.name].facts
                               if controller.name in tick.decisions else {})}
                 for controller, mode in self._controllers},
-            'isolation': self._isolation.facts(),
+            'isolation': isolation,
             'counters': self._loop.counters,
             'memory_total_bytes': rates and rates.memory_total_bytes,
             'memory_available_bytes': rates and rates.memory_available_bytes,

@@ -97,7 +97,7 @@ class RecordTest(testtools.TestCase):
         logger = logging.getLogger('scavenger_openstack')
         self.addCleanup(logger.setLevel, logger.level)
         logger.setLevel(logging.NOTSET)
-        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         loud = task(COARSE, controllers=('ours',))
         bench.run(loud.drawn(), bench.POLICIES['ours'])
         self.assertNotEqual('', log.output)

@@ -1,0 +1,329 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is worth a line: a limit or an incident that begins, changes or ends.
+
+Pure: each step compares what is so now with what the last line said.  Each
+limit and each victim has at most :data:`BURST` lines in :data:`REST_S`; what
+was held back is made up for when there is room, so the last line is true.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import NamedTuple
+
+from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+BURST = 4
+REST_S = 60.0
+CHANGE_SHARE = 0.1
+"""A limit that moves by less than this is the same limit: most follow a
+noisy mean, and each tick moves them a little."""
+
+Times = collections.deque[float]
+IncidentKey = tuple[str, str]
+"""The controller and the id."""
+
+
+class AgentEvent(NamedTuple):
+    """The agent started, ended, or may set limits no more or again."""
+
+    wall_time_s: float
+    what: str
+    detail: str = ''
+    pid: int = 0
+
+
+class LimitEvent(NamedTuple):
+    """A limit was ``set``, ``changed`` or ``removed``.
+
+    ``lowest`` and ``highest``: what it was since the line before.
+    ``since_s`` is the wall time when it was set.
+    """
+
+    wall_time_s: float
+    what: str
+    workload: str
+    knob: Knob
+    owner: str
+    reason: str
+    original: Value | None = None
+    value: Value | None = None
+    lowest: Value | None = None
+    highest: Value | None = None
+    since_s: float = 0.0
+    why: str = ''
+
+
+class IncidentEvent(NamedTuple):
+    """An incident ``began``, ``changed`` or ``ended``."""
+
+    wall_time_s: float
+    what: str
+    controller: str
+    incident: Incident
+
+
+class KillEvent(NamedTuple):
+    """Processes were killed."""
+
+    wall_time_s: float
+    action: Action
+    processes: int
+
+
+Event = AgentEvent | LimitEvent | IncidentEvent | KillEvent
+
+
+@dataclasses.dataclass(slots=True)
+class _Limit:
+    """A limit as it is, and what the last line said of it.
+
+    ``moved``: it may have changed since that was looked at last.
+    """
+
+    cap: Cap
+    original: Value | None
+    since_s: float
+    lowest: Value
+    highest: Value
+    seen_s: float
+    present: bool = True
+    moved: bool = False
+    told: Cap | None = None
+    times: Times = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=BURST))
+
+
+@dataclasses.dataclass(slots=True)
+class _Incident:
+    incident: Incident
+    present: bool = True
+    told: Incident | None = None
+
+
+class Transitions:
+    """Remembers what the lines said; :meth:`limits` and :meth:`incidents`
+    return those that are due."""
+
+    def __init__(self) -> None:
+        self._limits: dict[Key, _Limit] = {}
+        self._incidents: dict[IncidentKey, _Incident] = {}
+        self._times: dict[tuple[str, str, str], Times] = {}
+
+    def limits(self, now: float, wall_time_s: float,
+               in_force: Mapping[Key, Cap],
+               originals: Mapping[Key, Value | None], why: str = ''
+               ) -> list[Event]:
+        """The lines about limits.
+
+        :param now: CLOCK_BOOTTIME in seconds
+        :param in_force: the limits that are written
+        :param originals: what each leased knob goes back to; a limit lasts
+            until its lease ends
+        :param why: why limits are removed now
+        """
+        for key, cap in in_force.items():
+            limit = self._limits.get(key)
+            if limit is None:
+                self._limits[key] = _Limit(
+                    cap, originals.get(key), wall_time_s, cap[2], cap[2], now)
+            else:
+                limit.seen_s = now
+                if not limit.present:
+                    limit.present = limit.moved = True
+                    limit.original = originals.get(key)
+                    limit.since_s = wall_time_s
+                    limit.lowest = limit.highest = cap[2]
+                if cap[3] != limit.cap[3]:
+                    limit.moved = True
+                limit.cap = cap
+                if cap[2] != limit.highest and cap[2] != limit.lowest:
+                    limit.moved = True
+                    limit.lowest = min(limit.lowest, cap[2], key=_size)
+                    limit.highest = max(limit.highest, cap[2], key=_size)
+        found: list[Event] = []
+        for key, limit in list(self._limits.items()):
+            limit.present = limit.seen_s == now or (limit.present
+                                                    and key in originals)
+            if limit.present and limit.told is not None and (
+                    not limit.moved or now - limit.times[-1] < REST_S):
+                continue    # most of them: no change, or too early for one
+            event = self._limit(limit, now, wall_time_s, why)
+            if event is not None:
+                found.append(event)
+            elif (not limit.present and limit.told is None
+                  and not _recent(limit.times, now)):
+                del self._limits[key]
+        return found
+
+    @staticmethod
+    def _limit(limit: _Limit, now: float, wall_time_s: float, why: str
+               ) -> LimitEvent | None:
+        cap = limit.cap
+        if limit.told is None:
+            what = 'set' if limit.present else ''
+        elif not limit.present:
+            what = 'removed'
+        else:
+            what = 'changed' if _changed(limit, limit.told) else ''
+        limit.moved = False
+        # There is room for the end of each limit whose begin had a line: a
+        # change has one after a rest only, and BURST is even.
+        if not what or not _room(limit.times, now):
+            return None
+        event = LimitEvent(
+            wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
+            limit.original, cap.value, limit.lowest, limit.highest,
+            limit.since_s, why if what == 'removed' else '')
+        limit.times.append(now)
+        limit.told = cap if limit.present else None
+        limit.lowest = limit.highest = cap.value
+        return event
+
+    def incidents(self, now: float, wall_time_s: float,
+                  present: Mapping[IncidentKey, Incident]) -> list[Event]:
+        """The lines about incidents; as :meth:`limits`."""
+        for key, incident in present.items():
+            one = self._incidents.setdefault(key, _Incident(incident))
+            one.incident = incident
+        found: list[Event] = []
+        for key, one in list(self._incidents.items()):
+            one.present = key in present
+            incident = one.incident
+            what = ('began' if one.told is None else
+                    'ended' if not one.present else
+                    'changed' if _gist(one.told) != _gist(incident) else '')
+            if what == 'began' and not one.present:
+                del self._incidents[key]    # over before there was room
+                continue
+            times = self._times.setdefault(
+                (key[0], incident.victim, incident.signal),
+                collections.deque(maxlen=BURST))
+            if what and _room(times, now):
+                times.append(now)
+                found.append(IncidentEvent(wall_time_s, what, key[0],
+                                           incident))
+                one.told = incident
+                if what == 'ended':
+                    del self._incidents[key]
+        self._times = {key: times for key, times in self._times.items()
+                       if _recent(times, now)}
+        return found
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    """What a change of is worth a line: the numbers move all the time."""
+    return (incident.cause, frozenset(incident.antagonists), incident.action,
+            incident.outcome)
+
+
+def _room(times: Times, now: float) -> bool:
+    return len(times) < BURST or now - times[0] >= REST_S
+
+
+def _recent(times: Times, now: float) -> bool:
+    return bool(times) and now - times[-1] < REST_S
+
+
+def _changed(limit: _Limit, told: Cap) -> bool:
+    """Whether a limit is another than the last line said.  A new reason
+    alone is no change: its numbers move all the time."""
+    if limit.cap.owner != told.owner:
+        return True
+    if isinstance(told.value, str):
+        return limit.cap.value != told.value or limit.lowest != limit.highest
+    slack = CHANGE_SHARE * told.value
+    return (_size(limit.lowest) < told.value - slack
+            or _size(limit.highest) > told.value + slack)
+
+
+def _size(value: Value) -> float:
+    """What is less: fewer CPUs, or a smaller number."""
+    return float(len(parse_cpus(value)) if isinstance(value, str) else value)
+
+
+def sentence(event: Event) -> str:
+    """One event in one line: the same in the log and in the history."""
+    return status.shown(_words(event)).replace('\n', '\\n')
+
+
+def _words(event: Event) -> str:
+    if isinstance(event, LimitEvent):
+        return _of_limit(event)
+    if isinstance(event, IncidentEvent):
+        return (f'incident {event.what} ({event.controller}): '
+                + status.of_incident(event.incident))
+    if isinstance(event, KillEvent):
+        return (f'killed {event.processes} processes of '
+                f'{event.action.workload}: {event.action.reason} '
+                f'({event.action.owner})')
+    return (f'agent {event.what}' + (f': {event.detail}' if event.detail
+                                     else '')
+            + (f' (process {event.pid})' if event.pid else ''))
+
+
+def _of_limit(event: LimitEvent) -> str:
+    what = f'limit {event.what}: {event.workload} {event.knob}'
+    value, before, lowest, highest = [amount(event.knob, one) for one in (
+        event.value, event.original, event.lowest, event.highest)]
+    spread = ('' if event.lowest == event.highest else
+              f', from {lowest} to {highest} since the last line')
+    if event.what == 'removed':
+        return (f'{what} is {before} again; it was {value}{spread} '
+                f'for {event.wall_time_s - event.since_s:.0f} s'
+                + (f': {event.why}' if event.why else '')
+                + f' ({event.owner})')
+    return (f'{what} = {value}'
+            + (f', before: {before}' if event.what == 'set' else '')
+            + f'{spread}: {event.reason} ({event.owner})')
+
+
+def amount(knob: Knob, value: Value | None) -> str:
+    """A knob's value as a person reads it, with its unit."""
+    if value is None:
+        return 'unlimited'
+    if isinstance(value, str):
+        return f'CPUs {value}' if knob is Knob.CPU_SET else value
+    if knob is Knob.MEMORY_BYTES:
+        return f'{value / 2 ** 20:,.0f} MiB'
+    if knob in (Knob.IO_BYTES_PER_S, Knob.EGRESS_BYTES_PER_S):
+        return f'{value / 1e6:.3g} MB/s'
+    return f'{value:.3g}' + {
+        Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
+        Knob.LLC_WAYS: ' ways'}.get(knob, '')
+
+
+def limits_in(in_force: Mapping[Key, Cap], held: Sequence[Key], owner: str,
+              cpu_set: str | None) -> dict[Key, Cap]:
+    """The limits of the slow loop and, where that has none, CPU sets that
+    the fast loop moves.
+
+    :param held: the CPU sets that the fast loop writes
+    :param cpu_set: what it wrote last, ``None`` when it wrote nothing yet
+    """
+    if not held or cpu_set is None:
+        return dict(in_force)
+    return {**{key: Cap(*key, cpu_set, owner,
+                        'the fast loop keeps CPUs idle for the foreground')
+               for key in held}, **in_force}

@@ -1,0 +1,383 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the history and the log say of limits and incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+import resource
+from typing import Any
+
+import fixtures
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import testtools
+
+from scavenger_openstack.agent import history
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.agent.transitions import AgentEvent
+from scavenger_openstack.agent.transitions import Event
+from scavenger_openstack.agent.transitions import IncidentEvent
+from scavenger_openstack.agent.transitions import KillEvent
+from scavenger_openstack.agent.transitions import LimitEvent
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.agent import test_status
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+
+KEY = ('/batch/a', Knob.CPU_CORES)
+TEXT = test_status.TEXT
+TIME = st.floats(0, 2.0 ** 40)
+
+EVENTS = (
+    st.builds(AgentEvent, TIME, TEXT, TEXT, st.integers(0, 2 ** 22))
+    | st.builds(IncidentEvent, TIME, TEXT, TEXT, test_status.INCIDENTS)
+    | st.builds(KillEvent, TIME, test_status.ACTIONS,
+                st.integers(0, 2 ** 22))
+    | test_status.CAPS.flatmap(lambda cap: st.builds(
+        LimitEvent, TIME, TEXT, st.just(cap.workload), st.just(cap.knob),
+        TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT)))
+
+
+def cap(value: float, reason: str = 'r', owner: str = 'o') -> Cap:
+    return Cap(*KEY, value, owner, reason)
+
+
+def incident(**differing: Any) -> Incident:
+    return Incident(**{
+        'id': '1', 'time_s': 5.0, 'host': 'h', 'victim': 'v',
+        'signal': 'cpi', 'value': 2.0, 'threshold': 1.0, 'cause': 'cpu',
+        **differing})
+
+
+class LimitsTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.transitions = transitions.Transitions()
+
+    def step(self, now: float, *caps: Cap, held: bool | None = None,
+             why: str = '') -> list[str]:
+        """What is printed for the limits at ``now``."""
+        in_force = {one[:2]: one for one in caps}
+        originals = {KEY: None} if (
+            bool(caps) if held is None else held) else {}
+        return [transitions.sentence(event) for event
+                in self.transitions.limits(now, 1e9 + now, in_force,
+                                           originals, why)]
+
+    def test_begin_and_end(self) -> None:
+        self.assertEqual(
+            ['limit set: /batch/a cpu_cores = 0.5 cores, before: unlimited: '
+             'why (o)'], self.step(0, cap(0.5, 'why')))
+        self.assertEqual([], self.step(1, cap(0.5, 'other numbers')))
+        self.assertEqual(
+            ['limit removed: /batch/a cpu_cores is unlimited again; it was '
+             '0.5 cores for 300 s: the agent ends (o)'],
+            self.step(300, why='the agent ends'))
+        self.assertEqual([], self.step(301))
+
+    def test_changes_once_a_minute_with_the_range(self) -> None:
+        self.step(0, cap(1.0))
+        said = [line for now in range(1, 60) for line in self.step(
+            now, cap(0.5 if now < 30 else 2.0))]
+        self.assertEqual([], said)
+        self.assertEqual(
+            ['limit changed: /batch/a cpu_cores = 1.5 cores, from 0.5 cores '
+             'to 2 cores since the last line: r (o)'],
+            self.step(60, cap(1.5)))
+        self.assertEqual([], self.step(61, cap(0.2)))
+
+    def test_noise_is_no_change(self) -> None:
+        self.step(0, cap(1.0))
+        for now in range(1, 200):
+            self.assertEqual([], self.step(now, cap(1.0 + 0.09 * (now % 2))))
+        self.assertEqual(1, len(self.step(200, cap(1.2))))
+
+    def test_a_limit_lasts_as_long_as_its_lease(self) -> None:
+        self.step(0, cap(1.0))
+        self.assertEqual([], self.step(1, held=True))
+        self.assertEqual(1, len(self.step(2, held=False)))
+
+    def test_the_range_is_that_of_this_limit(self) -> None:
+        self.step(0, cap(1.0))
+        self.step(1)
+        [line] = self.step(2, cap(3.0))
+        self.assertNotIn('from', line)
+
+    def test_one_that_comes_and_goes_is_not_told_each_time(self) -> None:
+        said = [line for now in range(600) for line in self.step(
+            now, *[cap(1.0)] * (now % 2))]
+        # Four at once, then four in each minute.
+        self.assertEqual(40, len(said))
+        quiet = [line for now in range(600, 700) for line in self.step(now)]
+        self.assertLessEqual(len(quiet), 1)
+        self.assertIn('removed', (said + quiet)[-1])
+
+    def test_an_end_is_told_at_once(self) -> None:
+        for now in range(0, 600, 3):
+            begun = self.step(now, cap(1.0))
+            self.step(now + 1, cap(3.0))
+            self.assertEqual(len(begun), len(self.step(now + 2)))
+
+    @settings(deadline=None)
+    @given(st.lists(st.tuples(
+        st.floats(0.1, 40), st.sampled_from([None, 0.1, 0.5, 1.0, 8.0])),
+        max_size=60))
+    def test_bounded_and_true_in_the_end(
+            self, steps: list[tuple[float, float | None]]) -> None:
+        found = transitions.Transitions()
+        now, times, told = 0.0, [], None
+        value: float | None = None
+        quiet = [(1.0, steps[-1][1] if steps else None)] * 130
+        for ahead_s, value in [*steps, *quiet]:
+            now += ahead_s
+            in_force = {} if value is None else {KEY: cap(value)}
+            for event in found.limits(now, now, in_force,
+                                      dict.fromkeys(in_force, 4.0)):
+                assert isinstance(event, LimitEvent)
+                times.append(now)
+                told = None if event.what == 'removed' else event.value
+                self.assertEqual(4.0, event.original)
+        for index, began in enumerate(times[transitions.BURST:]):
+            self.assertGreaterEqual(began - times[index], transitions.REST_S)
+        self.assertEqual(value, told)
+
+
+class IncidentsTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.transitions = transitions.Transitions()
+
+    def step(self, now: float, *incidents: Incident) -> list[Event]:
+        return self.transitions.incidents(
+            now, now, {('attribution', one.id): one for one in incidents})
+
+    def whats(self, now: float, *incidents: Incident) -> list[str]:
+        found = self.step(now, *incidents)
+        return [one.what for one in found if isinstance(one, IncidentEvent)]
+
+    def test_begin_change_and_end(self) -> None:
+        self.assertEqual(['began'], self.whats(0, incident()))
+        self.assertEqual([], self.whats(1, incident(value=9.0)))
+        self.assertEqual(['changed'], self.whats(2, incident(
+            antagonists=('/batch/a',), action='cap /batch/a')))
+        last = incident(antagonists=('/batch/a',), action='cap /batch/a',
+                        outcome='confirmed')
+        self.assertEqual(['changed'], self.whats(3, last))
+        [event] = self.step(80)
+        self.assertEqual(
+            'incident ended (attribution): victim v, cause cpu: cpi 2, '
+            'threshold 1; antagonists: /batch/a; action: cap /batch/a; '
+            'outcome: confirmed', transitions.sentence(event))
+
+    def test_one_victim_cannot_fill_the_history(self) -> None:
+        said = [what for now in range(600) for what in self.whats(
+            now, incident(id=str(now)))]
+        self.assertLessEqual(len(said), 44)
+
+    def test_what_was_held_back_is_told_later(self) -> None:
+        for now in range(20):
+            self.whats(now, incident(outcome=str(now)))
+        self.assertEqual(['changed'], self.whats(90, incident(outcome='19')))
+
+
+class FilesTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.path = self.directory / 'below' / 'history.jsonl'
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def history(self, most_bytes: int = 1 << 20) -> history.History:
+        found = history.History(self.path, most_bytes)
+        self.addCleanup(found.close)
+        return found
+
+    def events(self) -> list[Event]:
+        reader = history.Reader(self.path)
+        found = list(reader.events())
+        self.unreadable = reader.unreadable
+        return found
+
+    @staticmethod
+    def some(first: int, count: int) -> list[Event]:
+        return [LimitEvent(float(number), 'set', '/batch/a', Knob.CPU_CORES,
+                           'o', 'r', None, 0.5, 0.5, 0.5)
+                for number in range(first, first + count)]
+
+    @settings(deadline=None)
+    @given(EVENTS)
+    def test_what_is_read_is_what_was_written(self, event: Event) -> None:
+        line = json.loads(json.dumps(history.as_line(event)))
+        self.assertEqual(event, history.of_line(line))
+        self.assertTrue(history.line(event).isprintable())
+
+    def test_it_goes_on_after_a_restart(self) -> None:
+        for first in (0, 3):
+            one = self.history()
+            one.add(self.some(first, 3))
+            one.close()
+        self.assertEqual(self.some(0, 6), self.events())
+
+    def test_both_files_together_stay_below_the_bound(self) -> None:
+        one, most = self.history(20_000), 0
+        for first in range(0, 1000, 10):
+            one.add(self.some(first, 10))
+            most = max(most, sum(file.stat().st_size for file
+                                 in self.path.parent.iterdir()))
+        self.assertLessEqual(most, 20_000)
+        self.assertGreater(most, 10_000)
+        events = self.events()
+        self.assertEqual(self.some(1000 - len(events), len(events)), events)
+
+    def test_a_line_that_a_kill_cut_off(self) -> None:
+        self.history().add(self.some(0, 2))
+        with self.path.open('r+b') as file:
+            file.truncate(self.path.stat().st_size - 9)
+        self.assertEqual(self.some(0, 1), self.events())
+        self.assertEqual(1, self.unreadable)
+        self.history().add(self.some(2, 1))
+        self.assertEqual(self.some(0, 1) + self.some(2, 1), self.events())
+
+    def test_half_a_line_is_taken_away(self) -> None:
+        """The kernel writes what has room."""
+        one = self.history()
+        one.add(self.some(0, 1))
+        size = self.path.stat().st_size
+        _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, hard))
+        try:
+            one.add(self.some(1, 1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        self.assertIn('No space left', one.fault)
+        self.assertEqual(size, self.path.stat().st_size)
+        one.add(self.some(2, 1))
+        self.assertEqual(self.some(0, 1) + self.some(2, 1), self.events())
+        self.assertEqual((0, ''), (self.unreadable, one.fault))
+
+    def test_flipped_bits(self) -> None:
+        self.history().add(self.some(0, 8))
+        whole = self.path.read_bytes()
+        for place in range(0, len(whole), 7):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << place % 8
+            self.path.write_bytes(damaged)
+            self.assertGreaterEqual(len(self.events()), 6)
+        for junk in (b'\x00' * 4096, b'[' * 100_000, b'\xff\n{}\n7\nnull\n'):
+            self.path.write_bytes(junk + b'\n' + whole)
+            self.assertEqual(self.some(0, 8), self.events())
+            self.assertGreater(self.unreadable, 0)
+
+    def test_there_is_none(self) -> None:
+        with testtools.ExpectedException(errors.ScavengerError,
+                                         '.*no history.*'):
+            self.events()
+
+    def test_it_is_not_ours(self) -> None:
+        self.path.parent.mkdir()
+        other = self.directory / 'other'
+        other.write_text('x\n')
+        for count, make in enumerate((
+                lambda: self.path.symlink_to(other),
+                lambda: os.link(other, self.path),
+                lambda: os.mkfifo(self.path), self.path.mkdir), 1):
+            make()
+            one = self.history()
+            for first in range(3):
+                one.add(self.some(first, 1))
+            self.assertIn(str(self.path), one.fault)
+            self.assertEqual(count, self.log.output.count('is not written'))
+            self.assertEqual('x\n', other.read_text())
+            if self.path.is_dir() and not self.path.is_symlink():
+                self.path.rmdir()
+            else:
+                self.path.unlink()
+
+    def test_of_another_user(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest('needs root: it gives files away')
+        self.history().add(self.some(0, 1))
+        os.chown(self.path, 12345, 12345)
+        with testtools.ExpectedException(errors.ScavengerError,
+                                         '.*owner 12345.*'):
+            self.events()
+        one = self.history()
+        one.add(self.some(1, 1))
+        self.assertIn('user 12345', one.fault)
+
+    def test_the_directory_goes_and_comes_back(self) -> None:
+        """What is open goes on; after a fault it is opened again."""
+        self.path.parent.mkdir()
+        one = self.history(600)     # a line or two in each file
+        one.add(self.some(0, 1))
+        (self.path.parent / 'history.jsonl.1').mkdir()
+        (self.path.parent / 'history.jsonl.1' / 'x').touch()
+        for first in range(1, 9):
+            one.add(self.some(first, 1))
+        self.assertIn('history.jsonl', one.fault)
+        (self.path.parent / 'history.jsonl.1' / 'x').unlink()
+        (self.path.parent / 'history.jsonl.1').rmdir()
+        one.add(self.some(9, 1))
+        self.assertEqual('', one.fault)
+        self.assertEqual(1, self.log.output.count('is not written'))
+        self.assertEqual(1, self.log.output.count('is written again'))
+        self.assertEqual(self.some(9, 1), self.events()[-1:])
+
+    def test_the_log_is_bounded_and_the_file_has_all(self) -> None:
+        events: Sequence[Event] = self.some(0, 1)
+        one = self.history()
+        for _ in range(history.LOG_LINES + 50):
+            one.add(events)
+        self.assertEqual(history.LOG_LINES, self.log.output.count('limit set'))
+        self.assertEqual(history.LOG_LINES + 50, len(self.events()))
+        one.add(self.some(61, 1))
+        self.assertIn('50 more changes', self.log.output)
+
+    def test_none_is_wanted(self) -> None:
+        self.history(0).add(self.some(0, 1))
+        self.assertFalse(self.path.exists())
+        self.assertIn('limit set', self.log.output)
+
+
+class SinceTest(testtools.TestCase):
+
+    def test_durations_and_times(self) -> None:
+        for text, wanted in (('90s', 910), ('2m', 880), ('0h', 1000),
+                             ('1970-01-01T00:01:00+00:00', 60),
+                             ('1970-01-01T00:01:00Z', 60)):
+            self.assertEqual(wanted, history.since(text, 1000.0))
+
+    def test_garbage(self) -> None:
+        for text in ('', 'h', '-1h', '2w', '\u0663h', 'yesterday', '9999999',
+                     '0001-01-01T00:00'):
+            with testtools.ExpectedException(errors.ConfigError):
+                history.since(text, 1000.0)
+
+
+class KillTest(testtools.TestCase):
+
+    def test_in_words(self) -> None:
+        self.assertEqual('killed 3 processes of /a: r (o)',
+                         transitions.sentence(KillEvent(
+                             1.0, Action('/a', 'kill', 'o', 'r'), 3)))
