@@ -154,8 +154,8 @@ def shown(text: str) -> str:
 
 
 def of_incident(incident: Incident) -> str:
-    """Who suffers by what, who is named, what was done and what came of it:
-    the same words in the status, the log and the history."""
+    """Victim, cause, antagonists, what was done and what came of it: the
+    same words in the status, the log and the history."""
     value, threshold = ['unknown' if number is None else f'{number:.3g}'
                         for number in (incident.value, incident.threshold)]
     named = ', '.join(incident.antagonists) or 'none named'

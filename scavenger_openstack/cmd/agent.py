@@ -23,15 +23,15 @@ import time
 
 from oslo_config import cfg
 
-from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import history
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import places as places_
+from scavenger_openstack.cmd import stop
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
-
-STOP_WAIT_S = 10.0
 
 RECORD_OPT = cfg.StrOpt(
     'record', metavar='FILE',
@@ -44,10 +44,15 @@ CLI_OPTS = [
                help='run: regulate this host until SIGTERM.  sample: print '
                     'what is measured, one JSON line per interval, and '
                     'touch nothing.  status: what the running agent does '
-                    'and why.  stop-all: the kill switch; take every limit '
-                    'back and set none until resume, also after a reboot.  '
-                    'resume: end stop-all.'),
-    cfg.BoolOpt('json', default=False, help='status: print JSON.'),
+                    'and why.  history: the limits, incidents and kills '
+                    'of the last days.  stop-all: the kill switch; remove '
+                    'every limit and set none until resume, also after a '
+                    'reboot.  resume: end stop-all.'),
+    cfg.BoolOpt('json', default=False,
+                help='status, history: print JSON.'),
+    cfg.StrOpt('since', metavar='TIME',
+               help='history: only from then on: a duration before now '
+                    '(90m, 2h, 3d), or a time such as 2026-01-31T03:00.'),
     cfg.FloatOpt('seconds', default=0, min=0,
                  help='sample: go on for so many seconds; 0 prints one '
                       'line.'),
@@ -55,22 +60,42 @@ CLI_OPTS = [
 ]
 
 
+PROG = 'scavenger-agent'
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code('scavenger-agent', lambda: _main(arguments))
+    return exit_.code(PROG, lambda: _main(arguments))
 
 
 def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf.register_cli_opts(CLI_OPTS)
-    conf_.load(conf, arguments, 'scavenger-agent')
-    if conf.command not in COMMANDS:
+    _register(conf)
+    try:
+        conf_.load(conf, arguments, PROG)
+        places = places_.of(conf)
+    except (errors.ConfigError, cfg.Error) as exc:
+        conf, places = places_.read(arguments, PROG, _register)
+        if conf.command not in WITH_PLACES:
+            raise errors.ConfigError(str(exc)) from exc
+        _warn(f'warning: the configuration cannot be used: {exc}. '
+              f'{conf.command} goes on with state directory '
+              f'{places.state_dir}'
+              + (' (the default; it may be another)' if places.guessed
+                 else '') + f' and stop file {places.stop_file}')
+    if conf.command in WITH_PLACES:
+        return WITH_PLACES[conf.command](conf, places)
+    if conf.command not in WITH_A_HOST:
         raise errors.ConfigError(
             f'{conf.command!r} is no command; one of ' + ', '.join(COMMANDS))
     service.set_up_log(conf)
-    return COMMANDS[conf.command](conf)
+    return WITH_A_HOST[conf.command](conf)
+
+
+def _register(conf: cfg.ConfigOpts) -> None:
+    conf_.register(conf)
+    conf.register_cli_opts(CLI_OPTS)
 
 
 def run(conf: cfg.ConfigOpts) -> int:
@@ -89,16 +114,23 @@ def sample(conf: cfg.ConfigOpts) -> int:
                 return 0
             time.sleep(conf.agent.interval_s)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _to_nowhere()
         return 0
     finally:
         driver.close()
 
 
-def show_status(conf: cfg.ConfigOpts) -> int:
+def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
     """Print the status; 1 when the agent has not turned for a while."""
-    document = status.read(conf_.state_dir(conf) / 'status.json')
+    refused = stop.refused(places.state_dir)
+    try:
+        document = status.read(places.state_dir / 'status.json')
+    except errors.ScavengerError as exc:
+        raise errors.ScavengerError('; '.join((
+            str(exc), *stop.elsewhere(places),
+            *(f'refused lease: {name}' for name in refused)))) from exc
     now = service.now()
+    document['refused'] = refused
     if conf.json:
         document['age_s'] = now - document['time_s']
         print(json.dumps(document, indent=1))
@@ -107,60 +139,49 @@ def show_status(conf: cfg.ConfigOpts) -> int:
     return 1 if status.is_stale(document, now) else 0
 
 
-def stop_all(conf: cfg.ConfigOpts) -> int:
-    """Make the stop file and wait until nothing is limited any more.
-
-    The agent takes its limits back at its next tick, the watcher does when
-    the agent hangs, and we do when neither of them lives.
-    """
-    stop_file = conf_.stop_file(conf)
-    stop_file.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(stop_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
-                     | os.O_NONBLOCK, 0o644))
-    _sync(stop_file.parent)
-    leases = conf_.state_dir(conf) / 'leases'
-    print(f'stop file made: {stop_file}')
-    deadline = time.monotonic() + STOP_WAIT_S
-    while _count(leases):
-        if time.monotonic() > deadline:
-            code = restore.main(['--all', '--state-dir', conf.state_dir,
-                                 '--stop-file', str(stop_file)])
-            left = _count(leases)
-            print(f'the agent did not answer within {STOP_WAIT_S:.0f} s; '
-                  + ('every limit was taken back for it' if code == 0 else
-                     f'{left} limits could not be taken back, see above'))
-            return code
-        time.sleep(0.1)
-    print('no limit is in force; scavenger-agent resume ends this')
-    return 0
-
-
-def resume(conf: cfg.ConfigOpts) -> int:
-    stop_file = conf_.stop_file(conf)
+def show_history(conf: cfg.ConfigOpts, places: places_.Places) -> int:
+    """Print what happened, oldest first."""
+    now_s = time.time()
+    reader = history.Reader(places.history_file)
+    since_s = history.since(conf.since, now_s) if conf.since else 0.0
+    empty = True
     try:
-        stop_file.unlink()
-    except FileNotFoundError:
-        print('nothing was stopped')
+        for event in reader.events(since_s):
+            empty = False
+            print(json.dumps(history.as_line(event)) if conf.json
+                  else history.line(event))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _to_nowhere()
         return 0
-    _sync(stop_file.parent)
-    print('limits may be set again')
+    if empty:
+        _warn(f'{places.history_file}: nothing'
+              + (f' since {conf.since}' if conf.since else ' yet'))
+    if reader.unreadable:
+        _warn(f'{places.history_file}: {reader.unreadable} lines cannot be '
+              'read and are left out')
     return 0
 
 
-def _count(leases: pathlib.Path) -> int:
-    return len(list(leases.glob('*.json')))
+def _to_nowhere() -> None:
+    """The reader of our output has ended: the rest is not wanted."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _sync(directory: pathlib.Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _warn(text: str) -> None:
+    print(f'{PROG}:', status.shown(text).replace('\n', ' '),
+          file=sys.stderr)
 
 
-COMMANDS = {'run': run, 'sample': sample, 'status': show_status,
-            'stop-all': stop_all, 'resume': resume}
+WITH_A_HOST = {'run': run, 'sample': sample}
+"""Commands that need the whole configuration."""
+
+WITH_PLACES = {'status': show_status, 'history': show_history,
+               'stop-all': lambda _, places: stop.stop_all(places),
+               'resume': lambda _, places: stop.resume(places)}
+"""Commands that work with a broken one, too."""
+
+COMMANDS = (*WITH_A_HOST, *WITH_PLACES)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where an agent keeps its state, stop file and history: found also with a
+configuration that nothing else can work with, so that the kill switch can.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Sequence
+import os
+import pathlib
+import re
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+from scavenger_openstack import conf as conf_
+
+MAX_BYTES = 1 << 22
+"""No configuration is larger."""
+
+UNREADABLE = '\ufffd'
+"""What stands for bytes that are not UTF-8."""
+
+NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
+          ('agent', 'history_file'))
+
+
+class Places(NamedTuple):
+    """``proc`` is where processes are looked for.  ``guessed``: a part of
+    the configuration that might name another state directory cannot be
+    read, so it is the default."""
+
+    state_dir: pathlib.Path
+    stop_file: pathlib.Path
+    history_file: pathlib.Path
+    proc: pathlib.Path
+    guessed: bool = False
+
+
+def of(conf: cfg.ConfigOpts) -> Places:
+    """The places that a whole configuration names.
+
+    :raises cfg.Error: an option refers to another that does not exist.
+    """
+    return Places(_absolute(conf_.state_dir(conf)),
+                  _absolute(conf_.stop_file(conf)),
+                  _absolute(conf_.history_file(conf)),
+                  pathlib.Path(conf.root_dir, 'proc'))
+
+
+def read(arguments: Sequence[str], prog: str,
+         register: Callable[[cfg.ConfigOpts], None],
+         ) -> tuple[cfg.ConfigOpts, Places]:
+    """The options of the command line, and the places as far as they can be
+    read: from the command line, else from what can be read of the files.
+
+    :param register: registers all options
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument('--config-file', action='append')
+    parser.add_argument('--config-dir', action='append')
+    given, rest = parser.parse_known_args(list(arguments))
+    files = [pathlib.Path(path) for path in given.config_file or (
+        cfg.find_config_files(project='scavenger', prog=prog))]
+    for path in given.config_dir or cfg.find_config_dirs(
+            project='scavenger', prog=prog):
+        files += sorted(pathlib.Path(path).glob('*.conf'))
+    found: dict[tuple[str, str], str] = {}
+    whole = True
+    for path in files:
+        whole &= _read_file(path, found)
+    for values in (found, {}):
+        conf = cfg.ConfigOpts()
+        register(conf)
+        for (section, name), value in values.items():
+            conf.set_default(name, value, None if section == 'DEFAULT'
+                             else section)
+        conf(rest, project='scavenger', prog=prog, default_config_files=[],
+             default_config_dirs=[])
+        try:
+            places = of(conf)
+        except cfg.Error:       # $one_that_does_not_exist
+            whole = False
+            continue
+        break
+    origin = conf.get_location('state_dir')
+    return conf, places._replace(guessed=not whole and (
+        origin is None or origin.location is cfg.Locations.opt_default))
+
+
+def _read_file(path: pathlib.Path, found: dict[tuple[str, str], str]) -> bool:
+    """Add what one file says of :data:`NEEDED`; whether all of the file
+    could be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(fd, 'rb') as file:
+            text = file.read(MAX_BYTES).decode(errors='replace')
+    except OSError:
+        return False
+    whole, section, in_value = UNREADABLE not in text, '', False
+    for line in map(str.rstrip, text.splitlines()):
+        if line.startswith((' ', '\t')):
+            whole &= in_value       # a value that goes on is none of ours
+            continue
+        in_value = False
+        assignment = re.fullmatch(r'([^:=]*[^:=\s])\s*[:=]\s*(.*)', line)
+        if not line or line.startswith(('#', ';')):
+            continue
+        elif line.startswith('['):
+            section = line.strip('[ ]')
+            whole &= line.endswith(']')
+        elif assignment and section:
+            in_value = True
+            key = (section, assignment[1].replace('-', '_'))
+            value = assignment[2].strip('"\'')
+            if key in NEEDED and value and UNREADABLE not in value:
+                found[key] = value
+        else:
+            whole = False
+    return whole
+
+
+def _absolute(path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(os.path.abspath(path))

@@ -1,0 +1,329 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The kill switch: ``scavenger-agent stop-all`` and ``resume``.
+
+What they print has to be true: of which state directory, how many limits
+are gone, what is left, and which other agents there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import os
+import pathlib
+import pwd
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import running
+from scavenger_openstack.agent import statedir
+from scavenger_openstack.agent import status
+from scavenger_openstack.agent import steps
+from scavenger_openstack.cmd import places as places_
+from scavenger_openstack import errors
+
+STOP_WAIT_S = 10.0
+
+
+class Target(NamedTuple):
+    """A state directory and the stop files that its agent may look for."""
+
+    state_dir: pathlib.Path
+    stop_files: tuple[pathlib.Path, ...]
+
+
+def stop_all(places: places_.Places) -> int:
+    """Make the stop file and wait until nothing is limited any more.
+
+    The agent removes its limits at its next tick, the watcher restores them
+    when the agent hangs, and this process when neither does.
+
+    :return: 0 when nothing is left, nor an agent that was not stopped
+    :raises ScavengerError: it may not, or a stop file cannot be made.
+    """
+    _need_root('stop-all')
+    found, unknown = _agents(places)
+    targets = _targets(places, found)
+    for target in targets:
+        for stop_file in target.stop_files:
+            _make(stop_file)
+    # An agent that was found answers which directory is in use.
+    guessed = places.guessed and len(targets) == 1 and not any(
+        _same(agent.seen_at, places.state_dir) for agent in found)
+    ended = [_end_limits(target, found, guessed) for target in targets]
+    others = _say_others(targets, found)
+    if unknown:
+        _print(f'whether another agent runs is not known: {unknown}')
+    return 0 if all(ended) and not others and not unknown else 1
+
+
+def resume(places: places_.Places) -> int:
+    """Remove the stop file.
+
+    :raises ScavengerError: it may not.
+    """
+    _need_root('resume')
+    removed = False
+    targets = _targets(places, _agents(places)[0])
+    for stop_file in [file for one in targets for file in one.stop_files]:
+        try:
+            stop_file.unlink()
+            _sync(stop_file.parent)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise errors.ScavengerError(
+                f'the stop file {stop_file} cannot be removed: '
+                f'{exc.strerror}') from exc
+        removed = True
+        _print(f'stop file removed: {stop_file}; limits may be set again')
+    if not removed:
+        _print('nothing was stopped: there is no stop file '
+               + ' or '.join(str(file) for one in targets
+                             for file in one.stop_files))
+    return 0
+
+
+def elsewhere(places: places_.Places) -> list[str]:
+    """The agents that use another state directory, a sentence for each."""
+    return [f'an agent runs with another state directory (process '
+            f'{agent.pid}): add --state-dir {agent.state_dir}'
+            for agent in _agents(places)[0]
+            if not _same(agent.seen_at, places.state_dir)]
+
+
+def refused(state_dir: pathlib.Path) -> list[str]:
+    """The lease records in there that could not be trusted."""
+    try:
+        return [str(path) for path in _Leases(state_dir).refused()]
+    except OSError:
+        return []
+
+
+def _agents(places: places_.Places) -> tuple[list[running.Agent], str]:
+    """The agents that run, or why that is not known."""
+    try:
+        return running.agents(places.proc), ''
+    except OSError as exc:
+        return [], str(exc)
+
+
+def _need_root(command: str) -> None:
+    if os.geteuid() != 0:
+        raise errors.ScavengerError(
+            f'{command} must run as root: limits and other agents cannot '
+            'be seen otherwise')
+
+
+def _targets(places: places_.Places, found: Sequence[running.Agent]
+             ) -> list[Target]:
+    """What to stop: the state directory that is configured.  When that is
+    not known, those of all agents that this process can reach, too."""
+    directories = [places.state_dir]
+    if places.guessed:
+        directories += [agent.seen_at for agent in found
+                        if str(agent.seen_at) == agent.state_dir
+                        and agent.seen_at != places.state_dir]
+    return [Target(directory, tuple(dict.fromkeys((
+        places.stop_file if directory == places.state_dir
+        else directory / 'stop', *_published(directory, found)))))
+        for directory in directories]
+
+
+def _published(state_dir: pathlib.Path, found: Sequence[running.Agent]
+               ) -> list[pathlib.Path]:
+    """The stop file that the agent in this directory says it looks for: its
+    configuration may have been another one."""
+    if not any(_same(agent.seen_at, state_dir) for agent in found):
+        return []
+    try:
+        if not statedir.StateDir(str(state_dir)).open():
+            return []
+        name = status.read(state_dir / 'status.json').get('stop_file')
+    except (errors.ScavengerError, OSError):
+        return []
+    return ([pathlib.Path(name)]
+            if isinstance(name, str) and os.path.isabs(name) else [])
+
+
+def _make(stop_file: pathlib.Path) -> None:
+    try:
+        stop_file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(stop_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+                         | os.O_NONBLOCK, 0o644))
+        _sync(stop_file.parent)
+    except OSError as exc:
+        if not stop_file.exists():
+            raise errors.ScavengerError(
+                f'the stop file {stop_file} cannot be made: {exc.strerror}. '
+                'Nothing was stopped. Make it writable and try again, or '
+                'end the agent and run scavenger-restore --all') from exc
+    _print(f'stop file made: {stop_file}')
+
+
+def _end_limits(target: Target, found: Sequence[running.Agent],
+                guessed: bool) -> bool:
+    """Wait until the limits of one state directory are gone, else restore
+    them; whether nothing is left.  Prints what came of it."""
+    state_dir = target.state_dir
+    if not state_dir.exists():
+        _print(f'state directory: {state_dir}: it does not exist, so no '
+               'limit is recorded there')
+        if guessed:
+            _print('whether your agent uses another one is not known: mend '
+                   'the configuration, or give --state-dir')
+        return not guessed
+    _print(f'state directory: {state_dir}')
+    try:
+        statedir.StateDir(str(state_dir)).open()
+        leases = _Leases(state_dir)
+        leases.look()
+    except OSError as exc:
+        _print(f'it is not used: {exc.strerror or exc} (owner: '
+               f'{_owner(state_dir)}). Limits of it may be in force')
+        return False
+    deadline = time.monotonic() + STOP_WAIT_S
+    while leases.look():
+        if time.monotonic() > deadline:
+            return _restore(target, leases, [
+                agent for agent in found if _same(agent.seen_at, state_dir)])
+        time.sleep(0.1)
+    return _report(leases, 'no limit is in force')
+
+
+def _restore(target: Target, leases: _Leases,
+             agents: Sequence[running.Agent]) -> bool:
+    """Do it in place of an agent that does not answer."""
+    code = restore.main(['--all', '--state-dir', str(target.state_dir),
+                         '--stop-file', str(target.stop_files[0])])
+    left = leases.look()
+    if code or not left:
+        return _report(leases, 'no limit is in force')
+    pids = ', '.join(str(agent.pid) for agent in agents) or 'unknown'
+    return _report(leases, (
+        f'the agent (process {pids}) did not answer within '
+        f'{STOP_WAIT_S:.0f} s, every limit was restored in its place. Its '
+        f'{left} records stay until it answers or ends: '
+        'scavenger-restore --watch restores again what it may still write. '
+        'To be sure, kill it'), restored=True)
+
+
+def _report(leases: _Leases, done: str, restored: bool = False) -> bool:
+    """Print how many limits are gone and what is left; whether nothing is."""
+    left = [] if restored else leases.left()
+    _print(f'limits removed: {len(leases.seen) - len(left)}')
+    for name in left:
+        _print(f'NOT removed, see above: {name}; scavenger-agent stop-all '
+               'tries again')
+    refused = leases.refused()
+    for path in refused:
+        _print(f'not known: {path} is a record that could not be trusted; '
+               'its limit may be in force. Look at it, restore that knob by '
+               'hand, delete the file')
+    if left or refused:
+        return False
+    _print(f'{done} (state directory {leases.state_dir}); scavenger-agent '
+           'resume allows limits again')
+    return True
+
+
+class _Leases:
+    """The lease records of one state directory while they go."""
+
+    def __init__(self, state_dir: pathlib.Path) -> None:
+        self.state_dir = state_dir
+        self.seen: set[str] = set()
+
+    def look(self) -> int:
+        """How many there are now.
+
+        :raises OSError: the directory cannot be read.
+        """
+        now = set(self._names('.json'))
+        self.seen |= now
+        return len(now)
+
+    def refused(self) -> list[pathlib.Path]:
+        return [self.state_dir / 'leases' / name
+                for name in self._names('.refused')]
+
+    def left(self) -> list[str]:
+        """What each record that is left is about."""
+        return [self._about(name) for name in self._names('.json')]
+
+    def _names(self, suffix: str) -> list[str]:
+        try:
+            return sorted(name for name in os.listdir(
+                self.state_dir / 'leases') if name.endswith(suffix))
+        except FileNotFoundError:
+            return []
+
+    def _about(self, name: str) -> str:
+        path = self.state_dir / 'leases' / name
+        try:
+            with open(path, 'rb') as file:
+                lease = records.parse(file.read(records.MAX_BYTES))
+        except (OSError, steps.Refused):
+            return str(path)
+        return f'{lease.knob} of {lease.workload}'
+
+
+def _say_others(targets: Sequence[Target], found: Sequence[running.Agent]
+                ) -> bool:
+    """Name the agents that were not stopped; whether there are any."""
+    others = [agent for agent in found if not any(
+        _same(agent.seen_at, target.state_dir) for target in targets)]
+    for agent in others:
+        try:
+            count = str(_Leases(agent.seen_at).look())
+        except OSError:
+            count = 'unknown'
+        here = str(agent.seen_at) == agent.state_dir
+        _print(f'ANOTHER AGENT is not stopped: process {agent.pid}, state '
+               f'directory {agent.state_dir}, limits in force: {count}. '
+               + (f'scavenger-agent stop-all --state-dir {agent.state_dir}, '
+                  'with the --config-file of that agent, stops it' if here
+                  else 'It has another mount namespace, such as a '
+                  'container\'s: run stop-all in there, or end the process'))
+    return bool(others)
+
+
+def _same(one: pathlib.Path, two: pathlib.Path) -> bool:
+    try:
+        return one == two or os.path.samefile(one, two)
+    except OSError:
+        return False
+
+
+def _owner(path: pathlib.Path) -> str:
+    try:
+        uid = path.stat(follow_symlinks=False).st_uid
+        return f'{pwd.getpwuid(uid).pw_name}, user {uid}'
+    except KeyError:
+        return f'user {uid}'
+    except OSError:
+        return 'unknown'
+
+
+def _sync(directory: pathlib.Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _print(text: str) -> None:
+    print(status.shown(text), flush=True)

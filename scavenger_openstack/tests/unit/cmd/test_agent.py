@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Status and history of what a real agent saw in a recording."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import status
+from scavenger_openstack.tests.unit import recordings
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+
+
+class AgentTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, '-m', 'scavenger_openstack.cmd.agent', *words,
+                f'--config-file={self.directory}/conf',
+                f'--state-dir={self.directory}/state']
+
+    def run_agent(self, *words: str) -> str:
+        done = subprocess.run(self.command(*words), check=False, timeout=60,
+                              capture_output=True, text=True)
+        self.assertEqual((0, ''), (done.returncode, done.stderr))
+        return done.stdout
+
+    def record(self) -> pathlib.Path:
+        """A host whose background was promised more memory than there is:
+        an incident for which nobody is named."""
+        path = self.directory / 'recording'
+        host = recordings.Host(path)
+        host.workloads = [dataclasses.replace(
+            one, floor={Knob.MEMORY_BYTES: 64 * recordings.GIB})
+            if one.priority is Priority.BACKGROUND else one
+            for one in host.workloads]
+        host.ticks(400)
+        host.recorder.close()
+        return path
+
+    def test_an_incident_without_antagonists(self) -> None:
+        (self.directory / 'conf').write_text(
+            '[agent]\ndriver = replay\ninterval_s = 0.1\n[scavenger]\n'
+            'memory_window_s = 4\n[replay]\n'
+            f'file = {self.record()}\n')
+        agent = subprocess.Popen(self.command('run'), text=True,
+                                 stderr=subprocess.PIPE)
+        self.addCleanup(agent.wait)
+        self.addCleanup(agent.terminate)
+        deadline = time.monotonic() + 60
+        path = self.directory / 'state' / 'status.json'
+        while not (path.exists() and status.read(path)['incidents']):
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+        document = status.read(path)
+        self.assertEqual(os.path.abspath(f'{self.directory}/state/stop'),
+                         document['stop_file'])
+        self.assertIn('incident: victim foreground, cause overcommitted: ',
+                      status.table(document, document['time_s']))
+        self.assertIn('agent      ', self.run_agent('status'))
+        json.loads(self.run_agent('status', '--json'))
+        agent.terminate()
+        err = agent.communicate(timeout=60)[1]
+        self.assertEqual(0, agent.returncode, err)
+        text = self.run_agent('history')
+        line = ('incident began (scavenger): victim foreground, cause '
+                'overcommitted: ')
+        self.assertIn(line, text)
+        self.assertIn(line, err)
+        self.assertIn('; antagonists: none named; action: background stays '
+                      'at its floors', text)
