@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The state directory is found in a configuration that is broken."""
+
+from __future__ import annotations
+
+import pathlib
+
+import fixtures
+import testtools
+
+from scavenger_openstack.cmd import agent
+from scavenger_openstack.cmd import places as places_
+
+NAMED = '[DEFAULT]\nstate_dir = /x\n'
+
+
+class PlacesTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.config = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'a.conf'
+
+    def read(self, text: str, *words: str) -> tuple[str, bool]:
+        """The state directory, and whether it is guessed."""
+        self.config.write_bytes(text.encode('utf-8', 'surrogateescape'))
+        found = places_.read(
+            ['stop-all', *words, f'--config-file={self.config}'], agent.PROG,
+            agent._register)[1]
+        return str(found.state_dir), found.guessed
+
+    def test_what_can_be_read_counts(self) -> None:
+        for text in (NAMED, f'{NAMED}nonsense\n', f'[agent\nmode\n{NAMED}',
+                     '[DEFAULT]\nstate-dir: "/x"\n=\n', f' x\n{NAMED}',
+                     f'{NAMED}# \udcff\n', f'[DEFAULT]\nstate_dir=/y\n{NAMED}',
+                     f'{NAMED}state_dir =\n', '[DEFAULT\nstate_dir = /x\n'):
+            self.assertEqual(('/x', False), self.read(text), text)
+
+    def test_a_default_is_sure_where_all_can_be_read(self) -> None:
+        for text in ('', '# x\n\n; y\n', '[a]\nb = c\n  d\n\te\nf: g\n',
+                     '[cgroups]\nbackgroud_parents = /x\n'):
+            self.assertEqual(('/run/scavenger', False), self.read(text), text)
+
+    def test_else_it_is_a_guess(self) -> None:
+        for text in ('state_dir = /x\n', '[DEFAULT]\nstate_dir /x\n',
+                     ' x\n', '[a]\n b\n', '[a]\nb = \udcff\n', '[a\n',
+                     '[DEFAULT]\nstate_dir = /\udcff\n', '[a]\n= b\n',
+                     '[DEFAULT]\nstate_dir = $none/x\n'):
+            self.assertEqual(('/run/scavenger', True), self.read(text), text)
+
+    def test_the_command_line_is_sure(self) -> None:
+        for path in ('/y', '/run/scavenger'):
+            self.assertEqual((path, False), self.read(
+                f'{NAMED}nonsense', f'--state-dir={path}'))
+
+    def test_no_file(self) -> None:
+        self.config.mkdir()
+        found = places_.read(['resume', f'--config-file={self.config}'],
+                             agent.PROG, agent._register)[1]
+        self.assertTrue(found.guessed)
+        self.assertEqual('/var/lib/scavenger/stop', str(found.stop_file))
