@@ -19,13 +19,12 @@ help and its bounds stand once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import difflib
-import math
+from importlib import metadata
 import pathlib
 import socket
-from typing import Any
 from typing import TypeVar
 
 from oslo_config import cfg
@@ -38,12 +37,18 @@ from scavenger_openstack.algorithms import io_shares
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
+from scavenger_openstack import conf_check
+from scavenger_openstack import conf_host
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import RESOURCE_OF
 
 P = TypeVar('P')
 
+DEFAULT_CONFIG = '/etc/scavenger/scavenger.conf'
+DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
 DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
@@ -54,6 +59,16 @@ PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'cpi2': cpi2.Params,
                            'perfcloud': perfcloud.Params,
                            'attribution': detector.Params}
+
+REGULATORS: Mapping[str, tuple[Resource, ...]] = {
+    'scavenger': (Resource.CPU, Resource.MEMORY, Resource.NETWORK),
+    'perfiso': (Resource.CPU,),
+    'io_shares': (Resource.DISK,)}
+"""The regulators, and what each of them protects."""
+
+DETECTORS: Mapping[str, tuple[Resource, ...]] = {
+    'attribution': (Resource.CPU, Resource.DISK)}
+"""The detectors that may set limits, and on what."""
 
 COMMON_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
@@ -70,9 +85,22 @@ AGENT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('driver', default='host',
                help='Entry point in scavenger.drivers that reads and '
                     'limits workloads.'),
-    cfg.ListOpt('controllers', default=['scavenger'],
+    cfg.ListOpt('protect', default=[],
+                item_type=cfg.types.String(choices=list(Resource)),
+                help='Resources that background workloads are kept from '
+                     'taking from the foreground, any of cpu, memory, '
+                     'network and disk.  The regulators of these resources '
+                     '([scavenger], [perfiso], [io_shares]) set limits on '
+                     'them, unless their own mode says something else; '
+                     'limits on all other resources are only shown.  '
+                     'Devices and links are found; what is still missing '
+                     'on this host is a line of the status.  Empty: the '
+                     'mode of each controller alone decides.'),
+    cfg.ListOpt('controllers',
+                default=['scavenger', 'io_shares', 'attribution'],
                 help='Entry points in scavenger.controllers that run in '
-                     'the slow loop, each with a section of its own.'),
+                     'the slow loop, each with a section of its own.  '
+                     'perfiso runs beside it and is not listed.'),
     cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=10,
                  help='Seconds between two ticks of the slow loop.  '
                       'Shorter reacts sooner and costs more CPU.  '
@@ -165,93 +193,6 @@ CGROUPS_OPTS: list[cfg.Opt] = [
       for knob, text in FLOORS.items()),
 ]
 
-NETWORK_OPTS: list[cfg.Opt] = [
-    cfg.ListOpt('links', default=[],
-                help='Devices that foreground and background send over, as '
-                     'DEVICE or DEVICE=BYTES_PER_S (default: its speed).  '
-                     'A device in a network namespace is NETNS:DEVICE.'),
-    cfg.ListOpt('interfaces', default=[],
-                help='Which device carries the traffic of one background '
-                     'workload and nothing else: WORKLOAD=DEVICE or '
-                     'WORKLOAD=NETNS:DEVICE.  Its egress is shaped there.  '
-                     'With several links, /LINK at the end names the one '
-                     'that the traffic leaves by.'),
-]
-
-PERF_OPTS: list[cfg.Opt] = [
-    cfg.StrOpt('enabled', default='auto', choices=['auto', 'on', 'off'],
-               help='Hardware counters (cycles, instructions, cache misses) '
-                    'of each workload, VMs of KVM without what QEMU does for '
-                    'them.  auto: where this host has them; on: '
-                    'do not start without; off: leave the PMU alone.  The '
-                    'status and the log say the grade of the host: A (PMU '
-                    'and resctrl), B (PMU) or C (no PMU).'),
-    cfg.FloatOpt('sample_s', default=10.0, min=1, max=600,
-                 help='Seconds at the end of each period_s in which the '
-                      'counters run; without a period_s they always do.  At '
-                      'least [agent] interval_s.  Source: CPI2, section '
-                      '3.1.'),
-    cfg.FloatOpt('period_s', default=0.0, min=0, max=3600,
-                 help='Seconds from one measurement to the next, 60 in '
-                      'CPI2, section 3.1; 0, or no more than sample_s: '
-                      'always.  A period costs less and leaves the PMU to '
-                      'others meanwhile; but a CPU that switches from one '
-                      'cgroup to another takes about a third longer for it '
-                      'also while they rest, since one counter on each CPU '
-                      'stays open to keep the clock of cgroups running.  '
-                      'Where that is too much, set enabled = off.  '
-                      'Set the period to what [cpi2] has, and '
-                      'only where no rule needs each tick: [scavenger] '
-                      'use_ipc would take the pauses for a lost signal and '
-                      'keep the background at its minimum.'),
-    cfg.IntOpt('max_counters', default=4, min=2, max=4,
-               help='Hardware counters that are used on each CPU at the '
-                    'same time, so that others (guests with a virtual PMU, '
-                    'perf sessions) find some free.  2: instructions and '
-                    'reference cycles, which is cpi; 3: also misses in the '
-                    'last-level cache; 4: also core cycles.  Not in the '
-                    'papers.'),
-    cfg.FloatOpt('min_running_share', default=0.2, min=0.05, max=1,
-                 help='A tick counts as not measured when the counters ran '
-                      'for less than this share of the time in which the '
-                      'workload ran, because they took turns with others.  '
-                      'With 0.2 at least 50 of the turns, of 4 ms, in a '
-                      'second of CPU time were seen; fewer are no fair '
-                      'sample.  Not in the papers.'),
-]
-
-LIBVIRT_OPTS: list[cfg.Opt] = [
-    cfg.StrOpt('uri', default='',
-               help='The libvirtd whose VMs are watched and limited: '
-                    'qemu:///system, or with another socket '
-                    'qemu+unix:///system?socket=/PATH.  Empty: none.  A VM '
-                    'is background only if its flavor has the extra spec '
-                    'scavenger:priority=background; all others are '
-                    'foreground and never limited.  While libvirt cannot be '
-                    'reached, VMs are still measured, their limits stay, '
-                    'and it is tried again.'),
-    cfg.StrOpt('run_dir', default='/run/libvirt/qemu',
-               help='Where libvirt keeps the process number of each VM, as '
-                    'NAME.pid.'),
-    cfg.IntOpt('stats_ticks', default=5, min=1, max=60,
-               help='Ticks from one question to libvirt about what disks '
-                    'did (operations, bytes, time) to the next.  What '
-                    'happened in between is handed out in equal parts, so '
-                    'that fewer questions make io_wait and I/O rates '
-                    'smoother and later, and cost libvirt less: it asks '
-                    'each QEMU.  io_shares moves its budget once for each '
-                    'answer, so it learns and grows that much slower.  '
-                    'Source of the default: PerfCloud, section '
-                    'III-C, intervals of 5 s.'),
-    cfg.FloatOpt('timeout_s', default=2.0, min=0.1, max=60,
-                 help='Seconds that libvirt may take to answer.  After '
-                      'that the log and the status say that it, or the QEMU '
-                      'of this VM, does not answer, and no limit is set '
-                      'until it does.  A VM whose QEMU takes longer has no '
-                      'numbers of its disks either; other VMs are not held '
-                      'up by it.'),
-]
-
 REPLAY_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('file',
                help='Recording that the driver "replay" plays back, one '
@@ -260,9 +201,9 @@ REPLAY_OPTS: list[cfg.Opt] = [
 
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
-                                      'network': NETWORK_OPTS,
-                                      'libvirt': LIBVIRT_OPTS,
-                                      'perf': PERF_OPTS,
+                                      'network': conf_host.NETWORK_OPTS,
+                                      'libvirt': conf_host.LIBVIRT_OPTS,
+                                      'perf': conf_host.PERF_OPTS,
                                       'replay': REPLAY_OPTS}
 
 
@@ -271,7 +212,9 @@ def mode_opt() -> cfg.Opt:
                       choices=[str(mode) for mode in Mode],
                       help='off: nothing is computed; observe: decisions '
                            'are made and shown, nothing is touched; '
-                           'enforce: limits are set.')
+                           'enforce: limits are set.  Default: enforce for '
+                           'a regulator of a resource that [agent] protect '
+                           'lists, else observe.')
 
 
 def opts_of(params: type) -> list[cfg.Opt]:
@@ -317,53 +260,86 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
-    """Read the command line and the files into ``conf``.
+    """Read the command line and the files into ``conf``, and check all.
 
-    :raises ConfigError: a value is wrong, a file cannot be read, or one of
-        our sections has an option that does not exist.
+    Without ``--config-file`` these are :data:`DEFAULT_CONFIG` and the files
+    in :data:`DEFAULT_CONFIG_DIR`, if they exist: never one in a home
+    directory.
+
+    :raises ConfigError: with all findings; or a file cannot be read.
+    """
+    read(conf, argv, prog)
+    found = findings(conf)
+    if found:
+        raise errors.ConfigError(*found)
+
+
+def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
+    """Read the command line and the files, whatever they say.
+
+    :raises ConfigError: a file cannot be read or has no sections and
+        options, or the command line is wrong.
     """
     from scavenger_openstack import version
+    named = any(word.partition('=')[0] == '--config-file' for word in argv)
     try:
-        conf(argv, project='scavenger', prog=prog, version=version())
-        for name, _ in list_opts():
-            if name:
-                for option in conf[name]:
-                    value = getattr(conf[name], option)
-                    if isinstance(value, float) and math.isnan(value):
-                        raise ValueError(
-                            f'[{name}] {option}: nan is no number')
+        conf(argv, project='scavenger', prog=prog, version=version(),
+             default_config_files=conf_check.existing(DEFAULT_CONFIG),
+             default_config_dirs=[] if named else conf_check.existing(
+                 DEFAULT_CONFIG_DIR))
     except UnicodeDecodeError as exc:
+        path = conf_check.not_utf8([*argv, DEFAULT_CONFIG])
+        raise errors.ConfigError(f'{path}: not UTF-8: {exc}') from exc
+    except OSError as exc:
         raise errors.ConfigError(
-            f'a configuration file is not UTF-8: {exc}; given: '
-            + ' '.join(argv)) from exc
-    except (cfg.Error, ValueError, OSError) as exc:
+            f'{exc.filename}: the configuration cannot be read: '
+            f'{exc.strerror}') from exc
+    except cfg.ConfigFilesPermissionDeniedError as exc:
+        raise errors.ConfigError(
+            f'{" ".join(exc.config_files)}: the configuration cannot be '
+            'read: Permission denied') from exc
+    except (cfg.Error, ValueError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
     except SystemExit as exc:   # oslo.config has said why, or given help
         raise SystemExit(2 if exc.code else 0) from None
-    for path in conf.config_file or ():
-        _refuse_unknown(conf, path)
 
 
-def _refuse_unknown(conf: cfg.ConfigOpts, path: str) -> None:
-    sections: dict[str, dict[str, Any]] = {}
-    cfg.ConfigParser(path, sections).parse()
-    ours = {name for name, _ in list_opts() if name}
-    for name in sorted(ours & set(sections)):
-        known = set(conf[name])
-        for option in sections[name]:
-            if option.replace('-', '_') not in known:
-                close = difflib.get_close_matches(option, known, 1)
-                hint = f'; did you mean {close[0]}?' if close else ''
-                raise errors.ConfigError(
-                    f'{path}: [{name}] {option}: no such option{hint}')
-    near = {section: difflib.get_close_matches(section, ours, 1)
-            for section in sections
-            if section not in ours and section not in conf.agent.controllers}
-    for section, close in near.items():
-        if close:
-            raise errors.ConfigError(
-                f'{path}: [{section}]: no such section; did you mean '
-                f'[{close[0]}]?')
+def findings(conf: cfg.ConfigOpts) -> list[str]:
+    """All that is wrong in what was read, each in one sentence."""
+    found = []
+    known = {'DEFAULT': {*conf, *conf_check.ALIASES},
+             **{name: set(conf[name]) for name, _ in list_opts() if name}}
+    plugins = {point.name for point in metadata.entry_points(
+        group='scavenger.controllers')} - known.keys()
+    for path, sections in conf_check.files(conf):
+        found += [f'{path}: {what}' for what in conf_check.unknown(
+            sections, known, plugins)]
+    values = list(conf_check.wrong_values(conf, list_opts()))
+    if not values:
+        found += conf_check.contradictions(
+            {name: Mode(conf[name].mode) for name in PARAMS
+             if conf_check.is_set(conf, name, 'mode')},
+            [*conf.agent.controllers, perfiso.Controller.name],
+            conf.agent.protect, REGULATORS, DETECTORS)
+    return found + values
+
+
+def mode(conf: cfg.ConfigOpts, name: str) -> Mode:
+    """How far a controller may go.
+
+    What its section says; else it enforces if it is the regulator of a
+    resource that ``[agent] protect`` lists.
+    """
+    if (not conf_check.is_set(conf, name, 'mode')
+            and set(REGULATORS.get(name, ())) & set(conf.agent.protect)):
+        return Mode.ENFORCE
+    return Mode(conf[name].mode)
+
+
+def limited_knobs(protect: Sequence[Resource]) -> frozenset[Knob]:
+    """The knobs that may be set with this ``[agent] protect``."""
+    return frozenset(knob for knob in Knob
+                     if not protect or RESOURCE_OF[knob] in protect)
 
 
 def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
@@ -389,44 +365,3 @@ def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:
     return {knob: getattr(conf.cgroups, f'floor_{knob}') for knob in FLOORS}
-
-
-def links(conf: cfg.ConfigOpts) -> dict[str, float | None]:
-    """Shared devices and their capacity in bytes per second.
-
-    :raises ConfigError: an entry is not DEVICE or DEVICE=BYTES_PER_S.
-    """
-    found: dict[str, float | None] = {}
-    for entry in conf.network.links:
-        device, equals, capacity = entry.partition('=')
-        try:
-            found[device] = float(capacity) if equals else None
-        except ValueError:
-            raise errors.ConfigError(
-                f'[network] links: {entry!r} is not DEVICE=BYTES_PER_S'
-            ) from None
-    return found
-
-
-def interfaces(conf: cfg.ConfigOpts) -> dict[str, tuple[str, str]]:
-    """Device that carries a workload's traffic, and its link, by workload.
-
-    :raises ConfigError: an entry is not WORKLOAD=DEVICE, or its link is
-        unknown or not clear.
-    """
-    known = links(conf)
-    found = {}
-    for entry in conf.network.interfaces:
-        workload, equals, target = entry.rpartition('=')
-        device, _, link = target.partition('/')
-        if not (equals and workload and device):
-            raise errors.ConfigError(
-                f'[network] interfaces: {entry!r} is not WORKLOAD=DEVICE')
-        if not link and len(known) == 1:
-            link = next(iter(known))
-        if link not in known:
-            raise errors.ConfigError(
-                f'[network] interfaces: {entry!r} does not name one of '
-                f'links ({", ".join(known) or "none is set"})')
-        found[workload] = (device, link)
-    return found

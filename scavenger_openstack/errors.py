@@ -22,7 +22,13 @@ class ScavengerError(Exception):
 
 
 class ConfigError(ScavengerError):
-    """An option's value cannot work on this host."""
+    """The configuration cannot work on this host.
+
+    Each argument is one finding, a sentence.
+    """
+
+    def __str__(self) -> str:
+        return '\n'.join(map(str, self.args))
 
 
 class DriverError(ScavengerError):

@@ -19,6 +19,7 @@ now, so there is nothing to undo but the leases.
 from __future__ import annotations
 
 import collections
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -95,15 +96,17 @@ class Loop:
     :param controllers: each with the mode it runs in
     :param stop_file: no cap while it exists
     :param require_watcher: no cap while nobody would restore after us
+    :param limited: the knobs that may be set
     """
 
     def __init__(self, driver: base.Driver,
                  controllers: Sequence[tuple[Controller, Mode]],
                  leases: leases_.Leases, actuator: actuator_.Actuator,
                  stop_file: pathlib.Path, require_watcher: bool = True,
-                 isolation: isolation_.Isolation | None = None) -> None:
+                 isolation: isolation_.Isolation | None = None,
+                 limited: Collection[Knob] = tuple(Knob)) -> None:
         self._driver = driver
-        self._decider = Decider(controllers)
+        self._decider = Decider(controllers, limited)
         self._leases = leases
         self._actuator = actuator
         self._stop_file = stop_file

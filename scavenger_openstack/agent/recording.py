@@ -86,8 +86,10 @@ def header(conf: cfg.ConfigOpts,
             'state': state.get(controller.name)}
             for controller, mode in controllers],
         'isolation': {
-            'name': perfiso.Controller.name, 'mode': conf.perfiso.mode,
-            'params': _params(conf, 'perfiso', perfiso.Params)}}
+            'name': perfiso.Controller.name,
+            'mode': conf_.mode(conf, 'perfiso'),
+            'params': _params(conf, 'perfiso', perfiso.Params)},
+        **({'protect': conf.agent.protect} if conf.agent.protect else {})}
 
 
 def _params(conf: cfg.ConfigOpts, section: str, params_type: type

@@ -88,7 +88,7 @@ def load_controllers(conf: cfg.ConfigOpts
             params = conf_.params_of(conf, name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
-        mode = Mode(conf[name].mode)
+        mode = conf_.mode(conf, name)
         if mode is Mode.ENFORCE and getattr(cls, 'only_observes', False):
             raise errors.ConfigError(
                 f'[{name}] mode: enforce: as published it is not sure enough '
@@ -154,6 +154,7 @@ class Service:
         self._transitions = transitions.Transitions()
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20)
+        self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
         self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
@@ -165,11 +166,11 @@ class Service:
         self._isolation = isolation_.Isolation(
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
-            Mode(conf.perfiso.mode))
+            conf_.mode(conf, 'perfiso'))
         self._loop = loop_.Loop(
             self._driver, self._controllers, self._leases, self._actuator,
             conf_.stop_file(conf), conf.agent.require_watcher,
-            self._isolation)
+            self._isolation, conf_.limited_knobs(conf.agent.protect))
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
@@ -212,10 +213,6 @@ class Service:
         return 1 if problems else 0
 
     def _turn(self) -> None:
-        if not (self._conf.cgroups.background_parents
-                or self._conf.libvirt.uri):
-            LOG.warning('[cgroups] background_parents and [libvirt] uri are '
-                        'empty: there is nothing to regulate')
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
         modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
@@ -234,6 +231,7 @@ class Service:
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
+            self._log_missing()
             self._tell(tick)
             if self._recorder:
                 self._recorder.tick(tick, list(self._actuator.in_force))
@@ -256,6 +254,18 @@ class Service:
             self._cpu_share += (share - self._cpu_share) * (
                 COST_SMOOTHING if self._cpu_share else 1)
         self._cpu_s, self._seen_s = used_s, seen_s
+
+    def _log_missing(self) -> None:
+        """Log once what protecting takes on this host and is not there."""
+        missing = self._missing()
+        if missing != self._logged_missing:
+            for sentence in missing:
+                if sentence not in self._logged_missing:
+                    LOG.warning('missing: %s', sentence)
+            self._logged_missing = missing
+
+    def _missing(self) -> tuple[str, ...]:
+        return getattr(self._driver, 'missing', ())
 
     def _tell(self, tick: loop_.Tick) -> None:
         state = ('stopped: the stop file is there' if tick.stopped else
@@ -325,6 +335,8 @@ class Service:
             # Only what looks at real hardware has one.
             'grade': getattr(self._driver, 'grade', None),
             'libvirt': getattr(self._driver, 'libvirt', None),
+            'protect': self._conf.agent.protect,
+            'missing': self._missing(),
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,
             'peak_rss_bytes': usage.ru_maxrss * 1024,

@@ -107,6 +107,9 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     lines.append(f'state      {document["state"]}')
     if document.get('grade'):
         lines.append(f'grade      {document["grade"]["text"]}')
+    if document.get('protect'):
+        lines.append(f'protects   {", ".join(document["protect"])}')
+    lines += [f'missing    {what}' for what in document.get('missing', ())]
     if document.get('libvirt'):
         lines += _libvirt(document['libvirt'])
     lines.append('workloads  ' + ', '.join(

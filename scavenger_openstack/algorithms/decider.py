@@ -116,10 +116,12 @@ class Decider:
     It remembers the last sample, and whom a refused limit has paused.
 
     :param controllers: each with its mode; those that are off are left out
+    :param limited: the knobs that may be set; caps on others are only shown
     """
 
     def __init__(self, controllers: Iterable[tuple[Controller, Mode]],
-                 ) -> None:
+                 limited: Collection[Knob] = tuple(Knob)) -> None:
+        self._shown_only = frozenset(Knob) - frozenset(limited)
         self.controllers = [(controller, mode)
                             for controller, mode in controllers
                             if mode is not Mode.OFF]
@@ -168,7 +170,14 @@ class Decider:
         for controller, mode in self.controllers:
             decision = self._ask(controller, now, rates, faults)
             decisions[controller.name] = decision
-            (wishes if mode is Mode.ENFORCE else would).extend(decision.caps)
+            if mode is not Mode.ENFORCE:
+                would.extend(decision.caps)
+            elif not self._shown_only:
+                wishes.extend(decision.caps)
+            else:
+                for cap in decision.caps:
+                    (would if cap.knob in self._shown_only
+                     else wishes).append(cap)
         if held_back:
             would.extend(wishes)
             wishes = []

@@ -29,14 +29,16 @@ INTERRUPTED = 130
 def code(program: str, work: Callable[[], int]) -> int:
     """Do ``work`` and return its exit code.
 
-    What stops it is told in one line on standard error: :data:`USAGE` when
-    the configuration cannot work, :data:`FAILED` for what else is expected
-    to go wrong.  A fault of ours stays a traceback.
+    What stops it goes to standard error: :data:`USAGE` when the
+    configuration cannot work, with one line for each finding,
+    :data:`FAILED` for what else is expected to go wrong, with one line.  A
+    fault of ours stays a traceback.
     """
     try:
         return work()
     except errors.ConfigError as exc:
-        _print(program, exc)
+        for finding in exc.args:
+            _print(program, finding)
         return USAGE
     except (errors.ScavengerError, OSError) as exc:
         _print(program, exc)
@@ -45,6 +47,6 @@ def code(program: str, work: Callable[[], int]) -> int:
         return INTERRUPTED
 
 
-def _print(program: str, exc: Exception) -> None:
+def _print(program: str, exc: object) -> None:
     line = status.shown(str(exc)).replace('\n', ' ')
     print(f'{program}: {line}', file=sys.stderr)

@@ -279,6 +279,22 @@ class Cgroups:
             self._let_go(workload)
             raise
 
+    def lacks(self, workload: str, knob: Knob) -> str:
+        """Why a knob of a workload that exists cannot be used here, and
+        what to do; empty if it can."""
+        try:
+            self.read(workload, knob)
+        except errors.WorkloadGone:
+            # In the hierarchy where it was found it is there.
+            controller = ('cpuset' if self._is_tree(knob)
+                          else self._rule(knob).controller)
+            return (f'{self._mounts[controller].path}{workload} does not '
+                    f'exist, so {knob} cannot be set: make it, and put the '
+                    'processes of the workload into it')
+        except errors.DriverError as exc:
+            return str(exc)
+        return ''
+
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 

@@ -169,8 +169,10 @@ class DelayAccounting:
             self._since_s = now
         self._on = on
         if not on:
-            return ('delay accounting is off: sysctl kernel.task_delayacct=1 '
-                    'switches it on for processes that begin from then on')
+            return ('delay accounting is off: type "sysctl -w '
+                    'kernel.task_delayacct=1", then restart the foreground '
+                    'workloads, since only processes that begin later are '
+                    'measured')
         if self._kernel is None and now >= self._retry_s:
             self._refused = ''
             try:

@@ -19,13 +19,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
-import logging
 import threading
 import time
 
 from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import cgroup_sets
@@ -36,16 +36,17 @@ from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.drivers import network
 from scavenger_openstack.drivers import perf
+from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers import proc
 from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers import uplinks
 from scavenger_openstack import errors
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
-
-LOG = logging.getLogger(__name__)
 
 
 def _is_cgroup(workload: str) -> bool:
@@ -57,6 +58,23 @@ def _tap(names: Sequence[str]) -> tap.Tap:
     return tap.Tap(names[0], tuple(names[1:]))
 
 
+def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
+             ) -> domains.Domains | None:
+    """The VMs of this host; ``None``, and a sentence more in ``missing``,
+    where libvirt-python is not there.
+    """
+    virtual = conf.libvirt
+    try:
+        return domains.Domains(
+            uri, run_dir=virtual.run_dir, floors=conf_.floors(conf),
+            stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
+            root_dir=conf.root_dir, pressure=conf.cgroups.pressure)
+    except libvirt.Missing as exc:
+        missing.append('the VMs of this host are not watched, and their load '
+                       f'counts as foreground: {exc}')
+        return None
+
+
 class Host:
     """Implements :class:`scavenger_openstack.drivers.base.Driver`.
 
@@ -65,9 +83,13 @@ class Host:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._name: str = conf.agent.host
-        self._interfaces = conf_.interfaces(conf)
-        self._links = conf_.links(conf)
         group = conf.cgroups
+        uri = conf_host.libvirt_uri(conf)
+        self._links = conf_host.links(conf)
+        if not self._links and (uri or conf.network.interfaces):
+            found = uplinks.find(conf.root_dir)
+            self._links = {found[0]: None} if len(found) == 1 else {}
+        self._interfaces = conf_host.interfaces(conf, self._links)
         self._cgroups = cgroups.Cgroups(
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
@@ -81,7 +103,7 @@ class Host:
             {workload: device
              for workload, (device, _) in self._interfaces.items()},
             conf.root_dir) if (self._links or self._interfaces
-                               or conf.libvirt.uri) else None
+                               or uri) else None
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir)
@@ -98,26 +120,31 @@ class Host:
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
         self._runs: dict[str, float] = {}
-        virtual = conf.libvirt
-        self._domains: domains.Domains | None = None
-        self._without_libvirt = ''
-        try:
-            if virtual.uri:
-                self._domains = domains.Domains(
-                    virtual.uri, run_dir=virtual.run_dir,
-                    floors=conf_.floors(conf),
-                    stats_ticks=virtual.stats_ticks,
-                    timeout_s=virtual.timeout_s, root_dir=conf.root_dir,
-                    pressure=group.pressure)
-        except libvirt.Missing as exc:
-            LOG.warning('%s; VMs are not watched: their load counts as '
-                        'foreground', exc)
-            self._without_libvirt = str(exc)
+        always: list[str] = []
+        self._domains = _domains(conf, uri, always) if uri else None
+        self._without_libvirt = ''.join(always)
+        if not uri and not group.background_parents:
+            always.append(
+                ('no libvirt on this host' if conf.libvirt.uri is None
+                 else '[libvirt] uri is empty')
+                + ' and no [cgroups] background_parents: only '
+                + ('the foreground is measured' if group.foreground_parents
+                   else "the host's own use is measured"))
+        self._prerequisites = prerequisites.Prerequisites(
+            [Resource(one) for one in conf.agent.protect] or list(Resource),
+            always, self._cgroups.lacks,
+            lambda: str(self._delays.facts()['why']),
+            links=bool(self._links), interfaces=self._interfaces)
 
     @property
     def grade(self) -> dict[str, object]:
         """What this host can tell, and what not and why."""
         return {**self._perf.facts(), 'delays': self._delays.facts()}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What protecting takes on this host and is not there: sentences."""
+        return self._prerequisites.missing
 
     @property
     def libvirt(self) -> dict[str, object] | None:
@@ -148,6 +175,7 @@ class Host:
         workloads, virtual = (measured[:len(workloads)],
                               measured[len(workloads):])
         workloads = self._delays.add(workloads, time_s)
+        self._prerequisites.look(workloads, virtual)
         memory = self._cgroups.memory() or self._proc.memory()
         links = link_tx = {}
         if self._network is not None:

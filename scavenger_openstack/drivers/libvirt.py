@@ -90,9 +90,9 @@ class Loop:
                     import libvirt
                 except ImportError as exc:
                     raise Missing(
-                        f'[libvirt] uri: libvirt-python cannot be used '
-                        f'({exc}); install the package python3-libvirt, or '
-                        'set uri to nothing') from None
+                        f'libvirt-python cannot be used ({exc}); install '
+                        'the package python3-libvirt, or set [libvirt] uri '
+                        'to nothing') from None
                 libvirt.registerErrorHandler(lambda *_: None, None)
                 libvirt.virEventRegisterDefaultImpl()
                 threading.Thread(target=self._turn, args=(libvirt,),

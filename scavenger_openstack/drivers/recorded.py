@@ -45,6 +45,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
 
 SCHEMA = 1
@@ -71,7 +72,11 @@ class Controller:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Header:
-    """The first line.  ``loaded_s`` is when the states were taken up."""
+    """The first line.
+
+    ``loaded_s`` is when the states were taken up; ``protect`` the only
+    resources that limits were set on, empty for all.
+    """
 
     host: str
     boot_id: str
@@ -82,6 +87,7 @@ class Header:
     loaded_s: float
     controllers: tuple[Controller, ...]
     isolation: Controller
+    protect: tuple[Resource, ...] = ()
 
 
 class Turn(NamedTuple):
@@ -129,7 +135,8 @@ def header(document: Any) -> Header:
         'host': text, 'boot_id': text, 'version': text, 'time_s': number,
         'wall_time_s': number, 'interval_s': _interval, 'loaded_s': number,
         'controllers': _controllers, 'isolation': _controller}
-    return Header(**fields(plain, '', checks, tuple(checks)))
+    return Header(**fields(plain, '', {**checks, 'protect': _resources},
+                           tuple(checks)))
 
 
 def _interval(value: Any, where: str) -> float:
@@ -169,6 +176,13 @@ def _mode(value: Any, where: str) -> Mode:
         return Mode(value)
     except ValueError:
         raise bad(where, value, 'one of ' + ', '.join(Mode)) from None
+
+
+def _resources(value: Any, where: str) -> tuple[Resource, ...]:
+    try:
+        return tuple(Resource(item) for item in array(value, where))
+    except ValueError:
+        raise bad(where, value, 'some of ' + ', '.join(Resource)) from None
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,

@@ -34,6 +34,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import recorded
 from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Resource
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Setting:
 class Settings:
     """All controllers, and what each host's own are made with.
 
+    ``protect``: the resources that limits are set on; empty: all.
     ``what_if``: something is not as it was recorded.
     """
 
@@ -66,6 +68,7 @@ class Settings:
     interval_s: float = 1.0
     boot_id: str = ''
     loaded_s: float = 0.0
+    protect: tuple[Resource, ...] = ()
     what_if: bool = False
 
     def decider(self, host: str, interval_s: float | None = None) -> Decider:
@@ -84,7 +87,7 @@ class Settings:
             made.append((one.kind(
                 params, interval_s=interval_s or self.interval_s, host=host,
                 boot_id=self.boot_id), one.mode))
-        decider = Decider(made)
+        decider = Decider(made, conf_.limited_knobs(self.protect))
         try:
             decider.load({one.name: one.state for one in self.controllers
                           if one.state is not None}, self.loaded_s)
@@ -113,7 +116,7 @@ def of_header(header: recorded.Header) -> tuple[Settings, list[str]]:
                          f'{params[name]} is taken')
         found.append(Setting(one.name, kind, one.mode, params, one.state))
     return Settings(tuple(found), header.interval_s, header.boot_id,
-                    header.loaded_s), notes
+                    header.loaded_s, header.protect), notes
 
 
 def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
@@ -128,7 +131,7 @@ def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
     for name in conf.agent.controllers:
         kind = service.controller_type(name, '[agent] controllers')
         params: Any = conf_.params_of(conf, name, kind.params_type)
-        mode = Mode(conf[name].mode)
+        mode = conf_.mode(conf, name)
         setting = Setting(
             name, kind, Mode.OFF if mode is Mode.OFF else Mode.ENFORCE,
             {field.name: getattr(params, field.name)

@@ -77,22 +77,25 @@ class Host:
     """Makes ticks.
 
     :param mode: that of the one controller
+    :param protect: the resources that limits are set on, if not all
     :param after: the host before a restart of the agent
     """
 
     def __init__(self, path: pathlib.Path, seed: int = 1,
-                 mode: Mode = Mode.ENFORCE, after: Host | None = None
-                 ) -> None:
+                 mode: Mode = Mode.ENFORCE, after: Host | None = None,
+                 protect: str = '') -> None:
         self.dice = random.Random(seed)
         self.now: float = after.now + 1 if after else 1000.0
         state: dict[str, Any] = after.decider.state() if after else {}
         conf = options('scavenger.memory_window_s=4', f'scavenger.mode={mode}',
-                       'scavenger.network_window_s=3', 'agent.host=node7')
+                       'scavenger.network_window_s=3', 'agent.host=node7',
+                       f'agent.protect={protect}')
         controller = scavenger.Controller(
             conf_.params_of(conf, 'scavenger', scavenger.Params),
             host='node7', boot_id='boot')
         self.recorder = recording.Recorder(path, Nowhere())
-        self.decider: decider.Decider = decider.Decider([(controller, mode)])
+        self.decider: decider.Decider = decider.Decider(
+            [(controller, mode)], conf_.limited_knobs(conf.agent.protect))
         self.recorder.start({**recording.header(
             conf, [(controller, mode)], state, self.now), 'boot_id': 'boot',
             'time_s': self.now})

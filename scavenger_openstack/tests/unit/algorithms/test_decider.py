@@ -108,6 +108,15 @@ class DecideTest(DeciderTestCase):
         self.assertEqual(['one', 'two'], list(found.decisions))
         self.assertEqual([wish], self.asked)
 
+    def test_what_is_not_protected_is_only_shown(self) -> None:
+        memory = HALF._replace(knob=Knob.MEMORY_BYTES, value=1000)
+        one = decider.Decider(
+            [(Fixed('one', HALF, memory), Mode.ENFORCE)],
+            [Knob.MEMORY_BYTES])
+        found = self.decide(one)
+        self.assertEqual({memory[:2]: memory}, found.wanted)
+        self.assertEqual([HALF], found.would)
+
     def test_a_detector_that_fails_rests_and_the_others_go_on(self) -> None:
         faulty = Faulty('two', HALF._replace(knob=Knob.PAUSED, value=1))
         one = decider.Decider([(faulty, Mode.ENFORCE),

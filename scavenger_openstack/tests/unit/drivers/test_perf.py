@@ -26,6 +26,7 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import sampling
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import duty as duty_
 from scavenger_openstack.drivers import perf
 from scavenger_openstack.drivers import perf_event
@@ -208,7 +209,7 @@ class TestOptions(testtools.TestCase):
         """Each with its default."""
         self.assertEqual(
             perf.Settings()._asdict(),
-            {option.dest: option.default for option in conf_.PERF_OPTS})
+            {option.dest: option.default for option in conf_host.PERF_OPTS})
 
     def test_what_is_refused(self) -> None:
         from oslo_config import cfg

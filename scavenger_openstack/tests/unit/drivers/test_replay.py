@@ -233,6 +233,7 @@ class ReadTest(RecordingTestCase):
                  'controllers[0]: state: 1e+308'),
                 ('controllers/0/state', [10 ** 400], 'controllers[0]: state'),
                 ('isolation', None, 'isolation: None'),
+                ('protect', ['disc'], "protect: ['disc'] is not some of cpu"),
         ):
             header = copy.deepcopy(HEADER)
             put(where, value)(header)

@@ -93,9 +93,10 @@ class ReplayTestCase(testtools.TestCase):
         self.path = self.directory / 'a.recording'
 
     def record(self, count: int, seed: int = 1, mode: Mode = Mode.ENFORCE,
-               after: recordings.Host | None = None) -> recordings.Host:
+               after: recordings.Host | None = None,
+               protect: str = '') -> recordings.Host:
         self.path.unlink(missing_ok=True)
-        host = recordings.Host(self.path, seed, mode, after)
+        host = recordings.Host(self.path, seed, mode, after, protect)
         self.addCleanup(host.recorder.close)
         self.made = host.ticks(count)
         return host
@@ -134,6 +135,15 @@ class VerifyTest(ReplayTestCase):
             self.assertIsNone(difference)
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
+
+    def test_what_was_not_protected_is_not_limited_again(self) -> None:
+        self.record(200, protect='memory')
+        self.assertIsNone(self.verify()[2])
+        lines = self.path.read_text().splitlines(keepends=True)
+        header = json.loads(lines[0])
+        self.assertEqual(['memory'], header.pop('protect'))
+        self.path.write_text(json.dumps(header) + '\n' + ''.join(lines[1:]))
+        self.assertIsNotNone(self.verify()[2])
 
     def test_what_was_learned_before_counts(self) -> None:
         before = self.record(50)
@@ -308,12 +318,16 @@ class TableTest(ReplayTestCase):
                          (lifted['value'], lifted['reason']))
 
     def test_configured_controllers(self) -> None:
-        for line, modes in (('scavenger.mode=observe', [Mode.ENFORCE]),
-                            ('scavenger.mode=off', [Mode.OFF])):
+        for line, mode in (('scavenger.mode=observe', Mode.ENFORCE),
+                           ('scavenger.mode=off', Mode.OFF)):
             found = replay_settings.of_options(recordings.options(line), True)
-            self.assertEqual(modes, [one.mode for one in found.controllers])
+            self.assertEqual(
+                {'scavenger': mode, 'io_shares': Mode.ENFORCE,
+                 'attribution': Mode.ENFORCE},
+                {one.name: one.mode for one in found.controllers})
         found = replay_settings.of_options(recordings.options(), False)
-        self.assertEqual((), found.controllers)
+        self.assertEqual(['attribution'],
+                         [one.name for one in found.controllers])
 
 
 class CompareTest(ReplayTestCase):

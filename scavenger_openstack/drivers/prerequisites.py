@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What protecting the foreground takes on this host and is not there.
+
+For each resource, one sentence that says what to do.  Nothing is said of a
+resource while there is no background that could take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import WorkloadSample
+
+LOOK_TICKS = 30
+"""Ticks from one look to the next: files of cgroups are opened for it."""
+
+KNOBS: Mapping[Resource, tuple[Knob, ...]] = {
+    Resource.CPU: (Knob.CPU_CORES, Knob.CPU_SET),
+    Resource.MEMORY: (Knob.MEMORY_BYTES,),
+    Resource.DISK: (Knob.IO_OPS_PER_S,)}
+"""Knobs of a cgroup; each stands for one controller."""
+
+
+class Prerequisites:
+    """Looks for them now and then; ``missing`` has what it found last.
+
+    :param protect: the resources to look at
+    :param always: what is missing whatever the workloads are
+    :param lacks: why a knob of a cgroup cannot be set; empty if it can
+    :param delays_off: why waits of cgroups are not measured; empty if they
+        are
+    :param links: whether a link is known that all share
+    :param interfaces: cgroups whose network device is known
+    """
+
+    def __init__(self, protect: Collection[Resource], always: Sequence[str],
+                 lacks: Callable[[str, Knob], str],
+                 delays_off: Callable[[], str], *, links: bool,
+                 interfaces: Collection[str]) -> None:
+        self._protect = protect
+        self._always = tuple(always)
+        self._lacks = lacks
+        self._delays_off = delays_off
+        self._links = links
+        self._interfaces = interfaces
+        self._ticks = 0
+        self.missing: tuple[str, ...] = self._always
+
+    def look(self, cgroups: Sequence[WorkloadSample],
+             domains: Sequence[WorkloadSample]) -> None:
+        """Look again if it is time.
+
+        :param cgroups: the workloads that are cgroups
+        :param domains: those that are virtual machines
+        """
+        self._ticks += 1
+        if self._ticks % LOOK_TICKS != 1:
+            return
+        background = [one[0].id for one in cgroups
+                      if one[0].priority is Priority.BACKGROUND]
+        found = list(self._always)
+        if background:
+            found += self._files(background)
+        if background or any(one[0].priority is Priority.BACKGROUND
+                             for one in domains):
+            found += self._disk(cgroups, domains)
+            found += self._network(background)
+        self.missing = tuple(found)
+
+    def _files(self, background: Sequence[str]) -> list[str]:
+        """One background cgroup of each parent stands for all of it."""
+        first: dict[str, str] = {}
+        for workload in background:
+            first.setdefault(workload.rpartition('/')[0], workload)
+        return [f'{resource}: {why}'
+                for resource in self._protect
+                for knob in KNOBS.get(resource, ())
+                for workload in first.values()
+                if (why := self._lacks(workload, knob))]
+
+    def _disk(self, cgroups: Sequence[WorkloadSample],
+              domains: Sequence[WorkloadSample]) -> list[str]:
+        if Resource.DISK not in self._protect:
+            return []
+        foreground, virtual = [
+            any(one[0].priority is Priority.FOREGROUND for one in samples)
+            for samples in (cgroups, domains)]
+        if foreground and (why := self._delays_off()):
+            return ['disk: how long foreground cgroups wait for disks is not '
+                    f'known: {why}']
+        if not foreground and not virtual:
+            return ['disk: no foreground workload is known whose waits could '
+                    'be measured: name the parents of some in [cgroups] '
+                    'foreground_parents']
+        return []
+
+    def _network(self, background: Sequence[str]) -> list[str]:
+        if Resource.NETWORK not in self._protect:
+            return []
+        if not self._links:
+            return ['network: the device that foreground and background send '
+                    'over cannot be found on this host: name it in [network] '
+                    'links']
+        unknown = [one for one in background if one not in self._interfaces]
+        return [] if not unknown else [
+            f'network: what {len(unknown)} background cgroups send is not '
+            f'limited, {unknown[0]} for one: name the device of each in '
+            '[network] interfaces']

@@ -1,0 +1,104 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is said to be missing for each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import testtools
+
+from scavenger_openstack.drivers import prerequisites
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+BACK, FORE = Priority.BACKGROUND, Priority.FOREGROUND
+
+
+def samples(priority: Priority, *names: str) -> list[WorkloadSample]:
+    return [WorkloadSample(Workload(name, priority)) for name in names]
+
+
+class TestPrerequisites(testtools.TestCase):
+
+    def missing(self, protect: Sequence[Resource],
+                cgroups: Sequence[WorkloadSample] = (),
+                domains: Sequence[WorkloadSample] = (), *,
+                lacks: tuple[Knob, ...] = (), delays_off: str = '',
+                links: bool = True, interfaces: Sequence[str] = ()
+                ) -> tuple[str, ...]:
+        one = prerequisites.Prerequisites(
+            protect, ['always'],
+            lambda workload, knob: f'{workload} {knob}' if knob in lacks
+            else '', lambda: delays_off, links=links, interfaces=interfaces)
+        self.assertEqual(('always',), one.missing)
+        one.look(cgroups, domains)
+        self.assertEqual('always', one.missing[0])
+        return one.missing[1:]
+
+    def test_nothing_is_missing_without_background(self) -> None:
+        self.assertEqual((), self.missing(
+            list(Resource), samples(FORE, '/s/f'), lacks=tuple(Knob),
+            delays_off='off', links=False))
+
+    def test_files_of_one_cgroup_per_parent(self) -> None:
+        cgroups = samples(BACK, '/batch/a', '/batch/b', '/more/c')
+        self.assertEqual(
+            ('cpu: /batch/a cpu_set', 'cpu: /more/c cpu_set'),
+            self.missing([Resource.CPU, Resource.MEMORY], cgroups,
+                         lacks=(Knob.CPU_SET, Knob.IO_OPS_PER_S)))
+
+    def test_waits_for_disks(self) -> None:
+        batch, service = samples(BACK, '/b/a'), samples(FORE, '/s/f')
+        for cgroups, domains, off, words in (
+                (batch + service, [], 'delays are off', 'delays are off'),
+                (batch + service, [], '', None),
+                # libvirt measures those of VMs.
+                (batch, samples(FORE, 'uuid'), 'delays are off', None),
+                (service, samples(BACK, 'uuid'), 'delays are off',
+                 'delays are off'),
+                (batch, [], 'delays are off', 'foreground_parents')):
+            found = self.missing([Resource.DISK], cgroups, domains,
+                                 delays_off=off)
+            self.assertEqual(words is not None, bool(found))
+            if words:
+                self.assertIn(words, found[0])
+                self.assertTrue(found[0].startswith('disk: '))
+        self.assertEqual((), self.missing(
+            [Resource.CPU], batch + service, delays_off='off'))
+
+    def test_network(self) -> None:
+        batch = samples(BACK, '/b/a', '/b/c')
+        found, = self.missing([Resource.NETWORK], batch, links=False)
+        self.assertIn('[network] links', found)
+        found, = self.missing([Resource.NETWORK], batch, interfaces=['/b/a'])
+        self.assertIn('1 background cgroups send', found)
+        self.assertIn('/b/c', found)
+        self.assertEqual((), self.missing(
+            [Resource.NETWORK], samples(BACK), samples(BACK, 'uuid')))
+
+    def test_it_looks_now_and_then(self) -> None:
+        looks = []
+
+        def lacks(workload: str, knob: Knob) -> str:
+            looks.append(knob)
+            return ''
+
+        one = prerequisites.Prerequisites(
+            [Resource.MEMORY], [], lacks, str, links=True, interfaces=())
+        for _ in range(prerequisites.LOOK_TICKS + 1):
+            one.look(samples(BACK, '/b/a'), [])
+        self.assertEqual(2, len(looks))

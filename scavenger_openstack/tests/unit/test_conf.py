@@ -1,0 +1,208 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a configuration comes to, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+from typing import Any
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.agent import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_host
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+
+
+class ConfTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        self.file = self.directory / 'scavenger.conf'
+        # As on a host without any configuration.
+        self.patch(conf_, 'DEFAULT_CONFIG', str(self.file))
+        self.patch(conf_, 'DEFAULT_CONFIG_DIR', str(self.file) + '.d')
+
+    def load(self, *lines: str, argv: tuple[str, ...] = ()
+             ) -> cfg.ConfigOpts:
+        if lines:
+            self.file.write_text('\n'.join(lines))
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, argv, 'test')
+        return conf
+
+    def findings(self, *lines: str) -> Any:
+        """What is said of a file, without its path."""
+        exc = self.assertRaises(errors.ConfigError, self.load, *lines)
+        return [str(one).removeprefix(f'{self.file}: ') for one in exc.args]
+
+
+class TestWrong(ConfTestCase):
+
+    def test_the_right_section_is_named(self) -> None:
+        self.assertEqual(
+            ['[agent] memory_c: no such option; [scavenger] memory_c is one'],
+            self.findings('[agent]', 'memory_c = 3'))
+        self.assertEqual(
+            ['[DEFAULT] uri: no such option; [libvirt] uri is one'],
+            self.findings('[DEFAULT]', 'uri ='))
+        self.assertEqual(
+            ['[scavenger] min-effect: no such option; [attribution] '
+             'min_effect is one'],
+            self.findings('[scavenger]', 'min-effect = 1'))
+
+    def test_the_right_name_is_proposed(self) -> None:
+        self.assertEqual(
+            ['[cgroups] backgroud_parents: no such option; did you mean '
+             'background_parents?'],
+            self.findings('[cgroups]', 'backgroud_parents = /batch'))
+        self.assertEqual(
+            ['[DEFAULT] state_dirr: no such option; did you mean state_dir?'],
+            self.findings('[DEFAULT]', 'state_dirr = /x'))
+        self.assertEqual(
+            ['[agent] interval-s: no such option; did you mean interval_s?'],
+            self.findings('[agent]', 'interval-s = 2'))
+        self.assertEqual(
+            ['[agent] backgroud_parents: no such option; did you mean '
+             '[cgroups] background_parents?'],
+            self.findings('[agent]', 'backgroud_parents = /batch'))
+
+    def test_unknown_sections(self) -> None:
+        self.assertEqual(
+            ['[scavanger]: no such section; did you mean [scavenger]?'],
+            self.findings('[scavanger]', 'mode = off'))
+        found, = self.findings('[keystone_authtoken]', 'x = 1')
+        self.assertIn('no such section; one of ', found)
+        self.assertIn('io_shares', found)
+
+    def test_all_is_said_at_once(self) -> None:
+        found = self.findings(
+            '[cgroups]', 'backgroud_parents = /batch', '[agent]',
+            'memory_c = 1', 'interval_s = often', 'lease_s = nan',
+            '[scavenger]', 'mode = enfroce')
+        self.assertEqual(5, len(found), found)
+        for number, words in enumerate((
+                '[agent] memory_c', '[cgroups] backgroud_parents',
+                '[agent] interval_s', '[agent] lease_s: nan',
+                '[scavenger] mode: Valid values are [off, observe, enforce]',
+        )):
+            self.assertIn(words, found[number])
+
+    def test_a_file_of_the_directory_is_checked_too(self) -> None:
+        drop_in = pathlib.Path(conf_.DEFAULT_CONFIG_DIR)
+        drop_in.mkdir()
+        (drop_in / 'a.conf').write_text('[agent]\nprotekt = disk\n')
+        exc = self.assertRaises(errors.ConfigError, self.load)
+        self.assertIn(f'{drop_in}/a.conf: [agent] protekt', str(exc))
+
+    def test_enforce_but_not_listed(self) -> None:
+        self.assertEqual(
+            ['[io_shares] mode = enforce, but [agent] controllers does not '
+             'list io_shares: add it there, or remove this mode'],
+            self.findings('[agent]', 'controllers = scavenger',
+                          '[io_shares]', 'mode = enforce'))
+
+    def test_protect_and_a_mode_that_contradicts_it(self) -> None:
+        found, = self.findings('[agent]', 'protect = disk', '[scavenger]',
+                               'mode = enforce')
+        self.assertIn('[agent] protect does not list cpu or memory or '
+                      'network', found)
+        for lines in (['controllers = scavenger'],
+                      ['[io_shares]', 'mode = off']):
+            found, = self.findings('[agent]', 'protect = disk', *lines)
+            self.assertIn('disk takes the controller io_shares', found)
+
+    def test_old_names_of_logging_are_taken(self) -> None:
+        self.load('[DEFAULT]', 'logfile = /x', 'debug = true')
+
+    def test_what_cannot_be_read(self) -> None:
+        self.file.write_bytes(b'[agent]\n\xff')
+        for argv in ((), ('--config-file', str(self.file)),
+                     (f'--config-file={self.file}',)):
+            exc = self.assertRaises(errors.ConfigError, self.load, argv=argv)
+            self.assertIn(f'{self.file}: not UTF-8', str(exc))
+        self.file.unlink()
+        self.file.mkdir()
+        exc = self.assertRaises(errors.ConfigError, self.load)
+        self.assertEqual(f'{self.file}: the configuration cannot be read: '
+                         'Is a directory', str(exc))
+
+
+class TestModes(ConfTestCase):
+
+    def modes(self, *lines: str) -> dict[str, Mode]:
+        conf = self.load(*lines)
+        return {**{controller.name: mode for controller, mode
+                   in service.load_controllers(conf)},
+                'perfiso': conf_.mode(conf, 'perfiso')}
+
+    def test_with_nothing_configured_all_observe(self) -> None:
+        self.assertEqual(
+            dict.fromkeys(('scavenger', 'io_shares', 'attribution',
+                           'perfiso'), Mode.OBSERVE), self.modes())
+
+    def test_one_switch_per_resource(self) -> None:
+        for resource, enforcing in (
+                ('disk', {'io_shares'}), ('memory', {'scavenger'}),
+                ('network', {'scavenger'}), ('cpu', {'scavenger', 'perfiso'}),
+                ('cpu, memory, disk, network',
+                 {'scavenger', 'perfiso', 'io_shares'})):
+            found = self.modes('[agent]', f'protect = {resource}')
+            self.assertEqual(enforcing, {
+                name for name, mode in found.items()
+                if mode is Mode.ENFORCE})
+
+    def test_a_mode_that_is_set_comes_first(self) -> None:
+        found = self.modes('[agent]', 'protect = cpu', '[perfiso]',
+                           'mode = off')
+        self.assertEqual((Mode.ENFORCE, Mode.OFF),
+                         (found['scavenger'], found['perfiso']))
+
+    def test_which_knobs(self) -> None:
+        self.assertEqual(set(Knob), conf_.limited_knobs([]))
+        conf = self.load('[agent]', 'protect = memory, disk')
+        self.assertEqual(
+            {Knob.MEMORY_BYTES, Knob.PAUSED, Knob.IO_BYTES_PER_S,
+             Knob.IO_OPS_PER_S}, conf_.limited_knobs(conf.agent.protect))
+
+
+class TestLibvirt(ConfTestCase):
+
+    def uri(self, *lines: str, argv: tuple[str, ...] = ()) -> str:
+        return conf_host.libvirt_uri(self.load(*lines, argv=argv))
+
+    def test_the_hosts_own_libvirt_is_found_by_its_socket(self) -> None:
+        for name in ('libvirt-sock', 'virtqemud-sock'):
+            path = self.directory / name
+            self.patch(conf_host, 'LIBVIRT_SOCKETS',
+                       ('/nowhere', str(path)))
+            self.assertEqual('', self.uri())
+            path.write_text('')
+            self.assertEqual('', self.uri())
+            path.unlink()
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(path))
+                self.assertEqual('qemu:///system', self.uri())
+                self.assertEqual('', self.uri(argv=('--root-dir', '/mnt')))
+                self.assertEqual('', self.uri('[libvirt]', 'uri ='))
+                self.assertEqual('x', self.uri('[libvirt]', 'uri = x'))
+                self.file.unlink()
