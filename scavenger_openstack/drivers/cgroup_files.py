@@ -133,7 +133,9 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
     """Where each cgroup controller of this host is mounted.
 
     The key ``unified`` is the cgroup v2 tree, if there is one; a controller
-    is looked for in the v1 mounts first, then in what the v2 root offers.
+    is looked for in the v1 mounts first, then in what the v2 root offers;
+    what v2 has without a controller (freezing, counting CPU time) there
+    first, where ``cpu`` is in v2.
     The names are those of v1: ``blkio`` is the v2 controller ``io``.
 
     :raises DriverError: the list of mounts cannot be read.
@@ -162,6 +164,10 @@ def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
     if 'unified' in found:
         for name in _v2_controllers(found['unified']):
             found.setdefault(name, found['unified'])
+        if found['unified'] == found.get('cpu'):
+            # Programs mount these two in version 1 beside version 2, where
+            # containers are.  It does not take them out of version 2.
+            found['freezer'] = found['cpuacct'] = found['unified']
     return found
 
 

@@ -20,7 +20,8 @@ import sys
 from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_v2
 
-TESTS = ('cpu', 'memory', 'disk', 'watched', 'egress', 'refusals', 'agent')
+TESTS = ('cpu', 'memory', 'disk', 'watched', 'egress', 'refusals', 'agent',
+         'protection')
 
 
 GUEST = guest.Guest(

@@ -381,6 +381,10 @@ class TestMounts(CgroupsCase):
             self.find(V2_MOUNTS))
         found = self.find('cgroup /mnt cgroup rw,memory 0 0\n' + V2_MOUNTS)
         self.assertEqual((('/mnt', 1), v2), (found['memory'], found['cpu']))
+        # Beside version 2, where containers are.
+        found = self.find('cgroup /mnt cgroup rw,freezer,cpuacct 0 0\n'
+                          + V2_MOUNTS)
+        self.assertEqual((v2, v2), (found['freezer'], found['cpuacct']))
 
     def test_controllers_unknown(self) -> None:
         (self.tree.top / 'cgroup.controllers').unlink()
