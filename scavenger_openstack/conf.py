@@ -207,14 +207,18 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'replay': REPLAY_OPTS}
 
 
+MODES = {Mode.OFF: 'nothing is computed',
+         Mode.OBSERVE: 'decisions are made and shown, nothing is touched',
+         Mode.ENFORCE: 'limits are set'}
+
+
 def mode_opt() -> cfg.Opt:
     return cfg.StrOpt('mode', default=str(Mode.OBSERVE),
-                      choices=[str(mode) for mode in Mode],
-                      help='off: nothing is computed; observe: decisions '
-                           'are made and shown, nothing is touched; '
-                           'enforce: limits are set.  Default: enforce for '
-                           'a regulator of a resource that [agent] protect '
-                           'lists, else observe.')
+                      choices=[(str(mode), text)
+                               for mode, text in MODES.items()],
+                      help='How far this controller may go.  Where it is '
+                           'not set, a regulator of a resource that [agent] '
+                           'protect lists enforces.')
 
 
 def opts_of(params: type) -> list[cfg.Opt]:

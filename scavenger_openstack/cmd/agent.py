@@ -78,8 +78,9 @@ def _main(arguments: Sequence[str]) -> int:
     except (errors.ConfigError, cfg.Error) as exc:
         conf, places = places_.read(arguments, PROG, _register)
         if conf.command not in WITH_PLACES:
-            raise errors.ConfigError(str(exc)) from exc
-        _warn(f'warning: the configuration cannot be used: {exc}. '
+            raise errors.ConfigError(*exc.args) from exc
+        _warn('warning: the configuration cannot be used: '
+              f'{"; ".join(map(str, exc.args)) or exc}. '
               f'{conf.command} goes on with state directory '
               f'{places.state_dir}'
               + (' (the default; it may be another)' if places.guessed

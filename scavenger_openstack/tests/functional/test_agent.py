@@ -23,6 +23,9 @@ import subprocess
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional.agents import BUSY
 
+NO_RIGHTS = '-dac_override,-dac_read_search'
+"""Then root is bound by the modes of files."""
+
 
 class AgentTest(agents.AgentTestCase):
 
@@ -226,6 +229,72 @@ class AgentTest(agents.AgentTestCase):
             done = self.run_agent('run')
             self.assertEqual(2, done.returncode, done.stderr)
             self.assert_one_line(done.stderr, name, 'mode = observe')
+
+    def test_a_config_file_that_cannot_be_read(self) -> None:
+        self.config.write_bytes(b'[agent]\n\xff')
+        done = self.run_agent('run')
+        self.assertEqual(2, done.returncode)
+        self.assert_one_line(done.stderr, f'{self.config}: not UTF-8')
+        self.config.chmod(0)
+        done = subprocess.run(
+            ['setpriv', f'--bounding-set={NO_RIGHTS}',
+             f'--inh-caps={NO_RIGHTS}', '--', *self.command('agent', 'run')],
+            timeout=60, capture_output=True, text=True)
+        self.assertEqual(2, done.returncode, done.stderr)
+        self.assert_one_line(done.stderr, str(self.config),
+                             'Permission denied')
+        self.config.unlink()
+        self.config.mkdir()
+        done = self.run_agent('run')
+        self.assertEqual(2, done.returncode)
+        self.assert_one_line(done.stderr, f'{self.config}: the configuration '
+                             'cannot be read: Is a directory')
+        self.assertFalse(self.state_dir.exists())
+
+    def test_all_that_is_wrong_is_one_line_each(self) -> None:
+        self.configure('backgroud_parents = /batch', '[agent]',
+                       'memory_c = 3', '[io_shares]', 'mode = enforced')
+        done = self.run_agent('run')
+        self.assertEqual(2, done.returncode)
+        self.assertEqual(
+            [f'scavenger-agent: {self.config}: {what}' for what in (
+                '[agent] memory_c: no such option; [scavenger] memory_c is '
+                'one',
+                '[cgroups] backgroud_parents: no such option; did you mean '
+                'background_parents?',
+                "[io_shares] mode: Valid values are [off, observe, enforce], "
+                "but found 'enforced'")], done.stderr.splitlines())
+
+    def test_with_nothing_to_look_at(self) -> None:
+        self.config.write_text('[libvirt]\nuri =\n')
+        agent = self.start('agent', 'run')
+        self.wait_for('it tells', self.status)
+        self.assertIn(
+            'missing    [libvirt] uri is empty and no [cgroups] '
+            "background_parents: only the host's own use is measured\n",
+            self.run_agent('status').stdout)
+        agent.terminate()
+        _, err = agent.communicate(timeout=60)
+        self.assertEqual(1, err.count('missing: '), err)
+
+    def test_only_what_is_protected_is_limited(self) -> None:
+        """And what protecting takes that this cgroup has not is said."""
+        self.configure('[agent]', 'protect = memory, disk', '[scavenger]',
+                       'memory_window_s = 3')
+        self.tree.path('blkio', '/batch/a').rmdir()
+        self.start('standalone')
+        self.wait_for('the memory limit is there', lambda: [
+            cap for cap in self.status().get('caps', ())  # type: ignore
+            if cap['knob'] == 'memory_bytes'])
+        self.assertEqual('0', self.idle())
+        shown = self.run_agent('status').stdout
+        for words in ('protects   memory, disk', 'scavenger  enforce',
+                      'io_shares  enforce', 'limits that would be set',
+                      'missing    disk: '
+                      f'{self.tree.path("blkio", "/batch/a")} does not exist'):
+            self.assertIn(words, shown)
+        self.assertEqual(['cpu_idle'], [
+            cap['knob'] for cap in self.status()['would']])  # type: ignore
 
     def test_status_without_an_agent_or_with_garbage(self) -> None:
         done = self.run_agent('status')
