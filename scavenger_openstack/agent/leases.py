@@ -305,8 +305,7 @@ class Leases:
             restore.lift(lease, directory=self._own.records)
         except steps_.Gone as exc:
             LOG.info('%s: nothing to restore, %s', what, exc)
-        except (steps_.RestoreError, steps_.Refused, OSError, ValueError,
-                RecursionError) as exc:
+        except Exception as exc:    # whatever it is, the next one is lifted
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
     def _record(self, workload: str, knob: Knob, steps: Sequence[Step],

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import errno
 import functools
 import json
 import os
@@ -100,6 +101,11 @@ def parse(data: bytes, name: str = '') -> Lease:
                         for text in texts)
                 and lease.steps):
             raise ValueError('schema, workload, knob, boot_id or steps')
+        for text in texts:
+            os.fsencode(text)       # what is no name cannot be logged
+        # All of the shape is looked at here, so that nothing later trips.
+        for step in lease.steps:
+            steps.check(step)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
             RecursionError) as exc:
         raise Refused(f'not a lease ({type(exc).__name__}: {exc!s:.99})'
@@ -162,14 +168,15 @@ def load(directory: int, name: str, owners: set[int]) -> Lease:
     """Read the file ``name`` in an open directory, if it can be trusted.
 
     :raises Refused: wrong kind, owner, mode, size or content.
-    :raises FileNotFoundError: it has been taken away meanwhile.
+    :raises FileNotFoundError: it was deleted meanwhile.
+    :raises OSError: it cannot be read now.
     """
     try:
         fd = os.open(name, os.O_RDONLY | FILE, dir_fd=directory)
-    except FileNotFoundError:
-        raise
     except OSError as exc:
-        raise Refused(f'cannot be opened ({exc.strerror})') from None
+        if exc.errno in (errno.ELOOP, errno.ENXIO):
+            raise Refused(f'cannot be opened ({exc.strerror})') from None
+        raise               # out of descriptors, or of memory: not now
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):

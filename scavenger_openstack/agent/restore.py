@@ -103,7 +103,7 @@ class Say:
     def __init__(self, out: Callable[[str], object]) -> None:
         self.out = out
         self.problems: dict[str, str] = {}
-        self.refused = 0
+        self.refused = self.unread = 0
 
     def event(self, name: str, text: str) -> None:
         self.problems.pop(name, None)
@@ -125,7 +125,9 @@ def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
 
     With ``delete``, which needs ``flock(lock)``, what was lifted or is
     stale is deleted, and what was refused is renamed to ``*.refused``.
+    ``say.unread`` counts those that cannot be read now.
     """
+    say.unread = 0
     try:
         here = os.open('leases', DIRECTORY, dir_fd=state_dir)
     except FileNotFoundError:
@@ -144,6 +146,10 @@ def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
                     pass
                 except Refused as exc:
                     _refuse(here, name, exc, say, delete)
+                except OSError as exc:
+                    say.unread += 1
+                    say.problem(name, f'lease {name} cannot be read now, it '
+                                f'will be tried again: {exc}')
         # A parent before its children; last who takes a program that may
         # hang: the others must not wait for it.
         left.sort(key=lambda lease: (lease.steps[0]['do'] in steps.PROGRAMS,
@@ -175,6 +181,10 @@ def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
         return True
     except (RestoreError, OSError, ValueError, RecursionError) as exc:
         say.problem(lease.name, f'{what}: NOT restored: {exc}')
+        return False
+    except Exception as exc:    # a fault of ours must not stop the others
+        say.problem(lease.name, f'{what}: NOT restored: {exc!r:.199}; please '
+                    'report this')
         return False
     try:
         if delete:
@@ -216,7 +226,8 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
         return []
     lock = state.take('lock')
     try:
-        state.pid = 0 if lock >= 0 else state.holder()
+        state.held = lock < 0
+        state.pid = state.holder() if state.held else 0
         if orphans and lock >= 0:
             why = 'no agent lives'
         elif everything:
@@ -252,10 +263,33 @@ def once(state: StateDir, stop_file: str, say: Say, *,
         os.close(lock)
     for _ in range(RETRIES):
         left = restore(state, stop_file, say, everything=everything)
-        if not left and not 0 < state.unreadable < UNREADABLE_POLLS:
-            return 1 if say.refused else 0
+        if not (left or say.unread
+                or 0 < state.unreadable < UNREADABLE_POLLS):
+            return _rest(state, say)
         time.sleep(RETRY_S)
+    _rest(state, say)
     return 1
+
+
+def _rest(state: StateDir, say: Say) -> int:
+    """Say which limits are in force all the same; the exit code."""
+    count, refused = state.count('.json'), state.count('.refused')
+    where = f'{state.path}/leases'
+    if count and 'why' not in say.problems:
+        say.out(f'{count} limits are in force, '
+                + (f'held by agent {state.pid or "(unknown)"}, which lives; '
+                   'scavenger-agent stop-all removes them' if state.held else
+                   'no agent lives, and their leases end in '
+                   f'{state.expires_s - now_s():.0f} s; scavenger-restore '
+                   '--all restores them now') + f' (state directory '
+                f'{state.path})')
+    else:
+        count = 0
+    if refused:
+        say.out(f'{refused} records in {where} were refused, and their '
+                'limits may be in force: look at each *.refused there, '
+                'restore its knob by hand, then delete it')
+    return 1 if count or refused or say.refused else 0
 
 
 def watch(state: StateDir, stop_file: str, say: Say, *,
@@ -338,7 +372,7 @@ def _print(text: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run ``scavenger-restore``; 0 all is back, 1 not all is, 2 usage."""
+    """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
     parser = argparse.ArgumentParser(
         prog='scavenger-restore',
         description='Put knobs that an agent has capped back to their '

@@ -30,6 +30,7 @@ from scavenger_openstack.agent.records import now_s
 MAX_AHEAD_S = 3600.0
 """A heartbeat that promises more than this is garbage."""
 UNREADABLE_POLLS = 3
+MAX_PID = 2 ** 22
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -41,6 +42,7 @@ class StateDir:
         self.fd = self.watcher = -1
         self.id = (0, 0)
         self.pid = self.died = 0
+        self.held = False
         self.expires_s = 0.0
         self.unreadable = 0
 
@@ -83,6 +85,14 @@ class StateDir:
         except FileNotFoundError:
             return False
 
+    def count(self, end: str) -> int:
+        """How many records have a name with this end."""
+        try:
+            return sum(name.endswith(end) for name in os.listdir(
+                os.path.join(self.path, 'leases')))
+        except FileNotFoundError:
+            return 0
+
     def take(self, name: str) -> int:
         """``flock`` a file in the directory; -1 when somebody has it."""
         try:
@@ -115,7 +125,8 @@ class StateDir:
             text = os.read(fd, 32).partition(b'\n')[0]
         finally:
             os.close(fd)
-        return int(text) if text.isdigit() else 0
+        pid = int(text) if text.isdigit() else 0
+        return pid if pid <= MAX_PID else 0
 
     def expired(self) -> bool:
         """Whether the leases have run out, by the heartbeat."""

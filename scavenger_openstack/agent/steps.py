@@ -66,6 +66,8 @@ FILES: Mapping[str, Mapping[str, str]] = {
         'io.max': f'{_IO}(?: {_IO}){{0,3}}',
         'cgroup.freeze': '[01]'}}
 """File system type -> file -> pattern of the whole text."""
+_ANY = {**FILES['cgroup'], **FILES['cgroup2']}
+"""A file that both have takes the same text in both."""
 BUCKET = steps_network.BUCKET
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -119,8 +121,8 @@ def cgroup_mounts() -> list[Mount]:
     return sorted(mounts, key=lambda mount: len(mount[0]))
 
 
-def validate(step: Any, mounts: Sequence[Mount]) -> None:
-    """Hold one step against the closed set.
+def check(step: Any) -> None:
+    """Hold one step against the closed set, whatever is mounted now.
 
     :raises Refused: the step is not in it.
     """
@@ -134,9 +136,8 @@ def validate(step: Any, mounts: Sequence[Mount]) -> None:
         steps_fields.number(step, 'inode')
         if {'.', '..'} & set(step['dir'].split('/')):
             raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
-        files = FILES[_mount_of(step['dir'], mounts)[1]]
-        steps_fields.text(step, 'file', '|'.join(map(re.escape, files)))
-        steps_fields.text(step, 'text', files[step['file']])
+        steps_fields.text(step, 'file', '|'.join(map(re.escape, _ANY)))
+        steps_fields.text(step, 'text', _ANY[step['file']])
         if step['file'] in _THROTTLE or step['file'] == 'io.max':
             steps_fields.text(step, 'device', _DEVICE)
         elif 'device' in step:
@@ -145,11 +146,44 @@ def validate(step: Any, mounts: Sequence[Mount]) -> None:
         raise Refused(f'{step!r:.99} is no known step')
 
 
-def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
+def validate(step: Any, mounts: Sequence[Mount]) -> None:
+    """Hold one step against the closed set and the cgroup mounts.
+
+    A mount may be missing for a while (early in the boot, in a mount
+    namespace): that is no reason to refuse for ever.  A directory that is
+    there, and in no cgroup mount, is one.
+
+    :raises Refused: the step is not in the set, or no cgroup is meant.
+    """
+    check(step)
+    if step['do'] != 'write':
+        return
+    path = step['dir']
+    mount = _mounted(path, mounts)
+    if mount is None:
+        if os.path.lexists(path) or any(path == one[0] for one in mounts):
+            raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
+    elif step['file'] not in FILES[mount[1]]:
+        raise Refused(f'{mount[1]} has no file {step["file"]!r:.99}')
+
+
+def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
     for mount in mounts:
         if path.startswith(mount[0].rstrip('/') + '/'):
             return mount
-    raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
+    return None
+
+
+def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
+    """The mount that a directory of a step lies below.
+
+    :raises RestoreError: none now; it may come back.
+    """
+    mount = _mounted(path, mounts)
+    if mount is None:
+        raise RestoreError(f'{path} lies below no cgroup mount now: mount '
+                           'that hierarchy again, at the same place')
+    return mount
 
 
 def same(step: Step, got: str) -> bool:
@@ -202,18 +236,20 @@ def run(step: Step, mounts: Sequence[Mount], *,
     it is lost, ``capped`` is what it was told by a try that did not end.
 
     :raises Gone: the step's object is no longer there.
-    :raises RestoreError: it does not read back as the original.
+    :raises RestoreError: it does not read back as the original, or its
+        cgroup mount is missing now.
     :raises Refused: the path leads somewhere else.
     """
     if step['do'] in PROGRAMS:
         return PROGRAMS[step['do']].run(step)
     where = f'{step["dir"]}/{step["file"]}'
+    kind = mount_of(step['dir'], mounts)[1]
     directory = None
     try:
         directory = _enter(step, mounts)
         was = _read(directory, step['file'])
         changed = not same(step, was)
-        subtree = inode(step) and _mount_of(where, mounts)[1] == 'cgroup'
+        subtree = inode(step) and kind == 'cgroup'
         if changed:
             if subtree:
                 remember(was)
@@ -244,7 +280,7 @@ def run(step: Step, mounts: Sequence[Mount], *,
 def _enter(step: Step, mounts: Sequence[Mount]) -> int:
     """Open the step's directory, following nothing on the way."""
     path = step['dir']
-    point, _, device = _mount_of(path, mounts)
+    point, _, device = mount_of(path, mounts)
     fd = os.open(point, _DIRECTORY)
     try:
         for part in path[len(point):].strip('/').split('/'):

@@ -22,6 +22,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from typing import Any
 
@@ -67,7 +68,7 @@ class Steps(testtools.TestCase):
     def test_refused(self) -> None:
         for wrong in (
                 {'dir': '/cg/cpu'}, {'dir': '/cg/cpu/'}, {'dir': '/etc'},
-                {'dir': '/cg/cpux/a'}, {'dir': '/cg/cpu/../../etc'},
+                {'dir': '/cg/cpu/../../etc'},
                 {'dir': '/cg/cpu/a/..'}, {'dir': '/cg/cpu/./a'},
                 {'dir': '/cg/cpu//a'}, {'dir': '/cg/cpu/a/'},
                 {'dir': 'cg/cpu/a'}, {'dir': '/cg/cpu/a\0b'},
@@ -105,6 +106,16 @@ class Steps(testtools.TestCase):
         nothings: list[Any] = [None, 1, 'write', [], {}, [WRITE]]
         for nothing in nothings:
             self.assertRaises(steps.Refused, steps.validate, nothing, MOUNTS)
+
+    def test_a_mount_that_is_missing_is_no_reason_to_refuse(self) -> None:
+        """It may come back; until then there is nothing to write."""
+        for path in ('/cg/cpux/a', '/cg/memory/batch/a', '/cg/a'):
+            step = {**WRITE, 'dir': path}
+            steps.validate(step, MOUNTS)
+            for mounts in (MOUNTS, []):
+                self.assertIn('below no cgroup mount now', str(
+                    self.assertRaises(steps.RestoreError, steps.run, step,
+                                      mounts)))
 
     def test_same(self) -> None:
         for changes, got, expected in (
@@ -297,15 +308,54 @@ class StateDirectory(testtools.TestCase):
         self.assertIn("dev 'x;reboot' is not allowed", text)
         self.assertIn('stale lease of another boot', text)
         self.assertIn('no longer there', text)
-        self.assertEqual(6, len(text.splitlines()), text)
+        self.assertIn('3 records in', text)
+        self.assertEqual(7, len(text.splitlines()), text)
         self.assertFalse(good.exists() or stale.exists())
         self.assertFalse((self.path / 'leases' / 'f.tmp').exists())
+        code, text = self.run_main('--all')
+        self.assertEqual(1, code)
+        self.assertIn('3 records in', text)
+        self.assertIn('were refused', text)
+        for path in bad:
+            path.with_suffix('.json.refused').unlink()
         self.assertEqual((0, ''), self.run_main('--all'))
+
+    def test_a_mount_that_is_missing(self) -> None:
+        """The lease stays, with its name, for as long as that lasts."""
+        path = self.put('a.json', lease({**WRITE, 'dir': '/cg/cpu/batch/a'}))
+        good = self.put('b.json', lease(self.gone()))
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.agent.restore.RETRIES', 2):
+            code, text = self.run_main('--all')
+        self.assertEqual(1, code)
+        self.assertIn('below no cgroup mount now', text)
+        self.assertTrue(path.exists())
+        self.assertFalse(good.exists())
+
+    def test_out_of_descriptors(self) -> None:
+        """What cannot be read now is no lease to refuse."""
+        path = self.put('a.json', lease(self.gone()))
+        code = textwrap.dedent(f"""
+            import os, resource
+            from scavenger_openstack.agent import records
+            here = os.open({str(path.parent)!r}, os.O_RDONLY)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (here + 1, here + 1))
+            try:
+                records.load(here, 'a.json', {{os.geteuid()}})
+            except OSError as exc:
+                print(exc.strerror)
+            """)
+        said = subprocess.run([sys.executable, '-c', code], text=True,
+                              capture_output=True, check=True).stdout
+        self.assertEqual('Too many open files\n', said)
 
     def test_only_what_has_run_out(self) -> None:
         path = self.put('a.json', lease(self.gone()))
         self.beat(records.now_s() + 60)
-        self.assertEqual((0, ''), self.run_main())
+        code, text = self.run_main()
+        self.assertEqual(1, code)
+        self.assertIn('1 limits are in force, no agent lives', text)
+        self.assertIn('scavenger-restore --all restores them now', text)
         self.assertTrue(path.exists())
         self.beat(records.now_s() - 0.001)
         self.assertEqual(0, self.run_main()[0])
@@ -330,6 +380,10 @@ class StateDirectory(testtools.TestCase):
             code, text = self.run_main('--all')
             self.assertEqual(1, code)
             self.assertIn('agent 4242 is running', text)
+            code, text = self.run_main()
+            self.assertEqual(1, code)
+            self.assertIn('2 limits are in force, held by agent 4242', text)
+            self.assertIn('scavenger-agent stop-all', text)
             for prepare in (lambda: (self.path / 'stop').touch(),
                             lambda: self.beat(records.now_s() - 1)):
                 prepare()
