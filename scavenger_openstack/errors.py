@@ -58,5 +58,9 @@ class LeaseError(ScavengerError):
     """A lease cannot be had or has run out: do not write."""
 
 
+class NotRestorable(LeaseError):
+    """No watcher could restore a limit of this kind: none is set."""
+
+
 class AlreadyRunning(ScavengerError):
     """Another agent holds the state directory."""

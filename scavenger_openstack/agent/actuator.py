@@ -276,7 +276,7 @@ class Actuator:
 
         Groups that came to life since get into the lease too.
 
-        :raises LeaseError: no durable record could be made
+        :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
         """
         key = (workload, knob)
@@ -285,6 +285,8 @@ class Actuator:
         self._ours_steps.pop(key, None)
         now = self._driver.restore_steps(*key)
         held = self._leases.held().get(key)
+        if key in self._leases.lost():
+            raise errors.LeaseError(f'{workload} {knob}: not restorable now')
         if held and (originals.made_anew(held.steps, now)
                      or originals.keys(held.steps) != originals.keys(now)):
             self._leases.lift(*key)     # made anew: its cap died with it
@@ -292,7 +294,7 @@ class Actuator:
         if held is None:
             if knob is Knob.CPU_SET:    # else their cap is our original
                 for kin in [k for k in self._leases.held()
-                            if k[1] is knob and _kin(k[0], workload)]:
+                            if k[1] is knob and originals.kin(k[0], workload)]:
                     self._leases.lift(*kin)
                     self.forget(kin)
                 now = self._driver.restore_steps(*key)
@@ -355,6 +357,9 @@ class Actuator:
             except errors.Refused as exc:
                 outcome.unmet[cap.workload] = exc.unmet_bytes
                 self._complain(key, f'{cap.workload} {cap.knob}: {exc}')
+            except errors.NotRestorable as exc:
+                if str(exc) not in outcome.problems:    # of many knobs
+                    outcome.problems.append(str(exc))
             except (errors.ScavengerError, OSError, ValueError) as exc:
                 self._failed(cap, exc, outcome)
             else:
@@ -421,11 +426,6 @@ class Actuator:
                     and self._failed_why(*key, message, unsaid)):
                 LOG.warning('%s', message)
         return message
-
-
-def _kin(one: str, two: str) -> bool:
-    """Whether one cgroup lies below the other."""
-    return one.startswith(f'{two}/') or two.startswith(f'{one}/')
 
 
 def _tightens(cap: Cap, current: Value | None) -> bool:

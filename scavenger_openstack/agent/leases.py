@@ -35,6 +35,7 @@ No write to a knob is made under the lock of these objects.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -48,6 +49,7 @@ from typing import NamedTuple
 
 from oslo_log import log
 
+from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import heartbeat
 from scavenger_openstack.agent.heartbeat import Renewer
 from scavenger_openstack.agent import ownership
@@ -58,6 +60,7 @@ from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import steps as steps_
+from scavenger_openstack.agent import watched as watched_
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors
@@ -74,6 +77,18 @@ def _key(lease: Lease) -> Key:
         return lease.workload, Knob(lease.knob)
     except ValueError:      # of a newer version: it can still be lifted
         return lease.workload, cast(Knob, lease.knob)
+
+
+def _kinds(lease: Lease, mounts: Sequence[steps_.Mount]) -> frozenset[str]:
+    return frozenset(abilities.of_step(step, mounts) for step in lease.steps)
+
+
+def _kinds_left(lease: Lease) -> frozenset[str]:
+    """Those of a lease that was found; its mounts may be missing."""
+    try:
+        return _kinds(lease, steps_.cgroup_mounts())
+    except (OSError, steps_.RestoreError):
+        return frozenset({'unknown'})
 
 
 class Held(NamedTuple):
@@ -97,10 +112,14 @@ class Leases:
         self._mutex = threading.Lock()
         self._records: dict[Key, Lease] = {}
         self._held: Mapping[Key, Held] = {}
+        self._kinds: Mapping[Key, frozenset[str]] = {}
         self._busy: dict[Key, int] = {}
         self._lifting: set[Key] = set()
         self._beat = heartbeat.Heartbeat(lease_s)
         self._own = ownership.Ownership(state_dir)
+        self._watched = watched_.Watched(self._own, lease_s)
+        self._lost: set[Key] = set()
+        self._lost_of: tuple[object, object] = (None, None)
         self._say = restore.Say(LOG.warning)
 
     def open(self) -> None:
@@ -112,6 +131,7 @@ class Leases:
         try:
             self._own.take()
             left = self._lift_leftovers()
+            self._watched.write()
             self._beat.open(self.state_dir / 'heartbeat')
         except OSError as exc:
             self._close_files()
@@ -125,7 +145,7 @@ class Leases:
         with self._mutex:
             for lease in left:
                 self._records[_key(lease)] = lease
-                self._show(lease)
+                self._show(lease, _kinds_left(lease))
 
     def renew(self, now: float) -> None:
         """Move the end of all leases; ``now`` is CLOCK_BOOTTIME in seconds.
@@ -186,6 +206,7 @@ class Leases:
 
         Nothing happens when the knob is held already.
 
+        :raises NotRestorable: no watcher could restore it; do not write.
         :raises LeaseError: there is no record; do not write.
         """
         with self._mutex:
@@ -193,7 +214,7 @@ class Leases:
                 raise errors.LeaseError(
                     f'{knob} of {workload} is being lifted right now')
             if (workload, knob) not in self._records:
-                self._record(workload, knob, steps, original)
+                self._record(workload, knob, steps, original, new=True)
 
     def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
                 original: Value | None) -> None:
@@ -279,8 +300,24 @@ class Leases:
         self._renew(now_s())
 
     def watched(self) -> bool:
-        """Whether ``scavenger-restore --watch`` looks after us."""
-        return self._own.watched()
+        """Whether a ``scavenger-restore --watch`` turns here.
+
+        From then on no new limit is set of a kind that it cannot restore.
+        """
+        return self._watched.look()
+
+    def want(self, kinds: Iterable[str]) -> None:
+        """Have the watcher try these kinds before they are needed."""
+        self._watched.want(kinds)
+
+    def lost(self) -> set[Key]:
+        """What is held, and the watcher could no longer restore."""
+        kinds, can = self._kinds, self._watched.can
+        if kinds is not self._lost_of[0] or can is not self._lost_of[1]:
+            self._lost_of = kinds, can
+            self._lost = {key for key, these in kinds.items()
+                          if self._watched.missing(these)}
+        return self._lost
 
     def close(self) -> None:
         """Lift all; what does not come back is left to the watcher."""
@@ -309,7 +346,7 @@ class Leases:
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
     def _record(self, workload: str, knob: Knob, steps: Sequence[Step],
-                original: Value | None) -> None:
+                original: Value | None, *, new: bool = False) -> None:
         # A tenant names his cgroups, and not always in UTF-8.
         key = os.fsencode(f'{workload}\0{knob}')
         name = hashlib.sha256(key).hexdigest()[:32] + '.json'
@@ -320,15 +357,18 @@ class Leases:
             mounts = steps_.cgroup_mounts()
             for step in lease.steps:
                 steps_.validate(step, mounts)
+            kinds = _kinds(lease, mounts)
+            if new:
+                self._watched.require(kinds)
             records.save(self._own.records, lease)
-        except (OSError, steps_.Refused) as exc:
+        except (OSError, steps_.Refused, steps_.RestoreError) as exc:
             raise errors.LeaseError(
                 f'no lease for {knob} of {workload} in '
                 f'{self.state_dir}/leases: {exc}: it is not capped'
                 + ('; make that directory writable, with free space'
                    if isinstance(exc, OSError) else '')) from exc
         self._records[workload, knob] = lease
-        self._show(lease)
+        self._show(lease, kinds)
 
     def _delete(self, lease: Lease) -> None:
         try:
@@ -340,13 +380,16 @@ class Leases:
         del self._records[_key(lease)]
         self._show(lease)
 
-    def _show(self, lease: Lease) -> None:
+    def _show(self, lease: Lease,
+              kinds: frozenset[str] = frozenset()) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
-        held, key = dict(self._held), _key(lease)
+        held, every, key = dict(self._held), dict(self._kinds), _key(lease)
         held.pop(key, None)
+        every.pop(key, None)
         if key in self._records:
             held[key] = Held(lease.original, tuple(lease.steps))
-        self._held = held
+            every[key] = kinds
+        self._held, self._kinds = held, every
 
     def _renew(self, now: float) -> None:
         try:

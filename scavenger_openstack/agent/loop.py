@@ -176,8 +176,11 @@ class Loop:
                              one for one in rates.workloads
                              if one.workload.priority is Priority.BACKGROUND)
                          if self._is_foreign((group, Knob.CPU_SET))]
-        tick.outcome = self._actuator.reconcile(decided.wanted,
-                                                self._is_foreign)
+        lost = self._leases.lost()
+        wanted = decided.wanted if not lost else {
+            key: cap for key, cap in decided.wanted.items()
+            if key not in lost}
+        tick.outcome = self._actuator.reconcile(wanted, self._is_foreign)
         self._answer_refusals(tick, decided)
 
     def _follow(self, wishes: list[Cap], rates: Rates, held_back: bool
@@ -235,9 +238,10 @@ class Loop:
             why = (f'stopped by {self._stop_file}; scavenger-agent resume '
                    'ends that')
         elif tick.unwatched:
-            why = ('no scavenger-restore --watch runs on this state '
-                   'directory, so nobody would take limits back after a '
-                   'crash; start it, or set [agent] require_watcher = false')
+            why = ('no scavenger-restore --watch turns on this state '
+                   'directory (none runs, or it is stopped or stuck), and '
+                   'limits would outlive a crash; start it, or set [agent] '
+                   'require_watcher = false')
         if why != self._held_back:
             LOG.warning('no limits are set: %s', why) if why else LOG.info(
                 'limits are set again')

@@ -118,3 +118,8 @@ def _identity(steps: Sequence[Step]) -> object:
             or (first.get('ifindex') and (first['ifindex'],
                                           first.get('also')))
             or (first.get('uuid'), first.get('pid'), first.get('started')))
+
+
+def kin(one: str, two: str) -> bool:
+    """Whether one cgroup lies below the other."""
+    return one.startswith(f'{two}/') or two.startswith(f'{one}/')

@@ -18,6 +18,7 @@ after a dead one.  Those who restore see the directory by :mod:`.statedir`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 import fcntl
 import os
 import pathlib
@@ -26,6 +27,7 @@ import time
 from scavenger_openstack.agent.records import FILE
 from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent.statedir import DIRECTORY
+from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
 
 LOCK_TIMEOUT_S = 2.0
@@ -40,7 +42,8 @@ class Ownership:
         self.records = -1
         """The open directory of the lease records, -1 while not owned."""
         self._lock = -1
-        self._watched = False
+        self._reader = watcher.Reader(path / watcher.NAME)
+        self._watched: Mapping[str, str] | None = None
 
     def take(self) -> None:
         """Make the directory if need be, and own it from now on.
@@ -71,24 +74,26 @@ class Ownership:
         except FileNotFoundError:
             return True
 
-    def watched(self) -> bool:
-        """Whether ``scavenger-restore --watch`` looks after the directory.
+    def watched(self, lease_s: float) -> Mapping[str, str] | None:
+        """What ``scavenger-restore --watch`` on this directory can restore.
 
-        Does not need :meth:`take`.
+        Kind -> why not, '' for it can; ``None`` when none is there, or it
+        has not turned lately.  Does not need :meth:`take`.
         """
+        before, self._watched = self._watched, None
         try:
             fd = os.open(self.path / 'watcher.lock', os.O_RDONLY | FILE)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._watched = self._reader.look(
+                    now_s(), watcher.stale_s(lease_s))
+            finally:
+                os.close(fd)
         except FileNotFoundError:
-            return False
+            pass
         except OSError:     # out of descriptors: not known is not "no"
-            return self._watched
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            self._watched = False
-        except BlockingIOError:
-            self._watched = True
-        finally:
-            os.close(fd)
+            self._watched = before
         return self._watched
 
     def release(self, keep_lock: bool = False) -> None:

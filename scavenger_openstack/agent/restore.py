@@ -15,8 +15,8 @@
 
 ``scavenger-restore`` reads the leases that an agent left in its state
 directory and puts each knob back to its original.  It runs on the standard
-library and three modules beside it (:mod:`.steps`, :mod:`.records`,
-:mod:`.statedir`), and needs no disk space.
+library and a few modules beside it (:mod:`.steps`, :mod:`.records`,
+:mod:`.statedir`, :mod:`.watcher`, :mod:`.abilities`), and needs no disk space.
 
 Who holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
@@ -33,14 +33,16 @@ import contextlib
 import functools
 import os
 import signal
-import socket
 import sys
 import time
 
+from scavenger_openstack.agent.beat import Beat
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
 from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import say as say_
+from scavenger_openstack.agent.say import Say
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent.statedir import StateDir
 from scavenger_openstack.agent.statedir import UNREADABLE_POLLS
@@ -49,8 +51,8 @@ from scavenger_openstack.agent.steps import Gone
 from scavenger_openstack.agent.steps import Refused
 from scavenger_openstack.agent.steps import RestoreError
 
-__all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'boot_id', 'lift',
-           'lift_all', 'main', 'now_s']
+__all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'Say', 'boot_id',
+           'lift', 'lift_all', 'main', 'now_s']
 
 STATE_DIR = '/run/scavenger'
 STOP_FILE = '/var/lib/scavenger/stop'
@@ -97,35 +99,14 @@ def lift(lease: Lease, *, directory: int | None = None,
     return changed
 
 
-class Say:
-    """Lines for the operator: events always, a problem once."""
-
-    def __init__(self, out: Callable[[str], object]) -> None:
-        self.out = out
-        self.problems: dict[str, str] = {}
-        self.refused = self.unread = 0
-
-    def event(self, name: str, text: str) -> None:
-        self.problems.pop(name, None)
-        self.out(text)
-
-    def forget(self) -> None:
-        """No lease is left: what was said of them may be said again."""
-        self.problems = {name: text for name, text in self.problems.items()
-                         if name in ('watcher', 'state')}
-
-    def problem(self, name: str, text: str) -> None:
-        if self.problems.get(name) != text:
-            self.problems[name] = text
-            self.out(text)
-
-
-def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
+def lift_all(state_dir: int, say: Say, *, delete: bool,
+             progress: Callable[[], object] = bool) -> list[Lease]:
     """Lift every lease below an open state directory; return the rest.
 
     With ``delete``, which needs ``flock(lock)``, what was lifted or is
     stale is deleted, and what was refused is renamed to ``*.refused``.
-    ``say.unread`` counts those that cannot be read now.
+    ``say.unread`` counts those that cannot be read now; ``progress`` is
+    called after each lease.
     """
     say.unread = 0
     try:
@@ -157,8 +138,11 @@ def lift_all(state_dir: int, say: Say, *, delete: bool) -> list[Lease]:
         before = None
         while left and len(left) != before:     # a parent frees its children
             before = len(left)
-            left = [lease for lease in left
-                    if not _lift_one(here, lease, mounts, say, delete)]
+            every, left = left, []
+            for lease in every:
+                if not _lift_one(here, lease, mounts, say, delete):
+                    left.append(lease)
+                progress()
         return left
     finally:
         os.close(here)
@@ -212,7 +196,8 @@ def _refuse(here: int, name: str, exc: Refused, say: Say,
 
 
 def restore(state: StateDir, stop_file: str, say: Say, *,
-            everything: bool = False, orphans: bool = False) -> list[Lease]:
+            everything: bool = False, orphans: bool = False,
+            progress: Callable[[], object] = bool) -> list[Lease]:
     """Lift what is due now; return what did not come back.
 
     Always due: leases that have run out, and all while the stop file is
@@ -242,7 +227,7 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
             say.problems.pop('why', None)
             return []
         say.problem('why', why)
-        return lift_all(state.fd, say, delete=lock >= 0)
+        return lift_all(state.fd, say, delete=lock >= 0, progress=progress)
     finally:
         if lock >= 0:
             os.close(lock)
@@ -302,7 +287,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
     ending: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: ending.append(got))
-    ready = False
+    beat = Beat(state, say)
     while True:
         last = bool(ending)
         began_s = time.monotonic()
@@ -318,13 +303,12 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         except OSError as exc:
             say.problem('watcher', f'{state.path}: {exc}')
         try:
-            left = restore(state, stop_file, say, orphans=True)
+            left = restore(state, stop_file, say, orphans=True,
+                           progress=beat.turn)
             say.problems.pop('state', None)
         except OSError as exc:
             say.problem('state', f'{state.path}: {exc}')
-        if not ready:
-            ready = True
-            _notify()
+        beat.turn(passed=True)
         # With caps left, a parent that is about to end still needs us.
         if last and not (with_parent and os.getppid() == parent
                          and state.has_leases()):
@@ -347,28 +331,6 @@ def _become_watcher(state: StateDir) -> int:
             return fd
         time.sleep(0.05)
     return -1
-
-
-def _notify() -> None:
-    """Tell systemd, if it asked, that we watch."""
-    where = os.environ.get('NOTIFY_SOCKET', '')
-    if where:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            try:
-                sock.sendto(b'READY=1', '\0' + where[1:]
-                            if where.startswith('@') else where)
-            except OSError:
-                pass
-
-
-def _print(text: str) -> None:
-    shown = ''.join(    # tenants choose names, terminals obey
-        c if c.isprintable() else c.encode('unicode_escape').decode()
-        for c in text)
-    try:
-        print('scavenger-restore:', shown, file=sys.stderr, flush=True)
-    except OSError:
-        pass                # a full disk must not keep us from lifting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -397,13 +359,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop_file = args.stop_file or (
         STOP_FILE if args.state_dir == STATE_DIR
         else os.path.join(args.state_dir, 'stop'))
-    state, say = StateDir(args.state_dir), Say(_print)
+    state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:
         return watch(state, stop_file, say, with_parent=args.with_parent)
     try:
         return once(state, stop_file, say, everything=args.all)
     except OSError as exc:
-        _print(f'{args.state_dir}: {exc}')
+        say_.line(f'{args.state_dir}: {exc}')
         return 1
 
 

@@ -32,6 +32,7 @@ from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
+from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import isolation as isolation_
@@ -121,6 +122,17 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
         ) from None
 
 
+def kinds(conf: cfg.ConfigOpts) -> list[str]:
+    """The kinds of limits that may be set besides those of cgroups."""
+    uris = [conf.libvirt.uri] if conf.libvirt.uri else []
+    namespaces = {device.rpartition(':')[0]
+                  for device, _ in conf_.interfaces(conf).values()}
+    if uris:
+        namespaces.add('')      # the taps
+    return [*map(abilities.of_libvirt, uris),
+            *map(abilities.of_network, sorted(namespaces))]
+
+
 class Shown(logging.Filter):
     """Keeps control characters of tenants' names out of the log."""
 
@@ -158,6 +170,8 @@ class Service:
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
         self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
+        # Tried already when the first limit is to be set.
+        self._leases.want(kinds(conf))
         self._recorder = (recording.Recorder(record, self._driver)
                           if record else None)
         self._actuator = actuator_.Actuator(

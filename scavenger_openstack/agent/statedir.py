@@ -26,6 +26,7 @@ import select
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import FILE
 from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import watcher as watcher_
 
 MAX_AHEAD_S = 3600.0
 """A heartbeat that promises more than this is garbage."""
@@ -40,6 +41,7 @@ class StateDir:
     def __init__(self, path: str) -> None:
         self.path = path
         self.fd = self.watcher = -1
+        self.publisher: watcher_.Publisher | None = None
         self.id = (0, 0)
         self.pid = self.died = 0
         self.held = False
@@ -73,6 +75,9 @@ class StateDir:
         for fd in (self.fd, self.watcher):
             if fd >= 0:
                 os.close(fd)
+        if self.publisher is not None:
+            self.publisher.close()
+        self.publisher = None
         self.fd = self.watcher = -1
         self.id = (0, 0)
 

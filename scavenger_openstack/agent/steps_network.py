@@ -40,7 +40,7 @@ IFB = 'scv'
 """The IFB of a VM whose first tap has the index 7 is ``scv7``."""
 _OPEN = ('rate', '10gbit', 'burst', '64mb', 'limit', '128mb')
 _LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
-_NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
+NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
 _MAX_INDEX = 2 ** 31 - 1
 _MAX_TAPS = 256
 _TOOL_TIMEOUT_S = 5.0
@@ -56,7 +56,7 @@ def validate(step: Step) -> None:
     steps_fields.only(step, {'do', 'netns', 'dev', 'ifindex'}
                       | ({'also'} if step['do'] == 'tap' else set()))
     steps_fields.text(step, 'dev', _LINK)
-    steps_fields.text(step, 'netns', _NETNS)
+    steps_fields.text(step, 'netns', NETNS)
     also = step.get('also', [])
     if not isinstance(also, list) or len(also) >= _MAX_TAPS:
         raise steps_fields.Refused(f'also {also!r:.99} is not allowed')
@@ -73,7 +73,7 @@ def delete_bucket(step: Step) -> bool:
     :raises RestoreError: its bucket does not go away.
     """
     netns, dev, where = _where(step)
-    link = _tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
+    link = tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
     if link.returncode and 'does not exist' in link.stderr:
         raise Gone(f'{where} is no longer there')
     index = link.stdout.partition(':')[0].strip()
@@ -81,14 +81,14 @@ def delete_bucket(step: Step) -> bool:
         raise Gone(f'{where} was deleted and made again')
     changed = False
     for _ in range(2):
-        shown = _tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
+        shown = tool('tc', netns, 'qdisc', 'show', 'dev', dev, 'root')
         if shown.returncode or link.returncode:
             raise RestoreError(f'{where}: ip and tc say '
                                f'{link.stderr or shown.stderr!r:.199}: run '
                                'as root with iproute2 installed')
         if not shown.stdout.startswith(BUCKET):
             return changed
-        gone = _tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
+        gone = tool('tc', netns, 'qdisc', 'del', 'dev', dev, 'root')
         changed = True
     raise RestoreError(f'{where} keeps its rate limit; tc says '
                        f'{gone.stderr!r:.199}: delete it by hand')
@@ -109,7 +109,7 @@ def free_tap(step: Step) -> bool:
     ifb, said = f'{IFB}{step["ifindex"]}', ''
     taps: list[str] = []
     # What waits goes on its way, meanwhile, instead of being lost.
-    _tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
+    tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
           '5ca0:', 'tbf', *_OPEN)
     changed = False
     for _ in range(4):
@@ -120,11 +120,11 @@ def free_tap(step: Step) -> bool:
             said = str(exc)
             continue
         if any(redirects):
-            said = ' '.join(_tool('tc', netns, *redirect).stderr
+            said = ' '.join(tool('tc', netns, *redirect).stderr
                             for redirect in redirects if redirect)
         elif has_ifb:       # no redirect leads to it any more
             _drain(netns, ifb)
-            said = _tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
+            said = tool('ip', netns, 'link', 'del', 'dev', ifb).stderr
         elif taps:
             return changed
         else:
@@ -144,7 +144,7 @@ def _drain(netns: str, ifb: str) -> None:
     """
     until = time.monotonic() + _DRAIN_S
     while time.monotonic() < until:
-        shown = _tool('tc', netns, '-s', 'qdisc', 'show', 'dev', ifb, 'root')
+        shown = tool('tc', netns, '-s', 'qdisc', 'show', 'dev', ifb, 'root')
         if ' backlog 0b 0p' in shown.stdout or shown.returncode:
             return
         time.sleep(0.005)
@@ -153,7 +153,7 @@ def _drain(netns: str, ifb: str) -> None:
 def _devices(step: Step, netns: str, where: str, ifb: str
              ) -> tuple[list[str], bool]:
     """The names now of the taps that are there; whether our IFB is."""
-    shown = _tool('ip', netns, '-details', '-json', 'link', 'show')
+    shown = tool('ip', netns, '-details', '-json', 'link', 'show')
     try:
         links = {link['ifindex']: link for link in json.loads(shown.stdout)
                  if link}
@@ -192,7 +192,7 @@ def _redirect(netns: str, tap: str) -> tuple[str, ...]:
 
 
 def _shown(netns: str, what: str, tap: str) -> str:
-    shown = _tool('tc', netns, what, 'show', 'dev', tap, 'ingress')
+    shown = tool('tc', netns, what, 'show', 'dev', tap, 'ingress')
     if shown.returncode:
         raise RestoreError(shown.stderr)
     return shown.stdout
@@ -210,7 +210,7 @@ def _where(step: Step) -> tuple[str, str, str]:
                         else dev)
 
 
-def _tool(name: str, netns: str, *args: str
+def tool(name: str, netns: str, *args: str
           ) -> subprocess.CompletedProcess[str]:
     where = ['-n', netns] if netns else []
     try:

@@ -77,7 +77,7 @@ class Watcher:
     def __enter__(self) -> Watcher:
         self._thread.start()
         deadline = time.monotonic() + WATCHER_START_S
-        while not self._state.watched():
+        while self._state.watched(WATCHER_START_S) is None:
             if time.monotonic() > deadline:
                 LOG.warning('the watcher does not come up; no limit is set '
                             'until it does')

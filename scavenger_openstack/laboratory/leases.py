@@ -74,5 +74,8 @@ class Leases:
     def watched(self) -> bool:
         return True
 
+    def lost(self) -> set[Key]:
+        return set()
+
     def reopen(self) -> None:
         """There is nothing to open."""

@@ -32,6 +32,7 @@ from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
+from scavenger_openstack.agent import watcher
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -97,11 +98,16 @@ def main(config: str, ticks: int) -> int:
     loop = loop_.Loop(driver, [(Script(), Mode.ENFORCE)], leases, actuator,
                       conf_.stop_file(conf))
     ticked = [service.now()]
+    kinds = service.kinds(conf)
+    leases.want(kinds)
     leases.open()
     renewer = leases_.Renewer(leases, lambda: ticked[0],
                               conf.agent.interval_s)
     renewer.start()
-    while not leases.watched():
+    published = watcher.Reader(conf_.state_dir(conf) / watcher.NAME)
+    while not leases.watched() or any(
+            (published.look(service.now(), 60) or {}).get(kind, 'not tried')
+            for kind in kinds):
         time.sleep(0.01)
     print('turning', flush=True)
     turns = range(ticks) if ticks else itertools.count()

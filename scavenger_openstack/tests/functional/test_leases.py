@@ -355,7 +355,8 @@ class Watcher(LeaseTestCase):
             path = self.state.with_name('notify')
             listener.bind(str(path))
             self.watcher(env={**os.environ, 'NOTIFY_SOCKET': str(path)})
-            self.assertEqual(b'READY=1', listener.recv(100))
+            for word in (b'READY=1\nWATCHDOG=1', b'WATCHDOG=1'):
+                self.assertEqual(word, listener.recv(100))
 
     def test_garbage(self) -> None:
         """It is said once, and what is sound is lifted all the same."""

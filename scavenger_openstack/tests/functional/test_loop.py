@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-import fcntl
 import os
 import pathlib
 import subprocess
@@ -24,6 +23,7 @@ import time
 import fixtures
 from oslo_config import cfg
 
+from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
@@ -34,6 +34,7 @@ from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
@@ -113,10 +114,7 @@ class LoopTestCase(base.FunctionalTestCase):
         self.leases.open()
         self.addCleanup(self.leases.close)
         if watched:
-            lock = os.open(self.state_dir / 'watcher.lock',
-                           os.O_RDWR | os.O_CREAT, 0o600)
-            self.addCleanup(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.useFixture(watching.Watching(self.state_dir))
         return loop_.Loop(
             driver, controllers, self.leases,
             actuator_.Actuator(driver, self.leases, 2.0),
@@ -203,10 +201,49 @@ class LoopTest(LoopTestCase):
         wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
         self.assertTrue(loop.tick(self.now).unwatched)
         self.assertEqual('-1', self.quota('/batch/a'))
-        # A watcher that died leaves its file, but no lock on it.
-        (self.state_dir / 'watcher.lock').touch()
+        # A watcher that died leaves its files, but no lock.
+        watcher = watching.Watching(self.state_dir)
+        with watcher:
+            self.assertFalse(loop.tick(self.now).unwatched)
+            self.assertEqual('50000', self.quota('/batch/a'))
         self.assertTrue(loop.tick(self.now).unwatched)
         self.assertEqual('-1', self.quota('/batch/a'))
+
+    def test_only_what_the_watcher_can_restore(self) -> None:
+        """The others go on; what it can no longer restore is removed."""
+        logs = self.useFixture(fixtures.FakeLogger())
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE), watched=False)
+        watcher = self.useFixture(watching.Watching(self.state_dir))
+        memory = abilities.of_mount(str(self.tree.mounts['memory']))
+        watcher.kinds = {**watcher.kinds, memory: 'read-only; mount it rw'}
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5),
+                  (self.id('/batch/a'), Knob.MEMORY_BYTES, 64 * MIB),
+                  (self.id('/batch/b'), Knob.MEMORY_BYTES, 64 * MIB))
+        unlimited = self.limit('/batch/a')
+        tick = loop.tick(self.now)
+        self.assertEqual(('50000', unlimited),
+                         (self.quota('/batch/a'), self.limit('/batch/a')))
+        self.assertEqual(1, len(tick.outcome.problems))
+        self.assertIn('read-only; mount it rw', tick.outcome.problems[0])
+        loop.tick(self.now)
+        self.assertEqual(1, logs.output.count('mount it rw'), logs.output)
+        self.assertIn('no limits below ', logs.output)
+
+        watcher.kinds = {**watcher.kinds, memory: ''}
+        loop.tick(self.now)
+        self.assertEqual(('50000', 64 * MIB),
+                         (self.quota('/batch/a'), self.limit('/batch/a')))
+        self.assertIn('may be set', logs.output)
+
+        watcher.kinds = {**watcher.kinds, memory: 'read-only again'}
+        for _ in range(2):
+            tick = loop.tick(self.now)
+            self.assertEqual(
+                ('50000', unlimited),
+                (self.quota('/batch/a'), self.limit('/batch/a')))
+        self.assertEqual({(self.id('/batch/a'), Knob.CPU_CORES)},
+                         set(self.leases.held()))
 
     def test_never_below_the_floor_nor_above_the_own_limit(self) -> None:
         wish = Wish()

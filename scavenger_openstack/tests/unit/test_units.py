@@ -105,3 +105,11 @@ class Units(testtools.TestCase):
         self.assertEqual(['scavenger-restore --all'], agent['ExecStopPost'])
         self.assertIn(WATCHER, agent['Requires'][0])
         self.assertEqual(['always'], watcher['Restart'])
+
+    def test_systemd_ends_one_that_is_stuck(self) -> None:
+        for unit in (AGENT, WATCHER):
+            found = settings(unit)
+            self.assertEqual((['notify'], ['main']),
+                             (found['Type'], found['NotifyAccess']), unit)
+            # Many beats of the watcher, many ticks of the agent.
+            self.assertGreaterEqual(int(found['WatchdogSec'][0]), 30)

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import pathlib
@@ -29,6 +28,7 @@ from scavenger_openstack.tests.functional.guest_v2 import refusals
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional.guest_v2.tree import MIB
 from scavenger_openstack.tests.functional import namespaces
+from scavenger_openstack.tests import watching
 
 BUCKET = 'qdisc tbf'
 
@@ -214,9 +214,7 @@ class NotAllowed(AgentTestCase):
         for path in (self.directory, self.state_dir):
             path.mkdir(exist_ok=True)
             os.chown(path, refusals.NOBODY, refusals.NOBODY)
-        # As a watcher would have it.
-        with open(self.state_dir / 'watcher.lock', 'w') as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with watching.Watching(self.state_dir):
             agent = self.start('tests.functional.scripted',
                                str(self.config), '3', user=refusals.NOBODY)
             said = agent.communicate(timeout=90)[0]

@@ -27,10 +27,12 @@ from typing import Any
 import fixtures
 import testtools
 
+from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import leases
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack import errors
+from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Knob
 
 A = '/batch/a', Knob.CPU_CORES
@@ -217,8 +219,67 @@ class Alone(LeasesTestCase):
         with open(self.path / 'watcher.lock', 'w') as lock:
             self.assertFalse(held.watched())
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertFalse(held.watched())    # it has not said a thing
+        with watching.Watching(self.path):
             self.assertTrue(held.watched())
         self.assertFalse(held.watched())
+
+    def test_a_watcher_that_cannot(self) -> None:
+        """One kind that it cannot restore keeps no other from being held."""
+        held = self.opened()
+        watcher = self.useFixture(watching.Watching(self.path))
+        kind = abilities.of_step(self.steps[0], steps.cgroup_mounts())
+        self.assertTrue(held.watched())
+        held.hold(*A, self.steps, '0')
+        watcher.kinds = {**watcher.kinds, kind: 'the mount is read-only'}
+        self.assertTrue(held.watched())
+        self.assertEqual({A}, held.lost())
+        text = str(self.assertRaises(errors.NotRestorable, held.hold, *B,
+                                     self.steps, '0'))
+        self.assertIn('the mount is read-only', text)
+        self.assertEqual({A}, set(held.held()))
+        # What somebody else writes is noted all the same.
+        held.replace(*A, self.steps, '0-1')
+        bucket = {'do': 'tc', 'netns': '', 'dev': 'scv-none', 'ifindex': 9}
+        held.hold(*B, [bucket], None)
+        self.assertEqual({A}, held.lost())
+        held.lift(*A)
+        self.assertEqual(set(), held.lost())
+
+    def test_what_it_has_not_tried_it_is_asked_to_try(self) -> None:
+        held = self.opened()
+        watcher = self.useFixture(watching.Watching(self.path))
+        watcher.kinds = {}
+        held.watched()
+        for _ in range(2):
+            text = str(self.assertRaises(errors.NotRestorable, held.hold, *A,
+                                         self.steps, '0'))
+            self.assertIn('has not tried yet', text)
+        kind = abilities.of_step(self.steps[0], steps.cgroup_mounts())
+        self.assertEqual(
+            [kind], json.loads((self.path / 'wanted').read_text()))
+        watcher.kinds = {kind: ''}
+        held.watched()
+        held.hold(*A, self.steps, '0')
+        self.assertEqual('', self.log.output)
+
+    def test_a_lease_that_was_found_and_leads_nowhere_now(self) -> None:
+        """Its mount is missing: it is kept, and not written to."""
+        (self.path / 'leases').mkdir(parents=True)
+        left = records.Lease(*A, records.boot_id(), [
+            {**self.steps[0], 'dir': '/nowhere/cgroup/batch/a'}],
+            name='left.json')
+        path = self.path / 'leases/left.json'
+        path.write_bytes(records.dump(left))
+        path.chmod(0o600)
+        held = self.opened()
+        self.assertEqual({A}, set(held.held()))
+        self.assertEqual(['left.json'],
+                         [one.name for one in path.parent.iterdir()])
+        self.useFixture(watching.Watching(self.path))
+        held.watched()
+        self.assertEqual({A}, held.lost())
+        path.unlink()
 
 
 class Time(LeasesTestCase):

@@ -1,0 +1,240 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a watcher can restore: the kinds of limits, and how each is tried.
+
+A kind is a text of three words: what is written, the identity of where, and
+its name.  ``cgroup 29:1 /sys/fs/cgroup/cpu`` is that mount of that hierarchy,
+``domain 4026531836 qemu:///system`` a libvirtd as seen from that PID
+namespace, and ``net 4026531840`` the devices of that network namespace, or of
+one that has the name which follows.  With the identity in it, what a watcher
+can restore in another namespace is another kind.  Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import os
+import re
+import threading
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent import steps_domain
+from scavenger_openstack.agent.steps_fields import RestoreError
+from scavenger_openstack.agent.steps_fields import Step
+from scavenger_openstack.agent import steps_network
+from scavenger_openstack.agent import virsh
+
+MOST_WANTED = 64
+"""So many kinds are tried for an agent, besides the cgroup mounts."""
+AGAIN_S = 300.0
+"""What worked is tried again after so long."""
+RETRY_S = 2.0
+"""What failed is tried again after so long, then after twice that, up to"""
+MAX_RETRY_S = 60.0
+MOUNTS_S = 30.0
+"""New cgroup mounts are looked for so often."""
+HANGS_S = 120.0
+"""When nothing was tried for so long, a try hangs: nothing is known."""
+_WANTED = re.compile(r'cgroup \d{1,20}:\d{1,20} (?:/[^/\0\n]+)+'
+                     rf'|domain \d{{1,20}} {steps_domain.URI}'
+                     rf'|net \d{{1,20}} {steps_network.NETNS}')
+_NOTHING: Mapping[str, str] = {}
+_NEVER = '192.0.2.1'
+"""An address that no host has (RFC 5737)."""
+
+
+def of_step(step: Step, mounts: Sequence[steps.Mount]) -> str:
+    """The kind of a valid restore step, as seen from here.
+
+    :raises RestoreError: its cgroup mount is missing.
+    """
+    if step['do'] == 'write':
+        return of_mount(steps.mount_of(step['dir'], mounts)[0])
+    if step['do'] == 'domain':
+        return of_libvirt(step['uri'])
+    return of_network(step['netns'])
+
+
+def of_mount(point: str) -> str:
+    """The kind of what is written below a cgroup mount.
+
+    :raises RestoreError: it is gone.
+    """
+    try:
+        found = os.stat(point)
+    except OSError as exc:
+        raise RestoreError(f'cgroup mount {point}: {exc.strerror}') from None
+    return f'cgroup {found.st_dev}:{found.st_ino} {point}'
+
+
+def of_libvirt(uri: str) -> str:
+    """The kind of the limits of VMs at a libvirtd."""
+    return f'domain {_namespace("pid")} {uri}'
+
+
+def of_network(netns: str = '') -> str:
+    """The kind of limits on devices, of a named network namespace or ours."""
+    return f'net {_namespace("net")} {netns}'
+
+
+def valid(kinds: object) -> list[str]:
+    """Those of what another process wants that are kinds; the first of
+    them, if there are too many."""
+    found = kinds if isinstance(kinds, list) else []
+    return [kind for kind in found if isinstance(kind, str)
+            and len(kind) <= 4096 and _WANTED.fullmatch(kind)][:MOST_WANTED]
+
+
+def named(kind: str) -> str:
+    """The limits of a kind, for people."""
+    what, _, name = kind.split(' ', 2)
+    if what == 'cgroup':
+        return f'limits below {name}'
+    if what == 'domain':
+        return f'limits of VMs at {name}'
+    return ('limits of network devices'
+            + (f' in network namespace {name}' if name else ''))
+
+
+def why_not(kind: str) -> str:
+    """Try it, and change nothing: why a kind cannot be restored from here,
+    '' when it can."""
+    what, where, name = kind.split(' ', 2)
+    if what == 'cgroup':
+        return _why_not_cgroup(kind, name)
+    if where != str(_namespace('pid' if what == 'domain' else 'net')):
+        return ('scavenger-restore runs in another '
+                f'{"PID" if what == "domain" else "network"} namespace than '
+                'the agent; run both in that of the host')
+    if what == 'domain':
+        try:
+            with virsh.SESSIONS.use(name):
+                return ''
+        except virsh.VirshError as exc:
+            return (f'virsh -c {name} says {str(exc)!r:.199}; let the user '
+                    f'of scavenger-restore (uid {os.geteuid()}) run it')
+    shown = steps_network.tool('tc', name, 'qdisc', 'show', 'dev', 'lo')
+    # The kernel looks at the permission before it looks for the neighbour.
+    done = steps_network.tool('ip', name, 'neigh', 'del', _NEVER, 'dev', 'lo')
+    if shown.returncode or 'not permitted' in done.stderr:
+        said = (shown.stderr if shown.returncode else done.stderr).strip()
+        return (f'tc and ip say {said!r:.199}; see the capabilities of '
+                'scavenger-restore')
+    return ''
+
+
+def _why_not_cgroup(kind: str, point: str) -> str:
+    hint = ('; mount it, writable, in the mount namespace of '
+            'scavenger-restore')
+    try:
+        if (point not in [mount[0] for mount in steps.cgroup_mounts()]
+                or of_mount(point) != kind):
+            return f'scavenger-restore has not that hierarchy there{hint}'
+        os.close(os.open(f'{point}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC
+                         | os.O_NONBLOCK | os.O_NOFOLLOW))
+    except (OSError, RestoreError) as exc:
+        return f'{exc}{hint}'
+    return ''
+
+
+def _namespace(what: str) -> int:
+    return os.stat(f'/proc/self/ns/{what}').st_ino
+
+
+class Tried(NamedTuple):
+    """What came of the last try, and when the next one is due (monotonic);
+    ``failed`` counts the failures since the last success."""
+
+    why: str
+    due_s: float
+    failed: int = 0
+
+
+class Prober(threading.Thread):
+    """Tries each kind now and then: a try may hang, so not in the loop that
+    restores.
+
+    ``answers`` is replaced, never changed: kind -> why not, '' for it can.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name='prober', daemon=True)
+        self.answers: Mapping[str, str] = {}
+        self.first = threading.Event()
+        """Set when all has been tried once."""
+        self._wanted: Sequence[str] = ()
+        self._wake = threading.Event()
+        self._tried: dict[str, Tried] = {}
+        self._seen_s = time.monotonic()
+
+    def want(self, kinds: Sequence[str]) -> None:
+        """Try these besides the cgroup mounts."""
+        if list(kinds) != list(self._wanted):
+            self._wanted = list(kinds)
+            self._wake.set()
+
+    def known(self) -> Mapping[str, str]:
+        """``answers``, or nothing while a try hangs."""
+        return (self.answers
+                if time.monotonic() - self._seen_s < HANGS_S else _NOTHING)
+
+    def run(self) -> None:
+        while True:
+            self._wake.clear()
+            self._round([*_own(), *self._wanted])
+            self.first.set()
+            due_s = min((tried.due_s for tried in self._tried.values()),
+                        default=0.0)
+            self._wake.wait(max(0.0, min(due_s - time.monotonic(),
+                                         MOUNTS_S)) or RETRY_S)
+
+    def _round(self, kinds: Iterable[str]) -> None:
+        kinds = dict.fromkeys(kinds)
+        self._tried = {kind: tried for kind, tried in self._tried.items()
+                       if kind in kinds}
+        for kind in kinds:
+            self._seen_s = time.monotonic()
+            old = self._tried.get(kind, Tried('not tried', 0.0))
+            if self._seen_s >= old.due_s:
+                self._tried[kind] = _try(kind, old)
+                self._seen_s = time.monotonic()
+                self.answers = {kind: tried.why
+                                for kind, tried in self._tried.items()}
+
+
+def _own() -> list[str]:
+    found = []
+    try:
+        for point, _, _ in steps.cgroup_mounts():
+            found.append(of_mount(point))
+    except (OSError, RestoreError):
+        pass            # the next round looks again
+    return found
+
+
+def _try(kind: str, old: Tried) -> Tried:
+    try:
+        why = why_not(kind)
+    except Exception as exc:    # not to know is not to be able to
+        why = f'{exc!s:.199}' or repr(exc)
+    now_s = time.monotonic()
+    if not why:
+        return Tried('', now_s + AGAIN_S)
+    pause_s = min(MAX_RETRY_S, RETRY_S * 2 ** min(old.failed, 10))
+    # One failure is none: libvirtd may be about to start again.
+    shown = '' if not old.why and not old.failed else why
+    return Tried(shown, now_s + pause_s, old.failed + 1)

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The turns of a watcher, told to the agent and to systemd.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from scavenger_openstack.agent import abilities
+from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import say as say_
+from scavenger_openstack.agent import statedir
+from scavenger_openstack.agent import watcher
+
+FIRST_TRY_S = 2.0
+"""So long the first word waits for what can be restored."""
+
+
+class Beat:
+    """Tells the agent and systemd that the watcher turns.
+
+    Only the loop that restores calls it, between two leases at the latest:
+    one that is stuck is silent.
+    """
+
+    def __init__(self, state: statedir.StateDir, say: say_.Say) -> None:
+        self._state, self._say = state, say
+        self._prober = abilities.Prober()
+        self._prober.start()
+        self._wanted = watcher.Wanted()
+        self._due_s = 0.0
+        self._shown: object = None
+        self._asked: object = None
+        self._ready = False
+
+    def turn(self, *, passed: bool = False) -> None:
+        """Publish, if it is time to or there is news.
+
+        :param passed: a whole pass over the leases has ended
+        """
+        first = passed and not self._ready
+        if first:
+            self._ready = True
+            self._prober.first.wait(FIRST_TRY_S)
+        kinds, now = self._prober.known(), now_s()
+        if self._state.watcher >= 0:
+            wanted = self._wanted.look(self._state.fd)
+            if wanted is not self._asked:
+                self._asked = wanted
+                self._prober.want(abilities.valid(wanted))
+        news = kinds is not self._shown or (
+            self._state.watcher >= 0 and self._state.publisher is None)
+        if now < self._due_s and not (news or first):
+            return
+        self._due_s, self._shown = now + watcher.BEAT_S, kinds
+        try:
+            if self._state.watcher >= 0:
+                if self._state.publisher is None:
+                    self._state.publisher = watcher.Publisher(self._state.fd)
+                self._state.publisher.beat(kinds, now)
+            self._say.problems.pop('beat', None)
+        except OSError as exc:
+            self._say.problem('beat', f'{self._state.path}/{watcher.NAME}: '
+                              f'{exc}; the agent sets no limit without it')
+        say_.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""No limit that only the agent could remove: what it asks of its watcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import contextlib
+import os
+
+from oslo_log import log
+
+from scavenger_openstack.agent import abilities
+from scavenger_openstack.agent import ownership
+from scavenger_openstack.agent.statedir import DIRECTORY
+from scavenger_openstack.agent import watcher
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+
+class Watched:
+    """What the watcher of one state directory can restore.
+
+    Nothing is asked of it before the first :meth:`look`.
+    """
+
+    def __init__(self, state: ownership.Ownership, lease_s: float) -> None:
+        self._state = state
+        self._lease_s = lease_s
+        self._answers: Mapping[str, str] | None = None
+        self.can: frozenset[str] | None = None
+        """What it can restore; ``None`` while nothing is asked of it."""
+        self._wanted: list[str] = []
+        self._said: dict[str, str] = {}
+
+    def look(self) -> bool:
+        """Whether there is one that turns; once per tick."""
+        answers = self._state.watched(self._lease_s)
+        if answers is not self._answers or self.can is None:
+            self._answers = answers
+            self.can = frozenset(kind for kind, why in (answers or {}).items()
+                                  if not why)
+        if answers is not None:
+            for kind in self._wanted:
+                self._say(kind, answers.get(kind))
+        return answers is not None
+
+    def missing(self, kinds: frozenset[str]) -> frozenset[str]:
+        """Those that it cannot restore."""
+        return kinds - self.can if self.can is not None else frozenset()
+
+    def require(self, kinds: frozenset[str]) -> None:
+        """:raises NotRestorable: there are some that it cannot restore."""
+        missing = self.missing(kinds)
+        if missing:
+            self.want(missing)
+            raise errors.NotRestorable('; '.join(
+                f'no {abilities.named(kind)} are set: scavenger-restore '
+                + ((self._answers or {}).get(kind)
+                   and f'cannot restore them: {(self._answers or {})[kind]}'
+                   or 'has not tried yet whether it can restore them')
+                for kind in sorted(missing)))
+
+    def want(self, kinds: Iterable[str]) -> None:
+        """Have it try these, too; at once when the directory is ours."""
+        more = [kind for kind in kinds if kind not in self._wanted]
+        self._wanted += sorted(more)
+        if more and self._state.records >= 0:
+            self.write()
+
+    def write(self) -> None:
+        """Write what is wanted, for the watcher to find."""
+        # Without it nothing is set, which is said for each limit.
+        with contextlib.suppress(OSError):
+            fd = os.open(self._state.path, DIRECTORY)
+            try:
+                watcher.write_wanted(fd, self._wanted)
+            finally:
+                os.close(fd)
+
+    def _say(self, kind: str, why: str | None) -> None:
+        if why is None or why == self._said.get(kind, ''):
+            return
+        self._said[kind] = why
+        if why:
+            LOG.warning('no %s are set, and those in force are removed: '
+                        'scavenger-restore cannot restore them: %s',
+                        abilities.named(kind), why)
+        else:
+            LOG.info('scavenger-restore can restore %s again: they may be '
+                     'set', abilities.named(kind))

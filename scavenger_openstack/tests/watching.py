@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a watcher publishes, without one: kinds that a test chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import fcntl
+import os
+import pathlib
+import threading
+
+import fixtures
+
+from scavenger_openstack.agent import abilities
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import steps
+from scavenger_openstack.agent import watcher
+
+
+class Watching(fixtures.Fixture):
+    """Holds the watcher's lock of a state directory, and publishes.
+
+    ``kinds`` may be replaced: from then on that is what is published.  It
+    begins with all that can be restored here without libvirt.
+    """
+
+    def __init__(self, state_dir: pathlib.Path) -> None:
+        super().__init__()
+        self._path = state_dir
+        self._mutex = threading.Lock()
+        mounts = [mount[0] for mount in steps.cgroup_mounts()]
+        self._kinds: Mapping[str, str] = dict.fromkeys(
+            (*map(abilities.of_mount, mounts), abilities.of_network()), '')
+
+    def _setUp(self) -> None:
+        lock = os.open(self._path / 'watcher.lock',
+                       os.O_RDWR | os.O_CREAT, 0o600)
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        directory = os.open(self._path, os.O_RDONLY)
+        self.addCleanup(os.close, directory)
+        self._publisher = watcher.Publisher(directory)
+        self.addCleanup(self._publisher.close)
+        self._ending = threading.Event()
+        self._beat()
+        thread = threading.Thread(target=self._turn, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self._ending.set)
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        return self._kinds
+
+    @kinds.setter
+    def kinds(self, kinds: Mapping[str, str]) -> None:
+        self._kinds = kinds
+        self._beat()
+
+    def _turn(self) -> None:
+        while not self._ending.wait(0.2):
+            self._beat()
+
+    def _beat(self) -> None:
+        with self._mutex:
+            self._publisher.beat(self._kinds, records.now_s())
