@@ -63,4 +63,4 @@ class NotRestorable(LeaseError):
 
 
 class AlreadyRunning(ScavengerError):
-    """Another agent holds the state directory."""
+    """Another agent has the state directory, or what is to be limited."""

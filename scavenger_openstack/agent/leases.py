@@ -50,6 +50,7 @@ from typing import NamedTuple
 from oslo_log import log
 
 from scavenger_openstack.agent import abilities
+from scavenger_openstack.agent import claims as claims_
 from scavenger_openstack.agent import heartbeat
 from scavenger_openstack.agent.heartbeat import Renewer
 from scavenger_openstack.agent import ownership
@@ -103,10 +104,12 @@ class Leases:
 
     One thread at a time writes one knob; different threads may look after
     different knobs.
+
+    :param claims: what no other agent may limit; none without
     """
 
-    def __init__(self, state_dir: pathlib.Path,
-                 lease_s: float = 15.0) -> None:
+    def __init__(self, state_dir: pathlib.Path, lease_s: float = 15.0,
+                 claims: claims_.Claims | None = None) -> None:
         self.state_dir = state_dir
         self.lease_s = lease_s
         self._mutex = threading.Lock()
@@ -117,6 +120,7 @@ class Leases:
         self._lifting: set[Key] = set()
         self._beat = heartbeat.Heartbeat(lease_s)
         self._own = ownership.Ownership(state_dir)
+        self._claims = claims or claims_.Claims((), ())
         self._watched = watched_.Watched(self._own, lease_s)
         self._lost: set[Key] = set()
         self._lost_of: tuple[object, object] = (None, None)
@@ -125,11 +129,12 @@ class Leases:
     def open(self) -> None:
         """Own the state directory and lift what an earlier agent left.
 
-        :raises AlreadyRunning: another agent has it.
+        :raises AlreadyRunning: another agent has it, or its claims.
         :raises LeaseError: it cannot be used; the message says why.
         """
         try:
             self._own.take()
+            self._claims.take(ownership.LOCK_TIMEOUT_S)
             left = self._lift_leftovers()
             self._watched.write()
             self._beat.open(self.state_dir / 'heartbeat')
@@ -214,6 +219,10 @@ class Leases:
                 raise errors.LeaseError(
                     f'{knob} of {workload} is being lifted right now')
             if (workload, knob) not in self._records:
+                try:
+                    self._claims.take()
+                except (errors.AlreadyRunning, OSError) as exc:
+                    raise errors.LeaseError(str(exc)) from exc
                 self._record(workload, knob, steps, original, new=True)
 
     def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
@@ -399,5 +408,7 @@ class Leases:
                 f'heartbeat in {self.state_dir}: {exc}') from exc
 
     def _close_files(self, keep_lock: bool = False) -> None:
+        if not keep_lock:
+            self._claims.release()
         self._beat.close()
         self._own.release(keep_lock)

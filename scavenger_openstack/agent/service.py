@@ -34,6 +34,7 @@ from stevedore import exception as stevedore_exception
 
 from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import claims
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
@@ -46,6 +47,7 @@ from scavenger_openstack.algorithms import changes
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
@@ -124,13 +126,19 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:
     """The kinds of limits that may be set besides those of cgroups."""
-    uris = [conf.libvirt.uri] if conf.libvirt.uri else []
-    namespaces = {device.rpartition(':')[0]
-                  for device, _ in conf_.interfaces(conf).values()}
+    uris = _uris(conf)
+    namespaces = {
+        entry.rpartition('=')[2].partition('/')[0].rpartition(':')[0]
+        for entry in conf.network.interfaces}
     if uris:
         namespaces.add('')      # the taps
     return [*map(abilities.of_libvirt, uris),
             *map(abilities.of_network, sorted(namespaces))]
+
+
+def _uris(conf: cfg.ConfigOpts) -> list[str]:
+    uri = conf_host.libvirt_uri(conf)
+    return [uri] if uri else []
 
 
 class Shown(logging.Filter):
@@ -169,7 +177,13 @@ class Service:
         self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
-        self._leases = leases_.Leases(self._state_dir, conf.agent.lease_s)
+        enforcing = Mode.ENFORCE in (
+            Mode(conf.perfiso.mode), *(mode for _, mode in self._controllers))
+        self._leases = leases_.Leases(
+            self._state_dir, conf.agent.lease_s,
+            claims.Claims(conf.cgroups.background_parents,
+                          _uris(conf))
+            if enforcing else None)
         # Tried already when the first limit is to be set.
         self._leases.want(kinds(conf))
         self._recorder = (recording.Recorder(record, self._driver)
@@ -193,7 +207,8 @@ class Service:
     def run(self) -> int:
         """Turn until :meth:`stop`; the process's exit code.
 
-        :raises AlreadyRunning: another agent has the state directory.
+        :raises AlreadyRunning: another agent has the state directory, or
+            enforces limits on what this one is to limit.
         :raises ScavengerError: the state directory cannot be used.
         """
         self._leases.open()

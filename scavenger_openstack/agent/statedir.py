@@ -176,3 +176,43 @@ class StateDir:
             self.died = self.pid    # a zombie would wake us without end
         if pidfd >= 0:
             os.close(pidfd)
+
+
+def locked_by(device: int, inode: int) -> int:
+    """The process that holds ``flock`` on a file, 0 when none is seen."""
+    name = f'{os.major(device):02x}:{os.minor(device):02x}:{inode}'
+    return next((pid for pid, file in _flocks() if file == name), 0)
+
+
+def agents() -> list[tuple[int, str]]:
+    """Process and state directory of each agent that is seen from here.
+
+    The directory is as that process sees it: in a container, inside of it.
+    """
+    found = []
+    for pid, file in _flocks():
+        try:
+            for fd in os.scandir(f'/proc/{pid}/fd'):
+                path = os.readlink(fd.path)
+                if not path.endswith('/lock'):
+                    continue
+                lock = os.stat(fd.path)
+                name = (f'{os.major(lock.st_dev):02x}:'
+                        f'{os.minor(lock.st_dev):02x}:{lock.st_ino}')
+                directory = os.path.dirname(path)
+                with open(fd.path, 'rb') as text:
+                    holder = text.read(32)
+                if name == file and b'restorer' not in holder and (
+                        os.path.isdir(f'/proc/{pid}/root{directory}/leases')):
+                    found.append((pid, directory))
+        except OSError:
+            continue        # it has ended, or is not ours to look at
+    return sorted(set(found))
+
+
+def _flocks() -> list[tuple[int, str]]:
+    """Process, and device with inode in the kernel's form, of each lock."""
+    with open('/proc/locks') as file:
+        lines = [line.split() for line in file]
+    return [(int(words[4]), words[5]) for words in lines
+            if words[1] == 'FLOCK' and int(words[4]) > 0]

@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One enforcing agent for what it limits, whatever its state directory.
+
+The token is ``flock`` on the directories themselves: each background parent
+in each cgroup hierarchy, and the directory of libvirt's socket.  All mount,
+PID, network and cgroup namespaces see the same inodes there, and the kernel
+lets go of it when the process is dead.  Each directory above a parent is
+locked as shared, so that no other agent has it for a parent of its own.
+Agents with parents of their own beside one another are none of our business:
+each takes the other's work for foreground, as it does all that it does not
+know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import fcntl
+import os
+import re
+import time
+
+from scavenger_openstack.agent import statedir
+from scavenger_openstack.agent import steps
+from scavenger_openstack import errors
+
+LIBVIRT = '/run/libvirt'
+"""Where libvirtd has its socket, if the URI does not say."""
+
+
+class Claims:
+    """What one agent alone may limit.
+
+    :param parents: cgroups below a mount, ``/batch``
+    :param uris: of libvirt
+    """
+
+    def __init__(self, parents: Sequence[str], uris: Sequence[str]) -> None:
+        self._parents = ['/' + path.strip('/') for path in parents]
+        self._uris = uris
+        self._locks: dict[tuple[int, int], int] = {}
+
+    def take(self, patience_s: float = 0.0) -> None:
+        """Claim what is there, and was not claimed already.
+
+        Cheap enough to be called before each new limit: a parent may have
+        been made meanwhile, or made again.
+
+        :param patience_s: so long another process may take to end
+        :raises AlreadyRunning: it does not.
+        """
+        until_s = time.monotonic() + patience_s
+        seen = set()
+        # Parents first: what is one of ours need not be shared.
+        for path, how in sorted(self._wanted(), key=lambda one: (
+                one[1] == fcntl.LOCK_SH, len(one[0]))):
+            while (found := self._lock(path, how)) is None:
+                if time.monotonic() >= until_s:
+                    raise errors.AlreadyRunning(_already(path))
+                time.sleep(0.05)
+            seen.add(found)
+        for gone in set(self._locks) - seen:
+            os.close(self._locks.pop(gone))
+
+    def release(self) -> None:
+        """Let go of all."""
+        for fd in self._locks.values():
+            os.close(fd)
+        self._locks = {}
+
+    def _wanted(self) -> Iterator[tuple[str, int]]:
+        for uri in self._uris:
+            socket = re.search('[?&]socket=([^&]*)', uri)
+            yield (os.path.dirname(socket[1]) if socket else LIBVIRT,
+                   fcntl.LOCK_EX)
+        points = [mount[0].rstrip('/') for mount in steps.cgroup_mounts()]
+        for path in (point + parent
+                     for point in points for parent in self._parents):
+            if not os.path.isdir(path):
+                continue
+            yield path, fcntl.LOCK_EX
+            while path not in points:
+                path = os.path.dirname(path)
+                yield path, fcntl.LOCK_SH
+
+    def _lock(self, path: str, how: int) -> tuple[int, int] | None:
+        """Which file it is, now ours, ``None`` if it is another's.
+
+        A hierarchy may be mounted twice, so files are known by inode.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0, 0
+        found = os.fstat(fd)
+        file = found.st_dev, found.st_ino
+        if file in self._locks:
+            os.close(fd)
+            return file
+        try:
+            fcntl.flock(fd, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        self._locks[file] = fd
+        return file
+
+
+def _already(path: str) -> str:
+    """Which process has the lock, and what to do."""
+    found = os.stat(path)
+    pid = statedir.locked_by(found.st_dev, found.st_ino)
+    state = dict(statedir.agents()).get(pid, '')
+    return (f'{path}: '
+            + (f'process {pid}' + (f' (state directory {state})' * bool(state))
+               if pid else 'a process that is not seen from this PID '
+               'namespace')
+            + ' already enforces limits there, and two agents would take '
+            'each other\'s limits for originals: stop that one first, or '
+            'set mode = observe, or other background_parents, for this one')
