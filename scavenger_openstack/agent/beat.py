@@ -55,16 +55,16 @@ class Beat:
             self._ready = True
             self._prober.first.wait(FIRST_TRY_S)
         kinds, now = self._prober.known(), now_s()
-        if self._state.watcher >= 0:
-            wanted = self._wanted.look(self._state.fd)
-            if wanted is not self._asked:
-                self._asked = wanted
-                self._prober.want(abilities.valid(wanted))
         news = kinds is not self._shown or (
             self._state.watcher >= 0 and self._state.publisher is None)
         if now < self._due_s and not (news or first):
             return
         self._due_s, self._shown = now + watcher.BEAT_S, kinds
+        if self._state.watcher >= 0:
+            wanted = self._wanted.look(self._state.fd)
+            if wanted is not self._asked:
+                self._asked = wanted
+                self._prober.want(abilities.valid(wanted))
         try:
             if self._state.watcher >= 0:
                 if self._state.publisher is None:

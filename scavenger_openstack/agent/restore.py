@@ -293,7 +293,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         began_s = time.monotonic()
         left: list[Lease] = []
         try:
-            if state.open() and state.watcher < 0:
+            if state.watcher < 0 and state.open():
                 state.watcher = _become_watcher(state)
                 if state.watcher < 0:
                     say.out(f'another watcher holds {state.path}/'

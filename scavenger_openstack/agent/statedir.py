@@ -40,12 +40,14 @@ class StateDir:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._above = os.path.dirname(os.path.abspath(path))
+        self._beat, self._boot_id = b'', ''
         self.fd = self.watcher = -1
         self.publisher: watcher_.Publisher | None = None
         self.id = (0, 0)
         self.pid = self.died = 0
         self.held = False
-        self.expires_s = 0.0
+        self.expires_s = self._expires_s = 0.0
         self.unreadable = 0
 
     def open(self) -> bool:
@@ -62,7 +64,7 @@ class StateDir:
             self.close()
             self.fd = os.open(self.path, DIRECTORY)
             self.id = (found.st_dev, found.st_ino)
-        above = os.stat(os.path.dirname(os.path.abspath(self.path)))
+        above = os.stat(self._above)
         if above.st_mode & 0o022 and found.st_uid != os.geteuid():
             raise OSError(f'user {found.st_uid} made it where everybody may '
                           'make one; use a directory in /run')
@@ -144,9 +146,14 @@ class StateDir:
             self.unreadable += 1
             return self.unreadable >= UNREADABLE_POLLS
         try:
-            beat = json.loads(os.read(fd, 4096))
-            self.expires_s = float(beat['expires_s'])
-            other_boot = str(beat['boot_id']) != boot_id()
+            data = os.read(fd, 4096)
+            if data != self._beat:
+                beat = json.loads(data)
+                self._expires_s = float(beat['expires_s'])
+                self._boot_id = str(beat['boot_id'])
+                self._beat = data
+            self.expires_s = self._expires_s
+            other_boot = self._boot_id != boot_id()
             if not other_boot and not self.expires_s < now_s() + MAX_AHEAD_S:
                 raise ValueError('too far ahead')
             self.unreadable = 0
