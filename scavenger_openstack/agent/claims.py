@@ -121,7 +121,8 @@ def _already(path: str) -> str:
     """Which process has the lock, and what to do."""
     found = os.stat(path)
     pid = statedir.locked_by(found.st_dev, found.st_ino)
-    state = dict(statedir.agents()).get(pid, '')
+    state = next((agent.state_dir for agent in statedir.agents()
+                  if agent.pid == pid), '')
     return (f'{path}: '
             + (f'process {pid}' + (f' (state directory {state})' * bool(state))
                if pid else 'a process that is not seen from this PID '

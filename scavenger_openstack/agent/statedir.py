@@ -22,6 +22,7 @@ import fcntl
 import json
 import os
 import select
+from typing import NamedTuple
 
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import FILE
@@ -191,12 +192,24 @@ def locked_by(device: int, inode: int) -> int:
     return next((pid for pid, file in _flocks() if file == name), 0)
 
 
-def agents() -> list[tuple[int, str]]:
-    """Process and state directory of each agent that is seen from here.
+class Agent(NamedTuple):
+    """A running agent, as seen from here.
 
-    The directory is as that process sees it: in a container, inside of it.
+    ``state_dir`` is the path as the agent sees it, in a container inside of
+    it; ``seen_at`` is where this process finds the same directory.
     """
-    found = []
+
+    pid: int
+    state_dir: str
+    seen_at: str
+
+
+def agents() -> list[Agent]:
+    """Each agent that is seen from here.
+
+    :raises OSError: the kernel does not list who holds which lock.
+    """
+    found = set()
     for pid, file in _flocks():
         try:
             for fd in os.scandir(f'/proc/{pid}/fd'):
@@ -209,12 +222,21 @@ def agents() -> list[tuple[int, str]]:
                 directory = os.path.dirname(path)
                 with open(fd.path, 'rb') as text:
                     holder = text.read(32)
+                inside = f'/proc/{pid}/root{directory}'
                 if name == file and b'restorer' not in holder and (
-                        os.path.isdir(f'/proc/{pid}/root{directory}/leases')):
-                    found.append((pid, directory))
+                        os.path.isdir(f'{inside}/leases')):
+                    found.add(Agent(pid, directory, directory if _is(
+                        path, lock) else inside))
         except OSError:
             continue        # it has ended, or is not ours to look at
-    return sorted(set(found))
+    return sorted(found)
+
+
+def _is(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)
+    except OSError:
+        return False
 
 
 def _flocks() -> list[tuple[int, str]]:

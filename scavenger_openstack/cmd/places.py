@@ -39,14 +39,12 @@ NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
 
 
 class Places(NamedTuple):
-    """``proc`` is where processes are looked for.  ``guessed``: a part of
-    the configuration that might name another state directory cannot be
-    read, so it is the default."""
+    """``guessed``: a part of the configuration that might name another
+    state directory cannot be read, so it is the default."""
 
     state_dir: pathlib.Path
     stop_file: pathlib.Path
     history_file: pathlib.Path
-    proc: pathlib.Path
     guessed: bool = False
 
 
@@ -57,8 +55,7 @@ def of(conf: cfg.ConfigOpts) -> Places:
     """
     return Places(_absolute(conf_.state_dir(conf)),
                   _absolute(conf_.stop_file(conf)),
-                  _absolute(conf_.history_file(conf)),
-                  pathlib.Path(conf.root_dir, 'proc'))
+                  _absolute(conf_.history_file(conf)))
 
 
 def read(arguments: Sequence[str], prog: str,

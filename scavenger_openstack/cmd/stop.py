@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import running
 from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import steps
@@ -54,7 +53,7 @@ def stop_all(places: places_.Places) -> int:
     :raises ScavengerError: it may not, or a stop file cannot be made.
     """
     _need_root('stop-all')
-    found, unknown = _agents(places)
+    found, unknown = _agents()
     targets = _targets(places, found)
     for target in targets:
         for stop_file in target.stop_files:
@@ -76,7 +75,7 @@ def resume(places: places_.Places) -> int:
     """
     _need_root('resume')
     removed = False
-    targets = _targets(places, _agents(places)[0])
+    targets = _targets(places, _agents()[0])
     for stop_file in [file for one in targets for file in one.stop_files]:
         try:
             stop_file.unlink()
@@ -100,7 +99,7 @@ def elsewhere(places: places_.Places) -> list[str]:
     """The agents that use another state directory, a sentence for each."""
     return [f'an agent runs with another state directory (process '
             f'{agent.pid}): add --state-dir {agent.state_dir}'
-            for agent in _agents(places)[0]
+            for agent in _agents()[0]
             if not _same(agent.seen_at, places.state_dir)]
 
 
@@ -112,10 +111,10 @@ def refused(state_dir: pathlib.Path) -> list[str]:
         return []
 
 
-def _agents(places: places_.Places) -> tuple[list[running.Agent], str]:
+def _agents() -> tuple[list[statedir.Agent], str]:
     """The agents that run, or why that is not known."""
     try:
-        return running.agents(places.proc), ''
+        return statedir.agents(), ''
     except OSError as exc:
         return [], str(exc)
 
@@ -127,22 +126,23 @@ def _need_root(command: str) -> None:
             'be seen otherwise')
 
 
-def _targets(places: places_.Places, found: Sequence[running.Agent]
+def _targets(places: places_.Places, found: Sequence[statedir.Agent]
              ) -> list[Target]:
     """What to stop: the state directory that is configured.  When that is
     not known, those of all agents that this process can reach, too."""
     directories = [places.state_dir]
     if places.guessed:
-        directories += [agent.seen_at for agent in found
-                        if str(agent.seen_at) == agent.state_dir
-                        and agent.seen_at != places.state_dir]
+        directories += [
+            pathlib.Path(agent.seen_at) for agent in found
+            if agent.seen_at == agent.state_dir
+            and not _same(agent.seen_at, places.state_dir)]
     return [Target(directory, tuple(dict.fromkeys((
         places.stop_file if directory == places.state_dir
         else directory / 'stop', *_published(directory, found)))))
         for directory in directories]
 
 
-def _published(state_dir: pathlib.Path, found: Sequence[running.Agent]
+def _published(state_dir: pathlib.Path, found: Sequence[statedir.Agent]
                ) -> list[pathlib.Path]:
     """The stop file that the agent in this directory says it looks for: its
     configuration may have been another one."""
@@ -173,7 +173,7 @@ def _make(stop_file: pathlib.Path) -> None:
     _print(f'stop file made: {stop_file}')
 
 
-def _end_limits(target: Target, found: Sequence[running.Agent],
+def _end_limits(target: Target, found: Sequence[statedir.Agent],
                 guessed: bool) -> bool:
     """Wait until the limits of one state directory are gone, else restore
     them; whether nothing is left.  Prints what came of it."""
@@ -204,7 +204,7 @@ def _end_limits(target: Target, found: Sequence[running.Agent],
 
 
 def _restore(target: Target, leases: _Leases,
-             agents: Sequence[running.Agent]) -> bool:
+             agents: Sequence[statedir.Agent]) -> bool:
     """Do it in place of an agent that does not answer."""
     code = restore.main(['--all', '--state-dir', str(target.state_dir),
                          '--stop-file', str(target.stop_files[0])])
@@ -280,17 +280,17 @@ class _Leases:
         return f'{lease.knob} of {lease.workload}'
 
 
-def _say_others(targets: Sequence[Target], found: Sequence[running.Agent]
+def _say_others(targets: Sequence[Target], found: Sequence[statedir.Agent]
                 ) -> bool:
     """Name the agents that were not stopped; whether there are any."""
     others = [agent for agent in found if not any(
         _same(agent.seen_at, target.state_dir) for target in targets)]
     for agent in others:
         try:
-            count = str(_Leases(agent.seen_at).look())
+            count = str(_Leases(pathlib.Path(agent.seen_at)).look())
         except OSError:
             count = 'unknown'
-        here = str(agent.seen_at) == agent.state_dir
+        here = agent.seen_at == agent.state_dir
         _print(f'ANOTHER AGENT is not stopped: process {agent.pid}, state '
                f'directory {agent.state_dir}, limits in force: {count}. '
                + (f'scavenger-agent stop-all --state-dir {agent.state_dir}, '
@@ -300,9 +300,9 @@ def _say_others(targets: Sequence[Target], found: Sequence[running.Agent]
     return bool(others)
 
 
-def _same(one: pathlib.Path, two: pathlib.Path) -> bool:
+def _same(one: str, two: pathlib.Path) -> bool:
     try:
-        return one == two or os.path.samefile(one, two)
+        return one == str(two) or os.path.samefile(one, two)
     except OSError:
         return False
 

@@ -90,7 +90,8 @@ class TwoAgents(ClaimsTestCase):
                           'already enforces limits there', said)
             self.assertNotIn('Traceback', said)
         self.assertEqual('1', self.idle('/batch'))
-        self.assertIn((first.pid, str(state)), statedir.agents())
+        self.assertIn((first.pid, str(state), str(state)),
+                      statedir.agents())
 
     def test_in_a_pid_namespace_it_is_one_that_is_not_seen(self) -> None:
         self.enforcing()
