@@ -98,8 +98,8 @@ END
 # Those that mostly wait, each for a libvirtd of its own, two at a time.
 waiting='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
 cat >"$scratch/pairs" <<'END'
-- worker: ['test_libvirt_(words|versions)\.']
-- worker: ['test_libvirt(_(changes|faults|life|lift))?\.']
+- worker: ['test_libvirt_(life|versions|words)\.']
+- worker: ['test_libvirt(_(changes|faults|lift))?\.']
 END
 status=0
 {
