@@ -276,10 +276,16 @@ class Hypervisor(fixtures.Fixture):
                     or time.monotonic() > deadline:
                 raise HypervisorError(f'libvirtd did not start: {self.log()}')
             time.sleep(0.01)
-        try:
-            self.virsh('list', '--all')
-        except HypervisorError as exc:
-            raise HypervisorError(f'{exc}: {self.log()}') from None
+        while True:
+            try:
+                self.virsh('list', '--all')
+                return
+            except HypervisorError as exc:
+                # The socket is there before libvirtd listens to it.
+                if 'Connection refused' not in str(exc) \
+                        or time.monotonic() > deadline:
+                    raise HypervisorError(f'{exc}: {self.log()}') from None
+            time.sleep(0.01)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """End libvirtd by a signal and wait for that; its guests go on."""
