@@ -105,12 +105,13 @@ def libvirt_changes(log: str) -> list[str]:
 
 
 def fresh(libvirt: pathlib.Path) -> list[str]:
-    """Runs a command where ``/run`` is as on a host whose ``/run/libvirt`` is
-    this directory, and where ``/etc/scavenger`` does not exist."""
+    """Runs a command on a host whose ``/run/libvirt`` is this directory, and
+    which has no configuration, state or stop file of ours."""
     hidden = (' && mount -t tmpfs none /etc/scavenger'
               if os.path.isdir('/etc/scavenger') else '')
     return ['unshare', '--mount', '--propagation', 'private', 'sh', '-c',
-            f'mount -t tmpfs none /run && mkdir /run/libvirt{hidden} && '
+            'mount -t tmpfs none /run && mount -t tmpfs none /var/lib && '
+            f'mkdir /run/libvirt{hidden} && '
             f'mount --bind {libvirt} /run/libvirt && exec "$@"', 'sh']
 
 

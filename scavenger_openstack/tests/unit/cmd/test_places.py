@@ -45,19 +45,21 @@ class PlacesTest(testtools.TestCase):
                      '[DEFAULT]\nstate-dir: "/x"\n=\n', f' x\n{NAMED}',
                      f'{NAMED}# \udcff\n', f'[DEFAULT]\nstate_dir=/y\n{NAMED}',
                      f'{NAMED}state_dir =\n', '[DEFAULT\nstate_dir = /x\n'):
-            self.assertEqual(('/x', False), self.read(text), text)
+            self.assertEqual(('/x', False), self.read(text), ascii(text))
 
     def test_a_default_is_sure_where_all_can_be_read(self) -> None:
         for text in ('', '# x\n\n; y\n', '[a]\nb = c\n  d\n\te\nf: g\n',
                      '[cgroups]\nbackgroud_parents = /x\n'):
-            self.assertEqual(('/run/scavenger', False), self.read(text), text)
+            self.assertEqual(('/run/scavenger', False), self.read(text),
+                             ascii(text))
 
     def test_else_it_is_a_guess(self) -> None:
         for text in ('state_dir = /x\n', '[DEFAULT]\nstate_dir /x\n',
                      ' x\n', '[a]\n b\n', '[a]\nb = \udcff\n', '[a\n',
                      '[DEFAULT]\nstate_dir = /\udcff\n', '[a]\n= b\n',
                      '[DEFAULT]\nstate_dir = $none/x\n'):
-            self.assertEqual(('/run/scavenger', True), self.read(text), text)
+            self.assertEqual(('/run/scavenger', True), self.read(text),
+                             ascii(text))
 
     def test_the_command_line_is_sure(self) -> None:
         for path in ('/y', '/run/scavenger'):
