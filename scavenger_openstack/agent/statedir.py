@@ -204,15 +204,16 @@ class Agent(NamedTuple):
     seen_at: str
 
 
-def agents() -> list[Agent]:
+def agents(proc: str = '/proc') -> list[Agent]:
     """Each agent that is seen from here.
 
+    :param proc: where processes are looked for
     :raises OSError: the kernel does not list who holds which lock.
     """
     found = set()
-    for pid, file in _flocks():
+    for pid, file in _flocks(proc):
         try:
-            for fd in os.scandir(f'/proc/{pid}/fd'):
+            for fd in os.scandir(f'{proc}/{pid}/fd'):
                 path = os.readlink(fd.path)
                 if not path.endswith('/lock'):
                     continue
@@ -222,7 +223,7 @@ def agents() -> list[Agent]:
                 directory = os.path.dirname(path)
                 with open(fd.path, 'rb') as text:
                     holder = text.read(32)
-                inside = f'/proc/{pid}/root{directory}'
+                inside = f'{proc}/{pid}/root{directory}'
                 if name == file and b'restorer' not in holder and (
                         os.path.isdir(f'{inside}/leases')):
                     found.add(Agent(pid, directory, directory if _is(
@@ -239,9 +240,9 @@ def _is(path: str, file: os.stat_result) -> bool:
         return False
 
 
-def _flocks() -> list[tuple[int, str]]:
+def _flocks(proc: str = '/proc') -> list[tuple[int, str]]:
     """Process, and device with inode in the kernel's form, of each lock."""
-    with open('/proc/locks') as file:
+    with open(f'{proc}/locks') as file:
         lines = [line.split() for line in file]
     return [(int(words[4]), words[5]) for words in lines
             if words[1] == 'FLOCK' and int(words[4]) > 0]

@@ -39,12 +39,14 @@ NEEDED = (('DEFAULT', 'state_dir'), ('agent', 'stop_file'),
 
 
 class Places(NamedTuple):
-    """``guessed``: a part of the configuration that might name another
-    state directory cannot be read, so it is the default."""
+    """``proc`` is where processes are looked for.  ``guessed``: a part of
+    the configuration that might name another state directory cannot be
+    read, so it is the default."""
 
     state_dir: pathlib.Path
     stop_file: pathlib.Path
     history_file: pathlib.Path
+    proc: str
     guessed: bool = False
 
 
@@ -55,7 +57,8 @@ def of(conf: cfg.ConfigOpts) -> Places:
     """
     return Places(_absolute(conf_.state_dir(conf)),
                   _absolute(conf_.stop_file(conf)),
-                  _absolute(conf_.history_file(conf)))
+                  _absolute(conf_.history_file(conf)),
+                  os.path.join(conf.root_dir, 'proc'))
 
 
 def read(arguments: Sequence[str], prog: str,

@@ -53,7 +53,7 @@ def stop_all(places: places_.Places) -> int:
     :raises ScavengerError: it may not, or a stop file cannot be made.
     """
     _need_root('stop-all')
-    found, unknown = _agents()
+    found, unknown = _agents(places)
     targets = _targets(places, found)
     for target in targets:
         for stop_file in target.stop_files:
@@ -75,7 +75,7 @@ def resume(places: places_.Places) -> int:
     """
     _need_root('resume')
     removed = False
-    targets = _targets(places, _agents()[0])
+    targets = _targets(places, _agents(places)[0])
     for stop_file in [file for one in targets for file in one.stop_files]:
         try:
             stop_file.unlink()
@@ -99,7 +99,7 @@ def elsewhere(places: places_.Places) -> list[str]:
     """The agents that use another state directory, a sentence for each."""
     return [f'an agent runs with another state directory (process '
             f'{agent.pid}): add --state-dir {agent.state_dir}'
-            for agent in _agents()[0]
+            for agent in _agents(places)[0]
             if not _same(agent.seen_at, places.state_dir)]
 
 
@@ -111,10 +111,10 @@ def refused(state_dir: pathlib.Path) -> list[str]:
         return []
 
 
-def _agents() -> tuple[list[statedir.Agent], str]:
+def _agents(places: places_.Places) -> tuple[list[statedir.Agent], str]:
     """The agents that run, or why that is not known."""
     try:
-        return statedir.agents(), ''
+        return statedir.agents(places.proc), ''
     except OSError as exc:
         return [], str(exc)
 

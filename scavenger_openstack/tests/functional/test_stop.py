@@ -328,8 +328,9 @@ class StopTest(agents.AgentTestCase):
         watcher = self.watcher()
         standalone.kill()
         signal.pidfd_send_signal(watcher, signal.SIGKILL)
+        left = self.tree.read('cpuset', '/batch', 'cpuset.cpus')[0]
         for below in ('/batch/a', '/services/s', '/batch', '/services', ''):
-            self.tree.write('cpuset', below, 'cpuset.cpus', '0')
+            self.tree.write('cpuset', below, 'cpuset.cpus', left)
         done = self.run_agent('stop-all', self.only())
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn(f'NOT removed, see above: cpu_set of {self.tree.name}'

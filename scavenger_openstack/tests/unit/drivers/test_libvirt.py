@@ -63,7 +63,7 @@ class Uris(testtools.TestCase):
     def test_without_the_library(self) -> None:
         said = subprocess.run([sys.executable, '-c', MISSING], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
-        self.assertIn('install it where the agent runs', said)
+        self.assertIn('install the package python3-libvirt', said)
 
 
 class Connections(testtools.TestCase):
