@@ -24,6 +24,8 @@
 
 set -euo pipefail
 
+# shellcheck source=tools/machine.sh
+. "$(dirname "$0")/machine.sh"
 suite=${FRESH_SUITE:-bookworm}
 
 die() {
@@ -33,63 +35,22 @@ die() {
 
 # Inside the mount namespace -----------------------------------------------
 
-# Settings that the machine's own apt has, as far as they are about fetching.
-fetching() {
-    apt-config dump | grep -E '^Acquire::' || true
-}
-
-# URI of the archive that has the suite, from the machine's own sources.
-mirror() {
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' \
-        'Created-By: Packages' \
-        | awk -v suite="$suite" '$2 == suite && $3 == "main" {print $1; exit}'
-}
-
-# pip's environment, with files that it names made visible in the root.
-# Prints NAME=VALUE.
-pip_environment() {
-    local name value
-    compgen -e | grep -E '^(PIP_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$)' \
-        | while read -r name; do
-        value=${!name}
-        case $name in
-            PIP_CERT | SSL_CERT_FILE | REQUESTS_CA_BUNDLE)
-                [ -r "$value" ] || continue
-                # ca-certificates replaces its own file when it is
-                # installed, so ours stands elsewhere.
-                mkdir -p "$root/opt/machine"
-                cp -L "$value" "$root/opt/machine/$name.crt"
-                value=/opt/machine/$name.crt
-                ;;
-            PIP_FIND_LINKS)
-                [ -d "$value" ] || continue
-                mkdir -p "$root$value"
-                mount --rbind -o ro "$value" "$root$value"
-                ;;
-        esac
-        echo "$name=$value"
-    done
-    compgen -e | grep -iE '^(https?|no)_proxy$' | while read -r name; do
-        echo "$name=${!name}"
-    done
-}
-
 inside() {
     root=$1
     local top=$2 proxy command round code started failed=0
     shift 2
-    proxy=$(apt-config shell p Acquire::http::Proxy | sed "s/^p='\(.*\)'/\1/")
+    proxy=$(apt_proxy)
     [ -z "$proxy" ] || export http_proxy=$proxy
 
     # A real root is a mount, and "ip -n" relies on that.
     mount --bind "$root" "$root"
     started=$SECONDS
-    uri=$(mirror)
+    uri=$(mirror "$suite")
     [ -n "$uri" ] || die "this machine's apt has no source for $suite"
     debootstrap --variant=minbase "$suite" "$root" "$uri" >"$root.log" 2>&1 \
         || { tail -n 20 "$root.log" >&2; die "debootstrap failed"; }
-    fetching >"$root/etc/apt/apt.conf.d/00machine"
-    for file in /etc/resolv.conf /etc/hosts /etc/pip.conf; do
+    carry_settings "$root"
+    for file in /etc/resolv.conf /etc/hosts; do
         [ ! -e "$file" ] || cp -L "$file" "$root$file"
     done
     # No service starts in here, as in a container.
@@ -97,7 +58,7 @@ inside() {
     chmod +x "$root/usr/sbin/policy-rc.d"
     git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
         --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
-    mapfile -t environment < <(pip_environment)
+    mapfile -t environment < <(carry_environment "$root")
     for directory in proc sys dev; do
         mount --rbind "/$directory" "$root/$directory"
         mount --make-rslave "$root/$directory"

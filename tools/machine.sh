@@ -1,0 +1,65 @@
+#!/bin/bash
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+# What this machine fetches packages with: apt's settings and mirror, pip's
+# environment, certificates and proxies.  Sourced by tools/fresh.sh and
+# tools/guest.sh, which carry it into a root of another machine.
+
+# URI of the archive that has a suite, from the machine's own sources.
+mirror() {
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' \
+        | awk -v suite="$1" '$2 == suite && $3 == "main" {print $1; exit}'
+}
+
+# Proxy for debootstrap, which does not read apt's settings.
+apt_proxy() {
+    apt-config shell p Acquire::http::Proxy | sed "s/^p='\(.*\)'/\1/"
+}
+
+# Copy what apt and pip are configured with into a root.
+carry_settings() {
+    mkdir -p "$1/etc/apt/apt.conf.d"
+    apt-config dump | grep -E '^Acquire::' \
+        >"$1/etc/apt/apt.conf.d/00machine" || true
+    [ ! -e /etc/pip.conf ] || cp -L /etc/pip.conf "$1/etc/pip.conf"
+}
+
+# Environment of pip, with the files that it names copied into a root.
+# Prints NAME=VALUE.
+carry_environment() {
+    local name value
+    compgen -e | grep -E '^(PIP_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$)' \
+        | while read -r name; do
+        value=${!name}
+        case $name in
+            PIP_CERT | SSL_CERT_FILE | REQUESTS_CA_BUNDLE)
+                [ -r "$value" ] || continue
+                # ca-certificates replaces its own file when it is
+                # installed, so ours stands elsewhere.
+                mkdir -p "$1/opt/machine"
+                cp -L "$value" "$1/opt/machine/$name.crt"
+                value=/opt/machine/$name.crt
+                ;;
+            PIP_FIND_LINKS)
+                [ -d "$value" ] || continue
+                mkdir -p "$1$value"
+                cp -rL "$value/." "$1$value"
+                ;;
+        esac
+        echo "$name=$value"
+    done
+    compgen -e | grep -iE '^(https?|no)_proxy$' | while read -r name; do
+        echo "$name=${!name}"
+    done
+}
