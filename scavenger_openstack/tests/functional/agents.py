@@ -97,7 +97,7 @@ class AgentTestCase(base.FunctionalTestCase):
         return list((self.state_dir / 'leases').glob('*.json'))
 
     def idle(self) -> str:
-        return self.tree.read('cpu', '/batch', 'cpu.idle')
+        return self.tree.get('idle', '/batch')
 
     def status(self) -> dict[str, object]:
         try:

@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+import functools
 import os
 import pathlib
 import signal
@@ -27,6 +29,25 @@ import testtools
 
 CGROUP = pathlib.Path('/sys/fs/cgroup')
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'blkio', 'freezer')
+V2_CONTROLLERS = ('cpu', 'cpuset', 'io', 'memory')
+
+USUAL_START_S = 0.05
+"""Within this, a machine that is not slow starts a Python."""
+
+FILES = {
+    'quota': ('cpu', 'cpu.cfs_quota_us', 'cpu.max'),
+    'weight': ('cpu', 'cpu.shares', 'cpu.weight'),
+    'idle': ('cpu', 'cpu.idle', 'cpu.idle'),
+    'cpus': ('cpuset', 'cpuset.cpus', 'cpuset.cpus'),
+    'effective_cpus': ('cpuset', 'cpuset.effective_cpus',
+                       'cpuset.cpus.effective'),
+    'memory': ('memory', 'memory.limit_in_bytes', 'memory.max'),
+    'memory_use': ('memory', 'memory.usage_in_bytes', 'memory.current'),
+    'frozen': ('freezer', 'freezer.state', 'cgroup.freeze')}
+"""Where a limit stands: controller and file of version 1, file of 2."""
+
+_TO_V2 = {'quota': {'-1': 'max'}, 'frozen': {'FROZEN': '1', 'THAWED': '0'},
+          'memory': {'-1': 'max'}}
 
 
 def mounts() -> dict[str, pathlib.Path]:
@@ -50,14 +71,50 @@ def unified() -> pathlib.Path | None:
     return None
 
 
-class CgroupTree(fixtures.Fixture):
-    """A cgroup of our own in every v1 hierarchy, removed with all below.
+@functools.cache
+def pace() -> float:
+    """How many times as long as usual things take here, 1 to 5: 5 where
+    QEMU emulates the CPUs.  For what is promised within some time."""
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run([sys.executable, '-S', '-c', ''], check=True)
+        took.append(time.monotonic() - began)
+    return max(1.0, min(5.0, min(took) / USUAL_START_S))
 
-    ``name`` is the path below each mount, for instance ``/scv-1a2b3c``.
+
+def version() -> int | None:
+    """The version of cgroups that has every controller here, if one has.
+
+    Of version 2 it has to be the host's own root: what is below the root of
+    a container may have processes in it, and then no controllers.
+    """
+    if set(CONTROLLERS) <= set(mounts()):
+        return 1
+    top = unified()
+    if top and not (top / 'cgroup.type').exists():
+        found = (top / 'cgroup.controllers').read_text().split()
+        if set(V2_CONTROLLERS) <= set(found):
+            return 2
+    return None
+
+
+class CgroupTree(fixtures.Fixture):
+    """A cgroup of our own in every hierarchy, removed with all below.
+
+    ``name`` is the path below each mount, for instance ``/scv-1a2b3c``.  On
+    version 2 all controllers are in one hierarchy, directly below its root,
+    where no rule of systemd applies; it keeps the controllers that were
+    turned on there.
     """
 
     def _setUp(self) -> None:
-        self.mounts = mounts()
+        self.version = version()
+        top = unified()
+        if self.version == 2 and top:
+            self.mounts = dict.fromkeys(V2_CONTROLLERS, top)
+        else:
+            self.mounts = mounts()
         self.name = f'/scv-test-{uuid.uuid4().hex[:8]}'
         self.addCleanup(self.remove)
         self.make('')
@@ -69,23 +126,66 @@ class CgroupTree(fixtures.Fixture):
         """Make ``name + below`` in every hierarchy; return its path."""
         parts = below.strip('/').split('/') if below else []
         for depth in range(len(parts) + 1):
+            where = ''.join(f'/{part}' for part in parts[:depth])
+            if self.version == 2:
+                _turn_on(self.path('cpu', where).parent, self.mounts)
             for controller in self.mounts:
-                path = self.path(controller, ''.join(
-                    f'/{part}' for part in parts[:depth]))
-                if path.exists():
-                    continue
-                path.mkdir()
-                if controller == 'cpuset':
-                    for file in ('cpuset.mems', 'cpuset.cpus'):
-                        (path / file).write_text(
-                            (path.parent / file).read_text())
+                path = self.path(controller, where)
+                if not path.exists():
+                    path.mkdir()
+                    self._allow_all_cpus(path)
+        if self.version == 2 and not parts:
+            # systemd turns a controller off where nothing below uses it.
+            _turn_on(self.path('cpu'), self.mounts)
         return self.name + below
+
+    def _allow_all_cpus(self, path: pathlib.Path) -> None:
+        """A new cgroup of version 1 has no CPUs; one of version 2 names
+        none and has all."""
+        if not (path / 'cpuset.cpus').exists():
+            return
+        if self.version == 2:
+            (path / 'cpuset.cpus').write_text(
+                (self.mounts['cpuset'] / 'cpuset.cpus.effective').read_text())
+            return
+        for file in ('cpuset.mems', 'cpuset.cpus'):
+            (path / file).write_text((path.parent / file).read_text())
 
     def read(self, controller: str, below: str, file: str) -> str:
         return (self.path(controller, below) / file).read_text().strip()
 
     def write(self, controller: str, below: str, file: str, text: str) -> None:
         (self.path(controller, below) / file).write_text(text)
+
+    def file(self, limit: str, below: str = '') -> pathlib.Path:
+        """The file that a limit of :data:`FILES` stands in."""
+        controller, *files = FILES[limit]
+        if self.version == 2 and controller not in self.mounts:
+            controller = 'cpu'
+        assert self.version
+        return self.path(controller, below) / files[self.version - 1]
+
+    def text(self, limit: str, text: str) -> str:
+        """What version 1 would write, as this machine writes it."""
+        if self.version == 2:
+            text = _TO_V2.get(limit, {}).get(text, text)
+            if limit == 'quota':
+                text += ' 100000'
+        return text
+
+    def get(self, limit: str, below: str = '') -> str:
+        """A limit as version 1 writes it."""
+        text = self.file(limit, below).read_text().strip()
+        if self.version == 2:
+            if limit == 'quota':
+                text = text.removesuffix(' 100000')
+            for v1, v2 in _TO_V2.get(limit, {}).items():
+                text = v1 if text == v2 else text
+        return text
+
+    def put(self, limit: str, below: str, text: str) -> None:
+        """Set a limit, given as version 1 writes it."""
+        self.file(limit, below).write_text(self.text(limit, text))
 
     def delete(self, below: str) -> None:
         """End what runs below ``below`` and remove it everywhere."""
@@ -103,11 +203,11 @@ class CgroupTree(fixtures.Fixture):
                 _remove(procs.parent)
 
     def thaw(self, below: str = '') -> None:
-        """Let everything run: what is frozen cannot end."""
-        if 'freezer' in self.mounts:
-            states = self.path('freezer', below).rglob('freezer.state')
-            for state in sorted(states, key=lambda path: len(path.parts)):
-                state.write_text('THAWED')
+        """Let everything run: on version 1 what is frozen cannot end."""
+        frozen = self.file('frozen', below)
+        for state in sorted(frozen.parent.rglob(frozen.name),
+                            key=lambda path: len(path.parts)):
+            state.write_text(self.text('frozen', 'THAWED'))
 
     def remove(self) -> None:
         self.delete('')
@@ -118,6 +218,15 @@ def idle_s() -> float:
     with open('/proc/stat') as file:
         fields = file.readline().split()
     return int(fields[4]) / os.sysconf('SC_CLK_TCK')
+
+
+def _turn_on(path: pathlib.Path, controllers: Iterable[str]) -> None:
+    """Let the children of a v2 cgroup have controllers.  Only those of the
+    root may have some beside processes of its own."""
+    if not (path / 'cgroup.type').exists() \
+            or not (path / 'cgroup.procs').read_text():
+        (path / 'cgroup.subtree_control').write_text(
+            ' '.join(f'+{controller}' for controller in controllers))
 
 
 def _remove(path: pathlib.Path) -> None:
@@ -143,11 +252,16 @@ class FunctionalTestCase(testtools.TestCase):
             self.skipTest('needs root: it makes cgroups')
 
     def cgroups(self) -> CgroupTree:
-        missing = set(CONTROLLERS) - set(mounts())
-        if missing:
-            self.skipTest('needs cgroup v1 controllers: '
-                          + ', '.join(sorted(missing)))
+        if version() is None:
+            self.skipTest('needs the cgroups of a host, with '
+                          f'{", ".join(CONTROLLERS)} in v1 or '
+                          f'{", ".join(V2_CONTROLLERS)} in v2')
         return self.useFixture(CgroupTree())
+
+    def needs_v1(self, why: str) -> None:
+        """Skip where version 1 of cgroups is not what is tested on."""
+        if version() != 1:
+            self.skipTest(f'needs cgroup v1: {why}')
 
     def spawn(self, code: str, tree: CgroupTree | None = None,
               below: str = '') -> subprocess.Popen[str]:

@@ -59,7 +59,8 @@ class DelaysTestCase(base.FunctionalTestCase):
         for below in ('/fore/victim', '/back'):
             self.tree.make(below)
         # Whatever else this machine does hardly counts beside this.
-        self.tree.write('cpu', '', 'cpu.shares', '262144')
+        self.tree.put('weight', '',
+                      '262144' if self.tree.version == 1 else '10000')
         self.switch = self.useFixture(DelayAccounting())
         self.logs = self.useFixture(fixtures.FakeLogger())
         self.switch.set('1')

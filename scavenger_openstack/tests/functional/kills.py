@@ -21,6 +21,7 @@ within the lease time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import os
@@ -46,14 +47,23 @@ CALLS = ('write', 'pwrite64', 'fsync', 'rename', 'renameat', 'unlink',
 
 TICKS = 4
 INTERVAL_S = 0.1
-LEASE_S = 2.0
+LEASE_S = 2.0 * base.pace()
 WATCHED = {
-    'cpu': ('cpu.cfs_quota_us', 'cpu.cfs_period_us', 'cpu.shares',
-            'cpu.idle'),
-    'cpuset': ('cpuset.cpus',), 'memory': ('memory.limit_in_bytes',),
-    'freezer': ('freezer.state',),
-    'blkio': tuple(f'blkio.throttle.{way}_{unit}_device'
-                   for way in ('read', 'write') for unit in ('bps', 'iops'))}
+    1: ('cpu.cfs_quota_us', 'cpu.cfs_period_us', 'cpu.shares', 'cpu.idle',
+        'cpuset.cpus', 'memory.limit_in_bytes', 'freezer.state',
+        *(f'blkio.throttle.{way}_{unit}_device'
+          for way in ('read', 'write') for unit in ('bps', 'iops'))),
+    2: ('cpu.max', 'cpu.weight', 'cpu.idle', 'cpuset.cpus', 'memory.max',
+        'memory.high', 'cgroup.freeze', 'io.max')}
+"""The files of all limits, by version of cgroups."""
+
+TOUCHED = {
+    1: {'cpu.cfs_quota_us', 'cpu.idle', 'cpuset.cpus',
+        'memory.limit_in_bytes', 'freezer.state', 'tc',
+        'blkio.throttle.read_bps_device'},
+    2: {'cpu.max', 'cpu.idle', 'cpuset.cpus', 'memory.max', 'memory.high',
+        'cgroup.freeze', 'io.max', 'tc'}}
+"""What the script of :mod:`.scripted` must have changed once."""
 
 
 def traced(code: str, words: Sequence[str], inject: Sequence[str], *,
@@ -131,10 +141,9 @@ class Stage(fixtures.Fixture):
         for below in ('/background/a', '/background/b/child',
                       '/foreground/f'):
             self.tree.make(below)
-        self.tree.write('cpu', '/background', 'cpu.shares', '3072')
-        self.tree.write('cpu', '/background/a', 'cpu.cfs_quota_us', '150000')
-        self.tree.write('memory', '/background/a', 'memory.limit_in_bytes',
-                        str(512 * 2**20))
+        self.tree.put('weight', '/background', '3072')
+        self.tree.put('quota', '/background/a', '150000')
+        self.tree.put('memory', '/background/a', str(512 * 2**20))
         self.netns = f'scv-{uuid.uuid4().hex[:6]}'
         self._run('ip', 'netns', 'add', self.netns)
         self.addCleanup(self._run, 'ip', 'netns', 'del', self.netns)
@@ -156,27 +165,51 @@ foreground_parents = {name}/foreground
 links = {self.netns}:v1=125000000
 interfaces = {name}/background/a={self.netns}:v0
 ''')
-        self.watcher = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
-             '--watch', '--state-dir', str(self.state_dir), '--stop-file',
-             str(self.state_dir / 'stop')],
-            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(self._end, self.watcher)
+        self.addCleanup(self.end_watcher)
+        self.watch()
         self.originals = self.look()
+
+    def watch(self, *inject: str) -> None:
+        """Start the watcher; ``inject`` as for :meth:`agent`."""
+        options: dict[str, Any] = {
+            'cwd': self.directory, 'env': self._environment,
+            'stderr': subprocess.DEVNULL}
+        words = ['--watch', '--state-dir', str(self.state_dir),
+                 '--stop-file', str(self.state_dir / 'stop')]
+        module = 'scavenger_openstack.agent.restore'
+        if inject:
+            self.watcher, _ = traced(f'from {module} import main', words,
+                                     inject, **options)
+        else:
+            self.watcher = subprocess.Popen(
+                [sys.executable, '-m', module, *words], text=True,
+                stdin=subprocess.DEVNULL, **options)
 
     def look(self) -> dict[str, str]:
         """Every limit of the stage as text."""
         found = {}
-        for controller, files in WATCHED.items():
-            top = self.tree.path(controller)
-            for directory, _, _ in os.walk(top):
+        assert self.tree.version
+        for top in {self.tree.path(one) for one in self.tree.mounts}:
+            for directory, _, files in os.walk(top):
                 for file in files:
-                    path = pathlib.Path(directory, file)
-                    if path.exists():
+                    if file in WATCHED[self.tree.version]:
+                        path = pathlib.Path(directory, file)
                         found[str(path)] = path.read_text().strip()
         found['tc'] = re.sub(r'refcnt \d+', '', subprocess.run(
             ['tc', '-n', self.netns, 'qdisc', 'show'], check=True,
             stdout=subprocess.PIPE, text=True).stdout)
+        return found
+
+    def all_touched(self) -> Callable[[], bool]:
+        """A condition: each kind of limit was changed since it was made."""
+        touched: set[str] = set()
+        assert self.tree.version
+        wanted = TOUCHED[self.tree.version]
+
+        def found() -> bool:
+            touched.update(pathlib.Path(path).name for path in self.changed())
+            return touched >= wanted
+
         return found
 
     def changed(self) -> dict[str, tuple[str, str]]:
@@ -219,14 +252,9 @@ interfaces = {name}/background/a={self.netns}:v0
     def _run(*command: str) -> None:
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
-    @staticmethod
-    def _end(process: subprocess.Popen[bytes]) -> None:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    def end_watcher(self) -> None:
+        self.watcher.kill()
+        self.watcher.wait(60)
 
 
 def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
@@ -307,24 +335,31 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
 
 
 def swapped_package(directory: pathlib.Path) -> pathlib.Path:
-    """A copy of the product that writes first and leases after.
+    """A copy of the product that writes first and leases after."""
+    lease = ('        if key[1] is Knob.CPU_SET or key not in '
+             'self._leases.held():\n'
+             '            self.hold(*key)\n')
+    write = '            self._ours[key] = self._driver.write(*key, value)\n'
+    return broken_package(
+        directory, 'agent/actuator.py', (lease, ''),
+        (f'        with self._leases.writing(*key):\n{write}',
+         f'{write[4:]}{lease}'))
 
+
+def broken_package(directory: pathlib.Path, file: str,
+                   *changes: tuple[str, str]) -> pathlib.Path:
+    """A copy of the product with something in one file replaced.
+
+    :returns: the directory to import it from
     :raises AssertionError: the place to break was not found.
     """
     source = pathlib.Path(base.__file__).parents[2]
     shutil.copytree(source, directory / source.name,
                     ignore=shutil.ignore_patterns('__pycache__'))
-    path = directory / source.name / 'agent' / 'actuator.py'
+    path = directory / source.name / file
     text = path.read_text()
-    lease = ('        if key[1] is Knob.CPU_SET or key not in '
-             'self._leases.held():\n'
-             '            self.hold(*key)\n')
-    write = ('        with self._leases.writing(*key):\n'
-             '            self._ours[key] = self._driver.write(*key, value)\n')
-    assert lease in text and write in text, 'Actuator._write has changed'
-    broken = text.replace(lease, '').replace(
-        write, '        self._ours[key] = self._driver.write(*key, value)\n'
-        + lease, 1)
-    assert broken != text
-    path.write_text(broken)
+    for before, after in changes:
+        assert before in text, f'{file} has changed'
+        text = text.replace(before, after, 1)
+    path.write_text(text)
     return directory

@@ -64,7 +64,7 @@ class ClaimsTestCase(base.FunctionalTestCase):
         return process.communicate(timeout=60)[1]
 
     def idle(self, parent: str) -> str:
-        return self.tree.read('cpu', parent, 'cpu.idle')
+        return self.tree.get('idle', parent)
 
     def turns(self, name: str) -> bool:
         return (self.directory / name / 'status.json').exists()

@@ -37,17 +37,19 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.agent.fastloop.RETRY_S', 0.1))
         self.tree = self.cgroups()
-        self.cpus = parse_cpus(self.tree.read('cpuset', '', 'cpuset.cpus'))
+        self.tree.make('/a')
+        self.cpus = parse_cpus(self.tree.get('cpus', '/a'))
         self.cpus &= frozenset(os.sched_getaffinity(0))
         if len(self.cpus) < 2:
             self.skipTest('needs two CPUs')
-        self.hogs = [self.spawn('print()\nwhile True:\n    pass', self.tree)
+        self.hogs = [self.spawn('print()\nwhile True:\n    pass', self.tree,
+                                '/a')
                      for _ in self.cpus]
         for hog in self.hogs:
             hog.stdout.readline()
         self.lease_error = None
         self.set = cgroup_sets.FastCpuSet(cgroup_files.Directory(
-            str(self.tree.path('cpuset')), version=1))
+            str(self.tree.path('cpuset', '/a')), version=self.tree.version))
         try:
             reader = running.Running()
         except errors.Unsupported as exc:
@@ -64,7 +66,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
             raise self.lease_error
 
     def size(self):
-        return len(parse_cpus(self.tree.read('cpuset', '', 'cpuset.cpus')))
+        return len(parse_cpus(self.tree.get('cpus', '/a')))
 
     def test_the_hog_leaves_a_buffer(self):
         self.assertEqual(len(self.cpus), self.size())
@@ -106,7 +108,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
     def test_lifted_behind_its_back(self):
         self.loop.start()
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
-        self.tree.write('cpuset', '', 'cpuset.cpus',
+        self.tree.put('cpus', '/a',
                         ','.join(map(str, self.cpus)))
         self.set.refresh()  # as the slow loop does each tick
         self.wait_for('it comes back', lambda: self.size() < len(self.cpus))
@@ -114,7 +116,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
     def test_the_group_vanishes(self):
         self.loop.start()
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
-        self.tree.delete('')
+        self.tree.delete('/a')
         self.loop.allowed = frozenset(sorted(self.cpus)[:1])
         self.wait_for('it is told', lambda: self.loop.problem)
         self.assertIn(self.tree.name, self.loop.problem)

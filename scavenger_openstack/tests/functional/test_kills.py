@@ -47,17 +47,7 @@ class KillsTest(base.FunctionalTestCase):
     def test_the_script_touches_every_knob_and_ends_clean(self) -> None:
         stage = self.stage()
         agent = stage.agent(0)
-        touched: set[str] = set()
-
-        def all_touched() -> bool:
-            touched.update(stage.changed())
-            names = {pathlib.Path(path).name for path in touched}
-            return names >= {
-                'cpu.cfs_quota_us', 'cpu.idle', 'cpuset.cpus',
-                'memory.limit_in_bytes', 'freezer.state', 'tc',
-                'blkio.throttle.read_bps_device'}
-
-        self.wait_for('every knob was set once', all_touched)
+        self.wait_for('every knob was set once', stage.all_touched())
         agent.send_signal(signal.SIGKILL)
         _, errors = agent.communicate(timeout=60)
         self.assertEqual('', errors)

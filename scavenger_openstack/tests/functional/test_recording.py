@@ -201,8 +201,7 @@ class RecordingTestCase(base.FunctionalTestCase):
         self.fail(f'{below} never got its {mib} MiB')
 
     def frozen(self) -> bool:
-        return self.tree.read('freezer', '/batch/a',
-                              'freezer.state') == 'FROZEN'
+        return self.tree.get('frozen', '/batch/a') == 'FROZEN'
 
     def pause(self) -> None:
         """Let some ticks pass."""
@@ -214,8 +213,7 @@ class RecordingTest(RecordingTestCase):
     def test_the_replay_decides_what_the_agent_decided(self) -> None:
         """Refused memory, a stop, a stand-still, a workload that goes and
         comes again, somebody else's limit, and what was learned before."""
-        self.tree.write('memory', '', 'memory.limit_in_bytes',
-                        str(1024 * MIB))
+        self.tree.put('memory', '', str(1024 * MIB))
         self.hold('/services/s', 100)
         self.spawn(BUSY.format(mib=2), self.tree, '/batch/b')
         first = self.agent()
@@ -240,7 +238,7 @@ class RecordingTest(RecordingTestCase):
         self.tree.delete('/batch/b')
         self.pause()
         self.tree.make('/batch/b')
-        self.tree.write('memory', '/batch/b', 'memory.limit_in_bytes',
+        self.tree.put('memory', '/batch/b',
                         str(90 * MIB))
         self.spawn(BUSY.format(mib=2), self.tree, '/batch/b')
         self.pause()
@@ -281,14 +279,14 @@ class RecordingTest(RecordingTestCase):
             self.skipTest('needs two CPUs')
         self.configure('mode = enforce', '[perfiso]', 'mode = enforce',
                        'buffer_cores = 1')
-        cpus = self.tree.read('cpuset', '/batch', 'cpuset.cpus')
-        self.tree.write('cpuset', '/services/s', 'cpuset.cpus',
+        cpus = self.tree.get('cpus', '/batch')
+        self.tree.put('cpus', '/services/s',
                         cpus.replace('-', ',').split(',')[0])
         for below in ('/batch/a', '/services/s', '/services/s'):
             self.spawn('while True: pass', self.tree, below)
         agent = self.agent('--record', self.path)
-        self.wait_for('the set is narrowed', lambda: self.tree.read(
-            'cpuset', '/batch', 'cpuset.cpus') != cpus)
+        self.wait_for('the set is narrowed', lambda: self.tree.get(
+            'cpus', '/batch') != cpus)
         self.pause()
         self.pause()
         self.end(agent)
@@ -343,7 +341,7 @@ class RecordingTest(RecordingTestCase):
         self.assertIn(f'--record {self.path}: it is there already',
                       done.stderr)
         self.assertEqual('precious', self.path.read_text())
-        self.assertEqual('0', self.tree.read('cpu', '/batch', 'cpu.idle'))
+        self.assertEqual('0', self.tree.get('idle', '/batch'))
         self.assertEqual([], list((self.state_dir / 'leases').iterdir()))
 
     def test_a_full_disk_ends_the_recording_and_not_the_agent(self) -> None:
@@ -358,7 +356,7 @@ class RecordingTest(RecordingTestCase):
         status = self.state_dir / 'status.json'
         self.wait_for('many ticks', lambda: json.loads(
             status.read_text())['counters']['ticks'] > 40)
-        self.assertEqual('1', self.tree.read('cpu', '/batch', 'cpu.idle'))
+        self.assertEqual('1', self.tree.get('idle', '/batch'))
         os.kill(json.loads(status.read_text())['pid'], signal.SIGTERM)
         _, err = agent.communicate(timeout=60)
         self.assertEqual(0, agent.returncode, err)

@@ -51,6 +51,13 @@ class RestoreTestCase(base.FunctionalTestCase):
         return {'do': 'write', 'dir': str(path), 'file': file, 'text': text,
                 'inode': path.stat().st_ino, **more}
 
+    def limit(self, name: str, below: str, text: str) -> dict[str, Any]:
+        """A step that writes a limit, given as version 1 writes it."""
+        path = self.tree.file(name, below)
+        return {'do': 'write', 'dir': str(path.parent), 'file': path.name,
+                'text': self.tree.text(name, text),
+                'inode': path.parent.stat().st_ino}
+
     def put(self, *steps_: dict[str, Any], knob: str = 'cpu_cores',
             **more: Any) -> records.Lease:
         lease = records.Lease(**{
@@ -84,40 +91,44 @@ class Knobs(RestoreTestCase):
 
     def test_quota(self) -> None:
         for text in ('-1', '150000'):
+            self.tree.put('quota', '', '10000')
+            self.back(self.limit('quota', '', text))
+            self.assertEqual(text, self.tree.get('quota'))
+
+    def test_quota_and_period(self) -> None:
+        self.needs_v1('version 2 has them in one file')
+        for text in ('-1', '150000'):
             self.tree.write('cpu', '', 'cpu.cfs_period_us', '20000')
-            self.tree.write('cpu', '', 'cpu.cfs_quota_us', '10000')
+            self.tree.put('quota', '', '10000')
             self.back(self.step('cpu', '', 'cpu.cfs_period_us', '100000'),
-                      self.step('cpu', '', 'cpu.cfs_quota_us', text))
-            self.assertEqual(text, self.tree.read('cpu', '',
-                                                  'cpu.cfs_quota_us'))
+                      self.limit('quota', '', text))
+            self.assertEqual(text, self.tree.get('quota'))
             self.assertEqual('100000', self.tree.read('cpu', '',
                                                       'cpu.cfs_period_us'))
 
     def test_idle_and_weight(self) -> None:
-        steps_ = (self.step('cpu', '', 'cpu.idle', '0'),
-                  self.step('cpu', '', 'cpu.shares', '3072'))
-        self.tree.write('cpu', '', 'cpu.idle', '1')
+        steps_ = (self.limit('idle', '', '0'),
+                  self.limit('weight', '', '3072'))
+        self.tree.put('idle', '', '1')
         self.back(*steps_)
-        self.assertEqual('3072', self.tree.read('cpu', '', 'cpu.shares'))
+        self.assertEqual('3072', self.tree.get('weight'))
 
     def test_was_idle_before(self) -> None:
         """The kernel takes no weight then; it reads back right as it is."""
-        self.tree.write('cpu', '', 'cpu.idle', '1')
-        weight = self.tree.read('cpu', '', 'cpu.shares')
-        steps_ = (self.step('cpu', '', 'cpu.idle', '1'),
-                  self.step('cpu', '', 'cpu.shares', weight))
-        self.tree.write('cpu', '', 'cpu.idle', '0')
+        self.tree.put('idle', '', '1')
+        weight = self.tree.get('weight')
+        steps_ = (self.limit('idle', '', '1'),
+                  self.limit('weight', '', weight))
+        self.tree.put('idle', '', '0')
         self.back(*steps_)
 
     def test_memory(self) -> None:
-        no_limit = self.tree.read('memory', '', 'memory.limit_in_bytes')
+        no_limit = self.tree.get('memory')
         for text, expected in ((no_limit, no_limit), ('-1', no_limit),
                                (str(96 * MIB), str(96 * MIB))):
-            self.tree.write('memory', '', 'memory.limit_in_bytes',
-                            str(64 * MIB))
-            self.back(self.step('memory', '', 'memory.limit_in_bytes', text))
-            self.assertEqual(expected, self.tree.read(
-                'memory', '', 'memory.limit_in_bytes'))
+            self.tree.put('memory', '', str(64 * MIB))
+            self.back(self.limit('memory', '', text))
+            self.assertEqual(expected, self.tree.get('memory'))
 
     def test_block_device(self) -> None:
         found = [path.read_text().strip() for path in
@@ -125,6 +136,17 @@ class Knobs(RestoreTestCase):
                  if (path.parent / 'size').read_text().strip() != '0']
         if not found:
             self.skipTest('needs a block device')
+        if self.tree.version == 2:
+            for text in ('rbps=max wbps=max riops=max wiops=max',
+                         'rbps=5000000 wbps=max riops=max wiops=77'):
+                self.tree.write('io', '', 'io.max',
+                                f'{found[0]} rbps=1000000')
+                self.back(self.step('io', '', 'io.max', text,
+                                    device=found[0]))
+                self.assertEqual(
+                    '' if 'rbps=max' in text else f'{found[0]} {text}',
+                    self.tree.read('io', '', 'io.max'))
+            return
         for way in ('read_bps', 'write_iops'):
             file = f'blkio.throttle.{way}_device'
             for text in ('0', '5000000'):
@@ -139,14 +161,17 @@ class Knobs(RestoreTestCase):
         """What counts is the group's own state; the parent's is not ours."""
         self.tree.make('/a')
         for below in ('', '/a'):
-            self.tree.write('freezer', below, 'freezer.state', 'FROZEN')
-        self.back(self.step('freezer', '/a', 'freezer.state', 'THAWED'))
-        self.assertEqual('0', self.tree.read('freezer', '/a',
-                                             'freezer.self_freezing'))
-        self.assertEqual('FROZEN', self.tree.read('freezer', '',
-                                                  'freezer.state'))
+            self.tree.put('frozen', below, 'FROZEN')
+        self.back(self.limit('frozen', '/a', 'THAWED'))
+        if self.tree.version == 1:
+            self.assertEqual('0', self.tree.read('freezer', '/a',
+                                                 'freezer.self_freezing'))
+        else:
+            self.assertEqual('THAWED', self.tree.get('frozen', '/a'))
+        self.assertEqual('FROZEN', self.tree.get('frozen'))
 
     def test_unified(self) -> None:
+        self.needs_v1('version 2 is beside it here')
         tops = [point for point, kind, _ in steps.cgroup_mounts()
                 if kind == 'cgroup2']
         if not tops:
@@ -165,20 +190,21 @@ class CpuSet(RestoreTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.all = self.tree.read('cpuset', '', 'cpuset.cpus')
+        self.needs_v1('in version 2 nothing copies a set')
+        self.all = self.tree.get('cpus')
         if len(os.sched_getaffinity(0)) < 2:
             self.skipTest('needs two CPUs')
         self.tree.make('/named')
-        self.named = [self.step('cpuset', below, 'cpuset.cpus', self.all)
+        self.named = [self.limit('cpus', below, self.all)
                       for below in ('', '/named')]
         for below in ('/named', ''):
-            self.tree.write('cpuset', below, 'cpuset.cpus', '0')
+            self.tree.put('cpus', below, '0')
         for below in ('/born', '/born/deeper', '/named/born'):
             self.tree.make(below)
         self.groups = ('', '/named', '/born', '/born/deeper', '/named/born')
 
     def sets(self) -> set[str]:
-        return {self.tree.read('cpuset', below, 'cpuset.cpus')
+        return {self.tree.get('cpus', below)
                 for below in self.groups}
 
     def test_subtree(self) -> None:
@@ -190,16 +216,15 @@ class CpuSet(RestoreTestCase):
     def test_own_sets_stay(self) -> None:
         """The cap was 0; a set of 1 and an empty one are nobody's caps."""
         self.tree.make('/empty')
-        self.tree.write('cpuset', '/empty', 'cpuset.cpus', '\n')
+        self.tree.put('cpus', '/empty', '\n')
         for below in ('', '/born'):
-            self.tree.write('cpuset', below, 'cpuset.cpus', self.all)
+            self.tree.put('cpus', below, self.all)
         self.tree.make('/born/own')
-        self.tree.write('cpuset', '/born/own', 'cpuset.cpus', '1')
+        self.tree.put('cpus', '/born/own', '1')
         self.lift(*self.named, note=(0, '0'))
         for below, expected in (('/born/own', '1'), ('/empty', ''),
                                 ('/born/deeper', self.all)):
-            self.assertEqual(expected, self.tree.read('cpuset', below,
-                                                      'cpuset.cpus'))
+            self.assertEqual(expected, self.tree.get('cpus', below))
 
     def test_death_after_the_first_write(self) -> None:
         """The group is wide already; the note tells what its set was."""
@@ -214,8 +239,7 @@ class CpuSet(RestoreTestCase):
             [sys.executable, '-c', code], stderr=subprocess.DEVNULL,
             timeout=60, check=False).returncode)
         self.assertEqual({'0', self.all}, self.sets())
-        self.assertEqual(self.all, self.tree.read('cpuset', '',
-                                                  'cpuset.cpus'))
+        self.assertEqual(self.all, self.tree.get('cpus'))
         self.assertEqual(0, self.main('--all')[0])
         self.assertEqual({self.all}, self.sets())
         self.assertEqual([], self.left())
@@ -294,16 +318,18 @@ class BadInput(RestoreTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.tree.make('/a')
-        self.tree.write('cpu', '/a', 'cpu.cfs_quota_us', '20000')
-        self.good = self.step('cpu', '/a', 'cpu.cfs_quota_us', '-1')
+        self.tree.put('quota', '/a', '20000')
+        self.good = self.limit('quota', '/a', '-1')
+        self.weight = self.tree.file('weight', '/a')
+        self.original = self.weight.read_text()
 
     def quota(self) -> str:
-        return self.tree.read('cpu', '/a', 'cpu.cfs_quota_us')
+        return self.tree.get('quota', '/a')
 
     def test_a_lease_is_no_way_to_write(self) -> None:
         victim = self.state / 'victim'
         victim.mkdir()
-        (victim / 'cpu.shares').write_text('untouched')
+        (victim / self.weight.name).write_text('untouched')
         link = self.state / 'link'
         link.symlink_to(self.tree.path('cpu', '/a'))
         inode = victim.stat().st_ino
@@ -313,9 +339,9 @@ class BadInput(RestoreTestCase):
                      f'{mount}{self.tree.name}/../..', str(mount), '/proc',
                      str(link), f'{mount}/{self.tree.name}/a'):
             self.put({**self.good, 'dir': path, 'inode': inode,
-                      'file': 'cpu.shares', 'text': '2'})
+                      'file': self.weight.name, 'text': '2'})
         for wrong in ({'file': 'cgroup.procs', 'text': str(os.getpid())},
-                      {'file': '../cpu.shares', 'text': '2'},
+                      {'file': f'../{self.weight.name}', 'text': '2'},
                       {'file': 'notify_on_release', 'text': '1'},
                       {'text': '-1; reboot'},
                       {'do': 'tc', 'dev': '$(reboot)'}):
@@ -329,8 +355,9 @@ class BadInput(RestoreTestCase):
         self.assertEqual(count, len(self.left()))
         self.assertTrue(all(name.endswith('.refused')
                             for name in self.left()))
-        self.assertEqual('untouched', (victim / 'cpu.shares').read_text())
-        self.assertEqual('1024', self.tree.read('cpu', '/a', 'cpu.shares'))
+        self.assertEqual('untouched',
+                         (victim / self.weight.name).read_text())
+        self.assertEqual(self.original, self.weight.read_text())
 
     def test_one_wrong_step_stops_the_whole_lease(self) -> None:
         self.put(self.good, {**self.good, 'file': 'tasks'})
@@ -343,11 +370,11 @@ class BadInput(RestoreTestCase):
         target = self.tree.path('cpu', '/a')
         result = self.private(f"""
             mount -t tmpfs none {target}
-            touch {target}/cpu.cfs_quota_us
+            touch {target}/{self.good['file']}
             {sys.executable} -m scavenger_openstack.agent.restore --all \
                 --state-dir {self.state}
             code=$?
-            cat {target}/cpu.cfs_quota_us; exit $code""")
+            cat {target}/{self.good['file']}; exit $code""")
         self.assertEqual((1, ''), (result.returncode, result.stdout))
         self.assertIn('is not on the cgroup mount', result.stderr)
 
@@ -361,7 +388,7 @@ class BadInput(RestoreTestCase):
     def test_made_again_under_the_same_path(self) -> None:
         self.tree.delete('/a')
         self.tree.make('/a')
-        self.tree.write('cpu', '/a', 'cpu.cfs_quota_us', '70000')
+        self.tree.put('quota', '/a', '70000')
         self.put(self.good)
         code, text = self.main('--all')
         self.assertEqual(0, code)
@@ -378,7 +405,7 @@ class BadInput(RestoreTestCase):
 
     def test_a_dead_step_among_living_ones(self) -> None:
         self.tree.make('/b')
-        dead = self.step('cpu', '/b', 'cpu.cfs_quota_us', '-1')
+        dead = self.limit('quota', '/b', '-1')
         self.tree.delete('/b')
         self.assertTrue(self.lift(dead, self.good))
         self.assertEqual('-1', self.quota())
@@ -429,6 +456,7 @@ class BadInput(RestoreTestCase):
 
     def test_busy(self) -> None:
         """A limit below anonymous use: said once, kept, done later."""
+        self.needs_v1('version 2 refuses no memory limit')
         process = self.spawn(
             f'x = bytearray({32 * MIB})\n'
             'for i in range(0, len(x), 4096): x[i] = 1\n'
@@ -436,8 +464,7 @@ class BadInput(RestoreTestCase):
             self.tree, '/a')
         assert process.stdout
         process.stdout.readline()
-        self.put(self.step('memory', '/a', 'memory.limit_in_bytes',
-                           str(8 * MIB)), knob='memory_bytes')
+        self.put(self.limit('memory', '/a', str(8 * MIB)), knob='memory_bytes')
         self.put(self.good)
         code, text = self.main('--all')
         self.assertEqual(1, code)
@@ -448,5 +475,4 @@ class BadInput(RestoreTestCase):
         process.kill()
         process.wait(30)
         self.assertEqual(0, self.main('--all')[0])
-        self.assertEqual(str(8 * MIB), self.tree.read(
-            'memory', '/a', 'memory.limit_in_bytes'))
+        self.assertEqual(str(8 * MIB), self.tree.get('memory', '/a'))

@@ -320,7 +320,7 @@ class StopTest(agents.AgentTestCase):
     def test_what_cannot_be_restored_is_named(self) -> None:
         """Its parent is narrower by now."""
         self.configure('[perfiso]', 'mode = enforce', 'buffer_cores = 1')
-        cpus = self.tree.read('cpuset', '/batch', 'cpuset.cpus')
+        cpus = self.tree.get('cpus', '/batch')
         if cpus in ('0', ''):
             self.skipTest('needs two CPUs')
         standalone = self.start('standalone')
@@ -328,9 +328,9 @@ class StopTest(agents.AgentTestCase):
         watcher = self.watcher()
         standalone.kill()
         signal.pidfd_send_signal(watcher, signal.SIGKILL)
-        left = self.tree.read('cpuset', '/batch', 'cpuset.cpus')[0]
+        left = self.tree.get('cpus', '/batch')[0]
         for below in ('/batch/a', '/services/s', '/batch', '/services', ''):
-            self.tree.write('cpuset', below, 'cpuset.cpus', left)
+            self.tree.put('cpus', below, left)
         done = self.run_agent('stop-all', self.only())
         self.assertEqual(1, done.returncode, done.stdout)
         self.assertIn(f'NOT removed, see above: cpu_set of {self.tree.name}'
