@@ -23,6 +23,7 @@ import fixtures
 
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import kills
+from scavenger_openstack.tests.functional import watcher_kills
 
 LANES = 3
 
@@ -95,3 +96,38 @@ class KillsTest(base.FunctionalTestCase):
         for lived, took, left in kills.random_stops(stage, 3):
             self.assertEqual({}, left, f'stopped after {lived:.3f} s, looked '
                                        f'{took:.2f} s later')
+
+    def test_watcher_killed_or_stopped_at_its_calls(self) -> None:
+        # Every third call: each lease takes a few, and there are some 80.
+        lots = [('KILL', 1, 6), ('KILL', 4, 6), ('STOP', 3, 6)]
+        stages = [self.stage(name=f'{name}{first}')
+                  for name, first, _ in lots]
+
+        def down(stage: kills.Stage, lot: tuple[str, int, int]) -> int:
+            instants = 0
+            for call, number, took, left in watcher_kills.enumerated(
+                    stage, *lot):
+                instants += 1
+                self.assertEqual(
+                    {}, left, f'watcher: {lot[0]} at {call} number {number}; '
+                              f'looked {took:.2f} s after its return')
+            return instants
+
+        with futures.ThreadPoolExecutor(LANES) as lanes:
+            self.assertGreater(sum(lanes.map(down, stages, lots)), 20)
+
+    def test_watcher_and_agent_at_random_instants(self) -> None:
+        for name in ('KILL', 'STOP'):
+            stage = self.stage(name=name)
+            for down_s, took, left in watcher_kills.at_random(stage, name, 6):
+                self.assertEqual(
+                    {}, left, f'watcher: {name}, down for {down_s:.3f} s; '
+                              f'looked {took:.2f} s after its return')
+
+    def test_a_watcher_that_forgets_is_noticed(self) -> None:
+        """The record goes before the limit: what was between is lost."""
+        broken = watcher_kills.forgetful_package(self.directory / 'broken')
+        stage = self.stage(broken)
+        found = [left for *_, left in watcher_kills.enumerated(
+            stage, 'KILL')]
+        self.assertNotEqual({}, found[-1])
