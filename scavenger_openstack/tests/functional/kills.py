@@ -158,6 +158,7 @@ state_dir = {self.state_dir}
 [agent]
 interval_s = {INTERVAL_S}
 lease_s = {LEASE_S}
+write_deadline_s = 10
 [cgroups]
 background_parents = {name}/background
 foreground_parents = {name}/foreground
@@ -270,7 +271,7 @@ def enumerate_kills(stage: Stage, signal_name: str = 'KILL',
         for number in range(first, 10_000, step):
             agent = stage.agent(
                 TICKS, f'{call}:signal={signal_name}:when={number}')
-            said = agent.communicate(timeout=60)
+            said = agent.communicate(timeout=60 * base.pace())
             killed = agent.returncode == -signal.Signals[f'SIG{signal_name}']
             if not killed and 'end [' not in said[0]:
                 raise AssertionError(f'{call} {number}: the agent ended with '
@@ -299,7 +300,7 @@ def random_kills(stage: Stage, kills: int, seed: int = 1
         lived = dice.uniform(0, 2 * TICKS * INTERVAL_S)
         time.sleep(lived)
         agent.send_signal(signal.SIGKILL)
-        agent.communicate(timeout=60)
+        agent.communicate(timeout=60 * base.pace())
         took, left = stage.back_within(LEASE_S)
         yield lived, took, left
         if left:
@@ -326,7 +327,7 @@ def random_stops(stage: Stage, stops: int, seed: int = 1
             agent.send_signal(signal.SIGCONT)
             time.sleep(dice.uniform(0, 3 * INTERVAL_S))
         agent.send_signal(signal.SIGKILL)
-        agent.communicate(timeout=60)
+        agent.communicate(timeout=60 * base.pace())
         if not left:
             took, left = stage.back_within(LEASE_S)
         yield lived, took, left

@@ -297,9 +297,8 @@ class TestSample(CgroupsCase):
             driver.sample()
         self.tree.put('quota', '/bg/a', '10000')
         self.job(SPIN, '/bg/a')
-        time.sleep(0.3)
-        self.assertTrue(any(self.one(driver, f'{self.parent}/a').throttled_s
-                            for _ in range(9)))
+        self.wait_for('it is throttled', lambda: self.one(
+            driver, f'{self.parent}/a').throttled_s)
 
     def test_hierarchies_that_fill_one_by_one(self) -> None:
         self.needs_v1('version 2 has one hierarchy')

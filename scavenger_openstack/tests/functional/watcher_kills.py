@@ -26,12 +26,13 @@ import random
 import signal
 import time
 
+from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import kills
 
 CALLS = ('write', 'unlinkat')
 """Calls through which the watcher itself changes anything."""
 
-DEADLINE_S = 60.0
+DEADLINE_S = 60.0 * base.pace()
 
 
 class Late(Exception):
