@@ -88,5 +88,6 @@ class Batch:
     def _hoard(self) -> subprocess.Popen[bytes]:
         tree = self._stage.tree
         return self._start('hoard', self._stage.file('hoard.out'),
-                           str(tree.path('memory', stage_.MEMORY)),
-                           str(tree.path('memory')), below=stage_.MEMORY)
+                           *tree.memory_files(),
+                           *tree.limit_files(stage_.MEMORY),
+                           below=stage_.MEMORY)

@@ -227,7 +227,7 @@ def _play(options: argparse.Namespace,
         names=options.only or list(phases.PHASES),
         rounds=options.rounds or rounds,
         seconds=options.phase_seconds or seconds, seed=options.seed)
-    cgroups.mounts()
+    cgroups.check()
     cpus = _cpus()
     _check_memory(options.memory)
     options.output.mkdir(parents=True, exist_ok=True)
@@ -258,7 +258,7 @@ def _who(options: argparse.Namespace,
          interrupt: interrupt_.Interrupt) -> int:
     """Play the second act; the exit code."""
     seconds = options.phase_seconds or WHO_S
-    cgroups.mounts('blkio')
+    cgroups.check('blkio')
     cpus = _cpus()
     _check_memory(options.memory)
     options.output.mkdir(parents=True, exist_ok=True)

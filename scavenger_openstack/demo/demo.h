@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,8 @@ static inline char *reserve(size_t bytes)
     return at;
 }
 
-/* The number in a kernel file, after KEY when it is not "". */
+/* The number in a kernel file, after KEY when it is not ""; the word "max"
+ * is no limit. */
 static inline double read_number(int fd, const char *key)
 {
     char text[8192];
@@ -105,13 +107,14 @@ static inline double read_number(int fd, const char *key)
         return -1;
     text[n] = 0;
     char *at = *key ? strstr(text, key) : text;
-    return at ? strtod(at + strlen(key), NULL) : -1;
+    if (!at)
+        return -1;
+    at += strlen(key);
+    return strncmp(at, "max", 3) ? strtod(at, NULL) : HUGE_VAL;
 }
 
-static inline int open_in(const char *dir, const char *file)
+static inline int open_file(const char *path)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", dir, file);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         fail(path);

@@ -16,11 +16,12 @@
 /*
  * Batch work that lives from memory.
  *
- *   hoard OUT CGROUP HOST
+ *   hoard OUT USAGE HOST LIMIT...
  *       OUT: 64-bit integers: MiB x ms held so far, pages touched so far,
  *            MiB held now; a successor goes on counting where we ended
- *       CGROUP: our own memory cgroup
- *       HOST: memory cgroup whose limit is the host's memory
+ *       USAGE: file with the memory that the host has used
+ *       HOST: file with the limit that is the host's memory
+ *       LIMIT: files with what limits us; the smallest number counts
  *
  * Where a limit holds for us it stays at 90 % of it, as batch frameworks
  * size themselves by their container and leave a tenth for overhead; it
@@ -39,13 +40,14 @@
 
 int main(int argc, char **argv)
 {
-    if (argc != 4)
+    if (argc < 5)
         return 2;
     volatile uint64_t *out = share(argv[1], 4096);
-    int own = open_in(argv[2], "memory.stat");
-    int limit_fd = open_in(argv[3], "memory.limit_in_bytes");
-    int usage_fd = open_in(argv[3], "memory.usage_in_bytes");
-    size_t space = (size_t)(read_number(limit_fd, "")) & ~0x1fffffull;
+    int usage_fd = open_file(argv[2]), host_fd = open_file(argv[3]);
+    int limits = argc - 4, limit_fds[limits];
+    for (int i = 0; i < limits; i++)
+        limit_fds[i] = open_file(argv[4 + i]);
+    size_t space = (size_t)(read_number(host_fd, "")) & ~0x1fffffull;
     char *memory = reserve(space);
 
     double last_s = now_s(), looked_s = 0, limit = 0, cursor = 0;
@@ -56,9 +58,14 @@ int main(int argc, char **argv)
         last_s = now;
         if (dt > 0.1)
             dt = 0.1;   /* woken late: that was no work */
-        double host = read_number(limit_fd, "") / MIB;
+        double host = read_number(host_fd, "") / MIB;
         if (now - looked_s >= 0.25) {
-            limit = read_number(own, "hierarchical_memory_limit ") / MIB;
+            limit = host;
+            for (int i = 0; i < limits; i++) {
+                double one = read_number(limit_fds[i], "") / MIB;
+                if (one < limit)
+                    limit = one;
+            }
             looked_s = now;
         }
         double target = limit < host ? SHARE * limit

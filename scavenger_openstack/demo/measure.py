@@ -22,11 +22,8 @@ from typing import Any
 from scavenger_openstack.demo import load
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import stage as stage_
-from scavenger_openstack.types import parse_cpus
 
 EVERY_S = 0.2
-NO_LIMIT_BYTES = 1 << 60
-NS_PER_S = 1e9
 STAT = pathlib.Path('/proc/stat')
 TICKS_PER_S = os.sysconf('SC_CLK_TCK')
 
@@ -61,25 +58,21 @@ class Watch:
     def look(self) -> dict[str, Any]:
         """Take one sample; totals only ever grow."""
         tree, stage = self._stage.tree, self._stage
-        cpus = tree.read('cpuset', '/background', 'cpuset.cpus')
-        leaf = tree.read('cpuset', stage_.CPU, 'cpuset.cpus')
         held = load.read_integers(stage.directory / 'hoard.out')
         moved = load.read_integers(stage.directory / 'sink.out')
         units = sum(load.read_integers(stage.directory / 'hog.out'))
         sample = {
             'at_s': time.monotonic() - self._start_s,
             'machine_s': busy_s(),
-            'cpu_s': self._cpu_s(''),
-            'foreground_cpu_s': self._cpu_s('/foreground'),
-            'background_cpu_s': self._cpu_s('/background'),
-            'cpu_set': len(parse_cpus(cpus) & parse_cpus(leaf)),
-            'cpu_idle': tree.read('cpu', '/background', 'cpu.idle') == '1',
-            'memory_bytes': self._memory('', 'memory.usage_in_bytes'),
-            'foreground_bytes': self._memory('/foreground',
-                                             'memory.usage_in_bytes'),
-            'background_bytes': self._memory('/background',
-                                             'memory.usage_in_bytes'),
-            'limit_bytes': self._limit(),
+            'cpu_s': tree.cpu_s(''),
+            'foreground_cpu_s': tree.cpu_s('/foreground'),
+            'background_cpu_s': tree.cpu_s('/background'),
+            'cpu_set': len(tree.cpus(stage_.CPU)),
+            'cpu_idle': tree.cpu_idle('/background'),
+            'memory_bytes': tree.memory_bytes(''),
+            'foreground_bytes': tree.memory_bytes('/foreground'),
+            'background_bytes': tree.memory_bytes('/background'),
+            'limit_bytes': tree.memory_limit_bytes(stage_.MEMORY),
             'work_cpu_s': (units * load.UNIT_ITERATIONS
                            / self._iterations_per_ms / 1000),
             'work_memory_gib_s': held[0] / 1024 / 1000 if held else 0.0,
@@ -112,15 +105,3 @@ class Watch:
                                str(cap.get('knob')))
                               for cap in self._status.caps())
         return self._facts
-
-    def _cpu_s(self, below: str) -> float:
-        return int(self._stage.tree.read('cpuacct', below,
-                                         'cpuacct.usage')) / NS_PER_S
-
-    def _memory(self, below: str, file: str) -> int:
-        return int(self._stage.tree.read('memory', below, file))
-
-    def _limit(self) -> int | None:
-        tightest = min(self._memory(below, 'memory.limit_in_bytes')
-                       for below in ('/background', stage_.MEMORY))
-        return None if tightest >= NO_LIMIT_BYTES else tightest

@@ -25,9 +25,8 @@ LEARN_S = 13.0
 """Warm-up with the agent: it starts, learns for its window of
 5 s, and the batch work takes the memory that it then gets."""
 
-BATCH = '/background'
+BATCH = stage_.BATCH
 LEAVES = (stage_.CPU, stage_.MEMORY, stage_.NETWORK)
-PERIOD_US = 100_000
 
 Change = Callable[[stage_.Stage], None]
 
@@ -37,42 +36,38 @@ def nothing(stage: stage_.Stage) -> None:
 
 
 def set_idle(stage: stage_.Stage) -> None:
-    stage.tree.write('cpu', BATCH, 'cpu.idle', '1')
+    stage.tree.set_cpu_idle(BATCH, True)
 
 
 def clear_idle(stage: stage_.Stage) -> None:
     # writing idle resets the weight, so the weight comes last
-    stage.tree.write('cpu', BATCH, 'cpu.idle', '0')
-    stage.tree.write('cpu', BATCH, 'cpu.shares',
-                     str(1024 * stage_.BACKGROUND_WEIGHT))
+    stage.tree.set_cpu_idle(BATCH, False)
+    stage.tree.set_cpu_weight(BATCH, stage_.BACKGROUND_WEIGHT)
 
 
 def set_half(stage: stage_.Stage) -> None:
     """Half of the CPUs, of the memory and of the uplink, for good."""
     half = format_cpus(stage.cpus[len(stage.cpus) // 2:])
     for group in (*LEAVES, BATCH):
-        stage.tree.write('cpuset', group, 'cpuset.cpus', half)
-    stage.tree.write('memory', BATCH, 'memory.limit_in_bytes',
-                     str(stage.memory_bytes // 2))
+        stage.tree.set_cpus(group, half)
+    stage.tree.set_memory_limit(BATCH, stage.memory_bytes // 2)
     stage.uplink.limit_background(stage.uplink.bytes_per_s / 2)
 
 
 def clear_half(stage: stage_.Stage) -> None:
-    every = stage.tree.read('cpuset', '', 'cpuset.cpus')
     for group in (BATCH, *LEAVES):
-        stage.tree.write('cpuset', group, 'cpuset.cpus', every)
-    stage.tree.write('memory', BATCH, 'memory.limit_in_bytes', '-1')
+        stage.tree.set_cpus(group, None)
+    stage.tree.set_memory_limit(BATCH, None)
     stage.uplink.free_background()
 
 
 def set_quota(stage: stage_.Stage) -> None:
     """CPU time of half of the CPUs, on whichever CPU."""
-    stage.tree.write('cpu', BATCH, 'cpu.cfs_quota_us',
-                     str(PERIOD_US * len(stage.cpus) // 2))
+    stage.tree.set_cpu_quota(BATCH, len(stage.cpus) / 2)
 
 
 def clear_quota(stage: stage_.Stage) -> None:
-    stage.tree.write('cpu', BATCH, 'cpu.cfs_quota_us', '-1')
+    stage.tree.set_cpu_quota(BATCH, None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

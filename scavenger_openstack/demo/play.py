@@ -165,7 +165,7 @@ class Play:
         stage.launch('network', 'sink', str(uplink.PORT), file('sink.out'),
                      below=stage_.OUTSIDE, role='sink', out_of_memory=spare)
         stage.launch('store', file('steps'), file('store.out'), start,
-                     str(stage.tree.path('memory')),
+                     *stage.tree.refusals_file(),
                      below=stage_.SERVICE, out_of_memory=spare)
         stage.launch('network', 'files', file('starts'), file('files.out'),
                      start, uplink.SINK_ADDRESS, str(uplink.PORT),
@@ -191,8 +191,7 @@ class Play:
                 now_s: float) -> dict[str, Any]:
         directory = self._stage.directory
         latencies = load.read_doubles(directory / 'service.out')
-        refused = float(self._stage.tree.read('memory', '',
-                                              'memory.failcnt'))
+        refused = float(self._stage.tree.refusals())
         return result.record(
             phase=phase.name, number=number,
             requests=[(at_s, latency_s or now_s - at_s)

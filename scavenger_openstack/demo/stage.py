@@ -34,22 +34,24 @@ import time
 import uuid
 
 from scavenger_openstack.demo import accounting as accounting_
+from scavenger_openstack.demo import cgroup_place
 from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk as disk_
 from scavenger_openstack.demo import uplink
 from scavenger_openstack import errors
 
 RUN = pathlib.Path('/run')
-PREFIX = 'scavenger-demo-'
+PREFIX = cgroup_place.PREFIX
 NAME = re.compile('[0-9a-f]{6}')
 SERVICE = '/foreground/service'
 TRANSFER = '/foreground/transfer'
+BATCH = '/background'
 CPU = '/background/cpu'
 MEMORY = '/background/memory'
 NETWORK = '/background/network'
 OUTSIDE = '/outside'
 GROUPS = ('', '/foreground', SERVICE, TRANSFER,
-          '/background', CPU, NETWORK, MEMORY, OUTSIDE)
+          BATCH, CPU, NETWORK, MEMORY, OUTSIDE)
 """The memory user is the newest of the batch, so the first to be killed."""
 BACKGROUND_WEIGHT = 3
 """CPU weight of the background against the foreground's: a bigger VM."""
@@ -77,11 +79,11 @@ def left_over() -> set[str]:
 
     What else is called like our own may be anybody's, and is left alone.
     """
-    mounts = dict.fromkeys(cgroups.mounts().values())
     found = {path.name.removeprefix(PREFIX)
-             for root in (RUN, *mounts) for path in root.glob(PREFIX + '*')}
-    return {name for name in found | disk_.left_over() | set(
-        uplink.left_over()) if NAME.fullmatch(name)}
+             for path in RUN.glob(PREFIX + '*')}
+    return {name for name in found.union(
+        cgroups.left_over(), disk_.left_over(), uplink.left_over())
+        if NAME.fullmatch(name)}
 
 
 def clean() -> tuple[list[str], list[str], list[str]]:
@@ -108,8 +110,7 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
         return
     try:
         end_agent(directory)
-        for mount in dict.fromkeys(cgroups.mounts().values()):
-            cgroups.remove(mount / (PREFIX + name))
+        cgroups.remove(cgroups.left_over().get(name, ()))
         for netns in uplink.left_over().get(name, ()):
             uplink.delete(netns)
         disk_.Disk(name).remove()
@@ -149,7 +150,7 @@ class Stage:
         self.memory_bytes = memory_bytes
         self.cpus = list(cpus)
         self.directory = RUN / (PREFIX + self.name)
-        self.tree = cgroups.Tree('/' + PREFIX + self.name)
+        self.tree = cgroups.Tree(self.name)
         self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
         self.disk = disk_.Disk(self.name)
         self.accounting = accounting_.Accounting(self.directory)
@@ -165,10 +166,9 @@ class Stage:
         self._lock = take_lock(self.directory)
         for group in self._groups:
             self.tree.make(group)
-        self.tree.write('memory', '', 'memory.limit_in_bytes',
-                        str(self.memory_bytes))
-        self.tree.write('cpu', '/background', 'cpu.shares',
-                        str(1024 * BACKGROUND_WEIGHT))
+        self.tree.check_entry(self._groups[-1])
+        self.tree.set_memory_limit('', self.memory_bytes)
+        self.tree.set_cpu_weight(BATCH, BACKGROUND_WEIGHT)
         self.uplink.make()
 
     def launch(self, *argv: str, below: str, role: str | None = None,

@@ -16,13 +16,15 @@
 /*
  * The service's memory: it grows and shrinks in steps.
  *
- *   store STEPS OUT START_S CGROUP
+ *   store STEPS OUT START_S FILE KEY
  *       STEPS: doubles, pairs of (moment after START_S in s, level in MiB)
  *       OUT: doubles, six per step: moment due, moment begun (both after
  *            START_S), how long it took in s, change in MiB, and how often
- *            CGROUP had refused a page before and after it; 0 s is a step
+ *            the host had refused a page before and after it; 0 s is a step
  *            that is under way
- *       CGROUP: memory cgroup whose limit is the host's memory
+ *       FILE, KEY: the file of the memory cgroup whose limit is the host's
+ *            memory that counts its refusals, and the word before the
+ *            number in it
  *
  * A step up touches each new page, as code that fills a cache would; all
  * steps but the first by 200 MiB/s at most: on a virtual machine a page that
@@ -37,12 +39,13 @@
 int main(int argc, char **argv)
 {
     size_t count;
-    if (argc != 5)
+    if (argc != 6)
         return 2;
     const double *steps = read_doubles(argv[1], &count);
     double *out = share(argv[2], count * 3 * sizeof(double));
     double start_s = strtod(argv[3], NULL);
-    int failcnt = open_in(argv[4], "memory.failcnt");
+    int refusals = open_file(argv[4]);
+    const char *key = argv[5];
     double top = 0;
     for (size_t i = 1; i < count; i += 2)
         if (steps[i] > top)
@@ -56,7 +59,7 @@ int main(int argc, char **argv)
         double begun_s = now_s(), due_s = begun_s;
         out[0] = steps[i];
         out[3] = (double)target - (double)level;
-        out[4] = out[5] = read_number(failcnt, "");
+        out[4] = out[5] = read_number(refusals, key);
         out[1] = begun_s - start_s;
         if (target < level)
             madvise(memory + (target << 20), (level - target) << 20,
@@ -69,7 +72,7 @@ int main(int argc, char **argv)
             if (i > 0)
                 sleep_until(due_s);
         }
-        out[5] = read_number(failcnt, "");
+        out[5] = read_number(refusals, key);
         out[2] = now_s() - begun_s;
         level = target;
     }

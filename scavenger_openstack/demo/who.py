@@ -185,13 +185,12 @@ class Who:
         for groups, cpus in (((SERVICE, CRUNCH, STEADY), stage.cpus[:half]),
                              ((LOOKUP, SCAN), stage.cpus[half:])):
             for group in groups:
-                stage.tree.write('cpuset', group, 'cpuset.cpus',
-                                 ','.join(map(str, cpus)))
+                stage.tree.set_cpus(group, ','.join(map(str, cpus)))
         # VMs of one size: the service is not to be starved, but to wait.
-        stage.tree.write('cpu', '/background', 'cpu.shares', '1024')
+        stage.tree.set_cpu_weight('/background', 1)
         # A fiftieth of a CPU, whatever it wants, in short pieces: it disturbs
         # nobody.
-        stage.tree.write('cpu', STEADY, 'cpu.cfs_quota_us', '2000')
+        stage.tree.set_cpu_quota(STEADY, 0.02)
 
     def _launch(self, start_s: float) -> None:
         stage, file = self._stage, self._stage.file

@@ -25,7 +25,6 @@ import sys
 import fixtures
 
 from scavenger_openstack.demo import accounting
-from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import stage
 from scavenger_openstack.demo import who
@@ -131,7 +130,7 @@ class WhoTest(demos.DemoTestCase):
 
     def test_needs_blkio(self) -> None:
         """Told before anything is made."""
-        blkio = cgroups.mounts('blkio')['blkio']
+        blkio = base.mounts()['blkio']
         done = subprocess.run(
             ['unshare', '--mount', 'sh', '-c', 'umount "$0" && exec "$@"',
              str(blkio), sys.executable, '-m',

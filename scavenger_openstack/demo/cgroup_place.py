@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which version of cgroups the demo plays on, and below which cgroup.
+
+On version 1 below the root of each hierarchy.  On version 2 below the
+caller's own cgroup if systemd has marked it as delegated, else below the
+root of the tree: that of the host, or of the container that mounted it.
+
+A cgroup of our own at the root is as safe as one that systemd delegates,
+and needs no systemd: systemd switches a controller off in a
+``cgroup.subtree_control`` only where the kernel lets it, and the kernel
+refuses while a cgroup below still passes that controller on, as ours does.
+What it leaves is a controller that is on at the root although nothing uses
+it; not switched off at the end, since by then something else may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import contextlib
+import errno
+import os
+import pathlib
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack import errors
+
+NEEDED = ('cpu', 'cpuacct', 'cpuset', 'memory', 'freezer')
+ALSO = ('blkio',)
+DOMAINS = {'cpu': 'cpu', 'cpuset': 'cpuset', 'memory': 'memory',
+           'blkio': 'io'}
+"""Controllers that version 2 has to pass on, and their names there."""
+
+PREFIX = 'scavenger-demo-'
+SEAT = 'scavenger-demo-seat'
+"""Where the processes of a cgroup sit while it has demos below it."""
+
+SEAT_TRIES = 100
+OWN = pathlib.Path('/proc/self/cgroup')
+
+
+class Place(NamedTuple):
+    """Where trees can be made: ``path`` below the mount of each controller
+    (names of version 1), '' at its root."""
+
+    version: int
+    mounts: dict[str, pathlib.Path]
+    path: str
+
+
+def find(*also_needed: str) -> Place:
+    """Where a demo can be played here.
+
+    :param also_needed: of :data:`ALSO`, those that it cannot do without
+    :raises DriverError: nowhere; the message says why and what to do.
+    """
+    needed = (*NEEDED, *also_needed)
+    mounts = cgroup_files.find_mounts()
+    versions = {name: mounts[name].version for name in needed
+                if name in mounts and name in DOMAINS}
+    first = sorted(name for name in versions if versions[name] == 1)
+    second = sorted(name for name in versions if versions[name] == 2)
+    if first and second:
+        raise errors.DriverError(
+            f'the demo needs all its controllers in one version of cgroups: '
+            f'here {", ".join(first)} are mounted as v1, '
+            f'{", ".join(second)} belong to v2; boot with '
+            'systemd.unified_cgroup_hierarchy=1, or unmount the v1 ones')
+    if first or 'unified' not in mounts:
+        missing = [name for name in needed
+                   if name not in mounts or mounts[name].version != 1]
+        if missing:
+            raise errors.DriverError(
+                f'the demo needs the cgroup controllers '
+                f'{", ".join(missing)}, which are not mounted here; on a '
+                'kernel that has them boot without cgroup_disable=, in a '
+                'container mount /sys/fs/cgroup')
+        return Place(1, {name: pathlib.Path(mounts[name].path)
+                         for name in (*NEEDED, *ALSO) if name in mounts
+                         and mounts[name].version == 1}, '')
+    mount = pathlib.Path(mounts['unified'].path)
+    path = _delegated(mount)
+    _check_offered(pathlib.Path(f'{mount}{path}'), needed)
+    return Place(2, dict.fromkeys((*NEEDED, *ALSO), mount), path)
+
+
+def _delegated(mount: pathlib.Path) -> str:
+    """Our own cgroup if systemd has delegated it, else ''."""
+    for line in OWN.read_text().splitlines():
+        if line.startswith('0::/') and '..' not in line:
+            path = line.removeprefix('0::').removesuffix('/' + SEAT)
+            with contextlib.suppress(OSError):
+                mark = os.getxattr(f'{mount}{path}', 'trusted.delegate')
+                return path.rstrip('/') if mark == b'1' else ''
+    return ''
+
+
+def _check_offered(place: pathlib.Path, needed: Iterable[str]) -> None:
+    offered = (place / 'cgroup.controllers').read_text().split()
+    missing = [DOMAINS[name] for name in needed
+               if name in DOMAINS and DOMAINS[name] not in offered]
+    if not missing:
+        return
+    cure = ('boot without cgroup_disable=, and unmount what holds them as '
+            'cgroup v1')
+    if (place / 'cgroup.type').exists():    # not the root of the host
+        cure = ('have the host pass them on: "'
+                + ' '.join(f'+{name}' for name in missing)
+                + '" to cgroup.subtree_control of each cgroup above this '
+                'one (systemd: Delegate=yes)')
+    raise errors.DriverError(
+        f'{place}: the demo needs the cgroup v2 controllers '
+        f'{", ".join(missing)}, which are not delegated to this cgroup; '
+        + cure)
+
+
+def pass_on(place: pathlib.Path) -> None:
+    """Have a cgroup v2 give its controllers to those below it.
+
+    One that is not the host's root may then hold no process itself: those
+    that it holds, ours among them, move into :data:`SEAT` below it.
+
+    :raises DriverError: it cannot be.
+    """
+    file = place / 'cgroup.subtree_control'
+    offered = (place / 'cgroup.controllers').read_text().split()
+    for name in DOMAINS.values():
+        if name not in offered:
+            continue
+        for _ in range(SEAT_TRIES):    # it may fork while we move it
+            try:
+                file.write_text(f'+{name}')
+                break
+            except OSError as exc:
+                if exc.errno != errno.EBUSY or not _move(
+                        place, place / SEAT):
+                    raise cgroup_files.explain(
+                        exc, f'cannot write +{name} to {file}') from exc
+        else:
+            raise errors.DriverError(
+                f'{place}: processes keep appearing in this cgroup, so that '
+                'its controllers cannot be passed on; run the demo in a '
+                'cgroup of its own')
+
+
+def stand_up(place: pathlib.Path) -> None:
+    """Move what sits in :data:`SEAT` back, once no demo is left here.
+
+    :raises DriverError: it cannot be.
+    """
+    seat = place / SEAT
+    if not seat.exists() or any(place.glob(PREFIX + '[0-9a-f]' * 6)):
+        return
+    try:
+        file = place / 'cgroup.subtree_control'
+        for name in file.read_text().split():
+            file.write_text(f'-{name}')
+        while _move(seat, place):
+            pass
+        seat.rmdir()
+    except OSError as exc:
+        raise cgroup_files.explain(
+            exc, f'cannot move the processes in {seat} back') from exc
+
+
+def _move(source: pathlib.Path, target: pathlib.Path) -> bool:
+    """Move all processes; whether there was one.
+
+    :raises OSError: one cannot be moved, or ``target`` cannot be made.
+    """
+    pids = (source / 'cgroup.procs').read_text().split()
+    if pids:
+        target.mkdir(exist_ok=True)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            (target / 'cgroup.procs').write_text(pid)
+    return bool(pids)
