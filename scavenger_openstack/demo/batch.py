@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
+import signal
 import subprocess
 import time
 
@@ -69,6 +70,18 @@ class Batch:
                 task.due_s = now + RELAUNCH_S
             elif now >= task.due_s:
                 task.process, task.due_s = task.launch(), None
+
+    def stop(self) -> None:
+        """Have all tasks stand still (SIGSTOP), until :meth:`go_on`."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        for task in self._tasks:
+            if task.process.poll() is None:
+                task.process.send_signal(number)
 
     def _start(self, *argv: str, below: str,
                role: str | None = None) -> subprocess.Popen[bytes]:

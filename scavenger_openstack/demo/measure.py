@@ -14,8 +14,6 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 import time
 from typing import Any
 
@@ -24,16 +22,6 @@ from scavenger_openstack.demo import product
 from scavenger_openstack.demo import stage as stage_
 
 EVERY_S = 0.2
-STAT = pathlib.Path('/proc/stat')
-TICKS_PER_S = os.sysconf('SC_CLK_TCK')
-
-
-def busy_s() -> float:
-    """CPU time of the machine that was not idle, in s; what a hypervisor
-    took away counts as busy."""
-    user, nice, system, _, _, irq, softirq, steal = map(
-        int, STAT.read_text().split(None, 9)[1:9])
-    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
 class Watch:
@@ -63,7 +51,6 @@ class Watch:
         units = sum(load.read_integers(stage.directory / 'hog.out'))
         sample = {
             'at_s': time.monotonic() - self._start_s,
-            'machine_s': busy_s(),
             'cpu_s': tree.cpu_s(''),
             'foreground_cpu_s': tree.cpu_s('/foreground'),
             'background_cpu_s': tree.cpu_s('/background'),

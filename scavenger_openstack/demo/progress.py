@@ -22,19 +22,22 @@ from scavenger_openstack.demo import phases
 WIDTH = 24
 OVERHEAD_S = 0.9
 """What a phase takes beside its warm-up and its measured time."""
+PAIR_S = 8.0
+"""What two turns take."""
 
 
 class Progress:
     """Tells on stderr which phase plays and how long it will take."""
 
     def __init__(self, names: list[str], rounds: int, seconds: float,
-                 stream: TextIO = sys.stderr) -> None:
+                 stream: TextIO = sys.stderr, *, turns: int = 0) -> None:
         self._stream = stream
         self._bar = stream.isatty()
         self._rounds = rounds
         self.total_s = rounds * sum(
             phases.PHASES[name].warm_up_s + seconds + OVERHEAD_S
-            for name in names)
+            for name in names) + (
+                phases.LEARN_S + PAIR_S * turns if turns else 0.0)
         self._before_s = 0.0
         self._phase_s = 0.0
         self._warm_up_s = 0.0
@@ -53,6 +56,26 @@ class Progress:
             left_s = max(0.0, self.total_s - self._before_s)
             print(f'{self._label} {phase.title} (about {left_s:.0f} s left)',
                   file=self._stream, flush=True)
+
+    def again(self, why: str) -> None:
+        """The phase is played once more."""
+        self.say(f'the machine was not quiet, once more: {why}')
+
+    def turns(self, most: int) -> None:
+        """Pairs of turns begin."""
+        self.say('short turns of the service, alone and beside the batch '
+                 f'work, until they tell (at most {most} pairs)')
+
+    def turn(self, number: int, name: str) -> None:
+        """One turn of pair ``number`` (from 0) begins."""
+        if self._bar:
+            print(f'\r\033[Kpair {number + 1} of turns  {name:<12}',
+                  end='', file=self._stream, flush=True)
+
+    def say(self, words: str) -> None:
+        """One line that stays."""
+        self.end()
+        print(words, file=self._stream, flush=True)
 
     def show(self, at_s: float) -> None:
         """``at_s`` counts from the end of the phase's warm-up."""

@@ -52,8 +52,10 @@ tr.ours td{background:#eff6ff;font-weight:600}
  font-weight:600;font-size:14px;margin-left:10px;vertical-align:3px;
  color:#fff}
 .passed{background:#15803d}.failed{background:#dc2626}
-.inconclusive{background:#a16207}
-b.ok,b.no{display:inline-block;width:52px;color:#15803d}b.no{color:#dc2626}
+.inconclusive,.not-judged{background:#a16207}
+b.passed,b.failed,b.inconclusive{display:inline-block;width:90px;
+ background:none;color:#15803d}b.failed{color:#dc2626}
+b.inconclusive{color:#a16207}
 ul{list-style:none;padding:0;margin:0;font-size:14px}li{padding:3px 2px}
 .key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:#4b5563}
 .key i{display:inline-block;width:20px;margin-right:6px;vertical-align:4px;
@@ -73,10 +75,11 @@ def page(result: Mapping[str, Any],
     shown = [last[name] for name in result['phases'] if name in last]
     body = [
         '<h1>Batch work beside a service'
-        f"<span class='verdict {result['verdict']}'>{result['verdict']}"
-        '</span></h1>',
+        f"<span class='verdict {result['verdict'].replace(' ', '-')}'>"
+        f"{result['verdict']}</span></h1>",
         f'<p>{_settings(result["settings"])}</p>',
-        f'<p><b>{table.noise(result)}</b></p>',
+        f'<p><b>{html.escape(table.first(result))}</b></p>',
+        f'<p>{html.escape(table.turns(result))}</p>',
         f"<div class='card wide'>{picture.svg(result)}</div>",
         f"<div class='card'>{_table(result)}</div>",
         f"<div class='card'>{_criteria(result)}</div>",
@@ -139,8 +142,7 @@ def _table(result: Mapping[str, Any]) -> str:
 
 def _criteria(result: Mapping[str, Any]) -> str:
     return '<ul>' + ''.join(
-        f"<li><b class='{'ok' if test['passed'] else 'no'}'>"
-        f"{'ok' if test['passed'] else 'failed'}</b> "
+        f"<li><b class='{test['outcome']}'>{test['outcome']}</b> "
         f'{html.escape(table.criterion(test))}</li>'
         for test in result['criteria']) + '</ul>'
 

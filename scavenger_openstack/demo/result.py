@@ -30,9 +30,11 @@ import math
 import statistics
 from typing import Any
 
+from scavenger_openstack.demo import interval
 from scavenger_openstack.demo import load
+from scavenger_openstack.demo import others
 
-SCHEMA = 1
+SCHEMA = 2
 ANSWER_S = 1.25
 WALL_SHARE = 0.02
 HOG_SHARE = 0.9
@@ -44,9 +46,19 @@ CPU_WORK_LIMIT = 0.85
 EFFECT = 1.3
 """Below this P99 of unmanaged against alone there is nothing to show."""
 
+P99 = 'P99 against alone'
+CPU_WORK = 'batch CPU work against unmanaged'
+TRANSFER = 'file transfer against alone'
+KNOBS = 'knobs left changed'
+NEEDED = ('alone', 'unmanaged', 'scavenger')
+"""Phases without which nothing is judged."""
+PASSED, FAILED, INCONCLUSIVE = (interval.PASSED, interval.FAILED,
+                                interval.OPEN)
+NOT_JUDGED = 'not judged'
+
 WORK = ('cpu', 'memory', 'network')
 FIGURES = ('p50_ms', 'p99_ms', 'p999_ms', 'foreground_transfer_s',
-           'memory_violations', 'memory_unanswered', 'cpu_use', 'others_cpu',
+           'memory_violations', 'memory_unanswered', 'cpu_use',
            'kills', 'caps_set', 'step_s')
 
 
@@ -115,12 +127,12 @@ def record(*, phase: str, number: int,
            requests: Sequence[tuple[float, float]], unserved: int,
            steps: Sequence[load.Step], files: Sequence[load.File],
            samples: Sequence[dict[str, Any]], caps_set: int, kills: int,
-           cpus: int, memory_bytes: int) -> dict[str, Any]:
+           cpus: int, memory_bytes: int,
+           other: Mapping[str, Any]) -> dict[str, Any]:
     """One phase of one round: its figures and, under ``series``, its plots.
 
     ``background_work`` is per second: CPU seconds (so CPUs kept busy), GiB
-    held, bytes delivered.  ``others_cpu`` are CPUs that were busy with
-    anything but the demo's loads: the demo, the agent, and whoever else.
+    held, bytes delivered.
 
     :param requests: (moment due in s, latency in s), measured ones only
     """
@@ -151,27 +163,37 @@ def record(*, phase: str, number: int,
         'foreground_peak_bytes': max(sample['foreground_bytes']
                                      for sample in samples),
         'cpu_use': per_s('cpu_s') / cpus,
-        'others_cpu': per_s('machine_s') - per_s('cpu_s'), 'kills': kills,
+        'others': dict(other), 'kills': kills,
         'caps_set': caps_set,
         'series': {'requests': list(requests), 'samples': list(samples),
                    'steps': [tuple(step) for step in up]}}
 
 
 def summary(records: Sequence[Mapping[str, Any]],
-            settings: Mapping[str, Any]) -> dict[str, Any]:
+            settings: Mapping[str, Any],
+            pairs: Sequence[Mapping[str, Any]] = (),
+            problem: str = '') -> dict[str, Any]:
     """The content of :file:`result.json`.
 
     Figures are medians over the rounds.  What is compared with another
     phase is compared within each round, where both had the same requests;
-    the median of these ratios counts.
+    the median of these ratios counts.  A disturbed phase is set aside when
+    the same phase was undisturbed in another round.  The P99 of
+    ``scavenger`` against ``alone`` comes from the turns, where there are any.
+
+    :param pairs: as :class:`turns.Turns` makes them
+    :param problem: what ended the demo too early
     """
+    turned = compare(pairs)
     phases: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(str(one['phase']) for one in records):
         rounds = _rounds(records, name)
         phase: dict[str, Any] = {
-            key: median(one[key] for one in rounds) for key in FIGURES}
+            key: median(one[key] for one in _quiet(rounds))
+            for key in FIGURES}
         phase['background_work'] = {
-            kind: median(one['background_work'][kind] for one in rounds)
+            kind: median(one['background_work'][kind]
+                         for one in _quiet(rounds))
             for kind in WORK}
         phase['p99_to_alone'] = _against(records, name, 'alone', 'p99_ms')
         phase['transfer_to_alone'] = _against(
@@ -179,20 +201,84 @@ def summary(records: Sequence[Mapping[str, Any]],
         phase['background_to_unmanaged'] = {
             kind: _against(records, name, 'unmanaged', kind)
             for kind in WORK}
+        phase['disturbed'] = all(one['others']['disturbed']
+                                 for one in rounds)
         phase['rounds'] = [{key: value for key, value in one.items()
                             if key not in ('series', 'phase')}
                            for one in rounds]
         phases[name] = phase
-    tests = criteria(phases)
-    return {'schema': SCHEMA, 'phases': phases,
-            'verdict': verdict(phases, tests), 'criteria': tests,
+    if 'scavenger' in phases and turned and turned['p99_to_alone']:
+        phases['scavenger']['p99_to_alone'] = turned['p99_to_alone']
+    tests = criteria(phases, turned)
+    noise = disturbance(records, pairs)
+    found, why = verdict(phases, tests, noise, problem)
+    return {'schema': SCHEMA, 'verdict': found, 'why': why,
+            'phases': phases, 'turns': turned, 'criteria': tests,
+            'disturbed': noise, 'problem': problem,
             'memory_by_hindsight_gib': _hindsight(records, settings),
             'settings': dict(settings)}
 
 
-def criteria(phases: Mapping[str, Mapping[str, Any]]
+def compare(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What the turns tell, plain JSON values; None without any.
+
+    ``run_delay`` is a second witness: the time that the service's threads
+    waited for a CPU, in s per s of work, counted by the kernel.
+    """
+    if not pairs:
+        return None
+    known = [pair for pair in pairs if not pair['disturbed']]
+    found = interval.p99_ratio([
+        interval.Pair(pair['alone']['latencies'],
+                      pair['scavenger']['latencies']) for pair in known])
+    return {
+        'pairs': len(known), 'set_aside': len(pairs) - len(known),
+        'p99_to_alone': found and found.value,
+        'low': found and found.low, 'high': found and found.high,
+        **{name: {
+            'p99_ms': percentile([1000 * value for pair in known
+                                  for value in pair[name]['latencies']],
+                                 0.99),
+            'p999_ms': percentile([1000 * value for pair in known
+                                   for value in pair[name]['latencies']],
+                                  0.999),
+            'run_delay': median(pair[name]['run_delay'] for pair in known),
+            'background_cpu': median(pair[name]['background_cpu']
+                                     for pair in known)}
+           for name in ('alone', 'scavenger')},
+        'each': [{'disturbed': pair['disturbed'],
+                  **{name: {
+                      'p99_ms': percentile(
+                          [1000 * value
+                           for value in pair[name]['latencies']], 0.99),
+                      **{key: value for key, value in pair[name].items()
+                         if key != 'latencies'}}
+                     for name in ('alone', 'scavenger')}}
+                 for pair in pairs]}
+
+
+def disturbance(records: Sequence[Mapping[str, Any]],
+                pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Other load in what had to be set aside, in words; '' for none."""
+    looks = [one['others'] for one in records if one['others']['disturbed']]
+    looks += [pair[name]['others'] for pair in pairs
+              for name in ('alone', 'scavenger')
+              if pair[name]['others']['disturbed']]
+    if not looks:
+        return ''
+    phases = [one for one in records if one['others']['disturbed']]
+    turns = [pair for pair in pairs if pair['disturbed']]
+    return (f'{others.said(looks)}, in {len(phases)} of {len(records)} '
+            f'phases and {len(turns)} of {len(pairs)} pairs of turns')
+
+
+def criteria(phases: Mapping[str, Mapping[str, Any]],
+             turned: Mapping[str, Any] | None = None
              ) -> list[dict[str, Any]]:
-    """What has to hold; a criterion without its figures is left out."""
+    """What has to hold; a criterion without its figures is left out.
+
+    ``outcome`` is passed, failed or inconclusive.
+    """
     ours, half = phases.get('scavenger'), phases.get('static_half')
     found: list[dict[str, Any]] = []
 
@@ -202,18 +288,25 @@ def criteria(phases: Mapping[str, Mapping[str, Any]]
             holds = {'<=': value <= limit, '>=': value >= limit,
                      '>': value > limit}[sign]
             found.append({'name': name, 'value': value, 'sign': sign,
-                          'limit': limit, 'passed': holds})
+                          'limit': limit,
+                          'outcome': PASSED if holds else FAILED})
 
+    if turned and turned['pairs'] and turned['p99_to_alone']:
+        known = interval.Interval(turned['p99_to_alone'], turned['low'],
+                                  turned['high'])
+        found.append({
+            'name': P99, 'value': known.value, 'low': known.low,
+            'high': known.high, 'sign': '<=', 'limit': P99_LIMIT,
+            'outcome': known.against(P99_LIMIT)
+            if turned['pairs'] >= interval.LEAST else INCONCLUSIVE})
     if ours:
-        add('P99 against alone', ours['p99_to_alone'], '<=', P99_LIMIT)
-        add('batch CPU work against unmanaged',
-            ours['background_to_unmanaged']['cpu'], '>=', CPU_WORK_LIMIT)
+        add(CPU_WORK, ours['background_to_unmanaged']['cpu'], '>=',
+            CPU_WORK_LIMIT)
         add('memory violations left unanswered',
-            sum(one['memory_unanswered'] for one in ours['rounds']),
+            sum(one['memory_unanswered'] for one in _quiet(ours['rounds'])),
             '<=', 0)
-        add('file transfer against alone', ours['transfer_to_alone'],
-            '<=', TRANSFER_LIMIT)
-    if ours and half:
+        add(TRANSFER, ours['transfer_to_alone'], '<=', TRANSFER_LIMIT)
+    if ours and half and not half['disturbed']:
         whole = {'memory': not any(one['memory_violations']
                                    for one in half['rounds']),
                  'network': (half['transfer_to_alone'] or math.inf)
@@ -224,7 +317,7 @@ def criteria(phases: Mapping[str, Mapping[str, Any]]
                     'the service whole',
                     ratio(ours['background_work'][kind],
                           half['background_work'][kind]), '>', 1.0)
-    add('knobs left changed', len(knobs_left({'phases': phases})), '<=', 0)
+    add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
     return found
 
 
@@ -236,17 +329,48 @@ def knobs_left(result: Mapping[str, Any]) -> list[str]:
 
 
 def verdict(phases: Mapping[str, Mapping[str, Any]],
-            tests: Sequence[Mapping[str, Any]]) -> str:
-    """``passed``, ``failed`` or ``inconclusive``."""
-    if any(test['name'] == 'knobs left changed' and not test['passed']
-           for test in tests):
-        return 'failed'
-    if not {'alone', 'unmanaged', 'scavenger'} <= set(phases):
-        return 'inconclusive'
+            tests: Sequence[Mapping[str, Any]], noise: str = '',
+            problem: str = '') -> tuple[str, str]:
+    """``passed``, ``failed``, ``inconclusive`` or ``not judged``, and why.
+
+    Other load makes a result inconclusive, whatever the figures say.
+    """
+    names = [name for name in NEEDED if name not in phases]
+    if problem:
+        return FAILED, problem + (f'; missing: {", ".join(names)}'
+                                  if names else '; the turns are missing')
+    by_name = {str(test['name']): test for test in tests}
+    if by_name[KNOBS]['outcome'] == FAILED:
+        return FAILED, 'limits were not as before at the end'
+    if names:
+        return NOT_JUDGED, f'that takes {", ".join(NEEDED)}'
+    missing = [name for name in (P99, CPU_WORK, TRANSFER)
+               if name not in by_name]
+    if noise and (missing or any(phases[name]['disturbed']
+                                 for name in NEEDED)
+                  or by_name[P99]['outcome'] == INCONCLUSIVE):
+        return INCONCLUSIVE, f'the machine was not quiet: {noise}'
+    if missing:
+        return INCONCLUSIVE, f'no figure for: {", ".join(missing)}'
     effect = phases['unmanaged']['p99_to_alone']
     if effect is None or effect < EFFECT:
-        return 'inconclusive'
-    return 'passed' if all(test['passed'] for test in tests) else 'failed'
+        return INCONCLUSIVE, (
+            'the batch work does not disturb the service here, even '
+            'unmanaged: there is nothing to show')
+    for outcome in (FAILED, INCONCLUSIVE):
+        which = [name for name, test in by_name.items()
+                 if test['outcome'] == outcome]
+        if which:
+            return outcome, ', '.join(which) + (
+                '' if outcome == FAILED else ': the interval holds the bar')
+    return PASSED, 'everything holds that has to'
+
+
+def _quiet(rounds: Sequence[Mapping[str, Any]]
+           ) -> Sequence[Mapping[str, Any]]:
+    """The undisturbed ones; all of them when there is none."""
+    return [one for one in rounds
+            if not one['others']['disturbed']] or rounds
 
 
 def _rounds(records: Sequence[Mapping[str, Any]],
@@ -262,9 +386,10 @@ def _against(records: Sequence[Mapping[str, Any]], name: str, base: str,
         found: float | None = work[key] if key in WORK else one[key]
         return found
 
-    bases = {one['round']: value(one) for one in _rounds(records, base)}
+    bases = {one['round']: value(one)
+             for one in _quiet(_rounds(records, base))}
     return median(ratio(value(one), bases.get(one['round']))
-                  for one in _rounds(records, name))
+                  for one in _quiet(_rounds(records, name)))
 
 
 def _hindsight(records: Sequence[Mapping[str, Any]],

@@ -19,21 +19,12 @@ from typing import Any
 
 TITLES = ('phase', 'P50 ms', 'P99 ms', 'P99.9 ms', 'P99 / alone',
           'batch CPU', 'batch memory', 'batch network', 'CPU use',
-          'memory violations', 'file s', 'caps set')
-
-
-NOISE_CPUS = 0.15
-"""CPUs busy with something else above which figures are not trusted."""
-
-
-def noise(result: Mapping[str, Any]) -> str:
-    """A warning when the machine had other work to do meanwhile."""
-    most = max((phase['others_cpu'] or 0.0
-                for phase in result['phases'].values()), default=0.0)
-    return '' if most <= NOISE_CPUS else (
-        f'The machine was not quiet: {most:.1f} CPUs were busy with '
-        'something else. Latencies of such a run tell little; end what '
-        'else runs here and play again.')
+          'memory violations', 'file s', 'limits set')
+NAMES = {'kernel_only': 'cpu.idle alone', 'static_half': 'static half',
+         'quota_only': 'quota only'}
+"""What people read."""
+MARKS = {'passed': 'ok      ', 'failed': 'FAILED  ',
+         'inconclusive': 'open    '}
 
 
 def rounds(settings: Mapping[str, Any]) -> str:
@@ -57,7 +48,8 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for name, phase in result['phases'].items():
         work = phase['background_to_unmanaged']
         found.append((
-            name, number(phase['p50_ms']), number(phase['p99_ms']),
+            NAMES.get(name, name) + (' *' if phase['disturbed'] else ''),
+            number(phase['p50_ms']), number(phase['p99_ms']),
             number(phase['p999_ms']), number(phase['p99_to_alone'], 2),
             *(percent(work[kind]) for kind in ('cpu', 'memory', 'network')),
             percent(phase['cpu_use']),
@@ -79,8 +71,32 @@ def lines(titles: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
 
 
 def criterion(test: Mapping[str, Any]) -> str:
-    return (f'{test["name"]}: {test["value"]:.2f} '
+    between = (f', between {test["low"]:.2f} and {test["high"]:.2f}'
+               if 'low' in test else '')
+    return (f'{test["name"]}: {test["value"]:.2f}{between} '
             f'(has to be {test["sign"]} {test["limit"]:g})')
+
+
+def first(result: Mapping[str, Any]) -> str:
+    """The line on top: the verdict, and why."""
+    return f'{result["verdict"]}: {result["why"]}'
+
+
+def turns(result: Mapping[str, Any]) -> str:
+    """What was compared in turns; '' without any."""
+    found = result['turns']
+    if not found:
+        return ''
+    delays = [found[name]['run_delay'] for name in ('alone', 'scavenger')]
+    return (f'{found["pairs"]} pairs of short turns ({found["set_aside"]} '
+            'more were disturbed and are set aside): P99 '
+            f'{number(found["alone"]["p99_ms"])} ms alone, '
+            f'{number(found["scavenger"]["p99_ms"])} ms beside the regulated '
+            'batch work; P99.9 '
+            f'{number(found["alone"]["p999_ms"])} and '
+            f'{number(found["scavenger"]["p999_ms"])} ms; waiting for a CPU '
+            f'{number(delays[0], 2)} and {number(delays[1], 2)} s per s of '
+            'work.')
 
 
 def text(result: Mapping[str, Any]) -> str:
@@ -88,24 +104,26 @@ def text(result: Mapping[str, Any]) -> str:
     settings = result['settings']
     hindsight = result.get('memory_by_hindsight_gib')
     said = [
+        first(result), '',
         f'Medians over {rounds(settings)} on {settings["cpus"]} CPUs; batch '
         'work as a share of unmanaged.',
         f'Windows are shortened for the demo: memory '
         f'{settings["memory_window_s"]} s, network '
         f'{settings["network_window_s"]} s.', '',
         *lines(TITLES, rows(result)), '']
-    if warning := noise(result):
-        said += [warning, '']
+    if result['disturbed']:
+        said += [f'Not quiet: {result["disturbed"]}.', '']
+    if compared := turns(result):
+        said += [compared, '']
     if hindsight is not None and 'scavenger' in result['phases']:
         held = result['phases']['scavenger']['background_work']['memory']
         said.append(f'Batch memory under scavenger: {number(held, 2)} GiB; '
                     'the best fixed split, had the peak been known before: '
                     f'{number(hindsight, 2)} GiB.')
-    said += [('ok      ' if test['passed'] else 'FAILED  ') + criterion(test)
+    said += [MARKS[test['outcome']] + criterion(test)
              for test in result['criteria']]
     for name, phase in result['phases'].items():
         for one in phase['rounds']:
             said += [f'FAILED  after {name}: {what}'
                      for what in one.get('knobs_left') or ()]
-    said.append(f'verdict: {result["verdict"]}')
     return '\n'.join(said)

@@ -23,6 +23,7 @@ from scavenger_openstack.demo import picture
 from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo import result
+from scavenger_openstack.tests.unit.demo.test_result import pairs
 from scavenger_openstack.tests.unit.demo.test_result import record
 from scavenger_openstack.tests.unit.demo.test_result import SETTINGS
 from scavenger_openstack.tests.unit.demo.test_result import whole
@@ -35,7 +36,7 @@ class ReportTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.records = [record(name) for name in NAMES]
-        self.result = result.summary(self.records, SETTINGS)
+        self.result = result.summary(self.records, SETTINGS, pairs())
         self.page = report.page(self.result, self.records)
 
     def test_needs_nothing_but_itself(self) -> None:
@@ -64,7 +65,7 @@ class PictureTest(testtools.TestCase):
         drawn = picture.svg(whole())
         ElementTree.fromstring(drawn)
         for words in ('unmanaged', 'scavenger', '500 ms (50x)',
-                      '10.5 ms (1.05x)'):
+                      '10.5 ms (1.00x)'):
             self.assertIn(words, drawn)
 
     def test_without_any_work(self) -> None:

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How sure a ratio of two P99s is, from pairs of short turns.
+
+The service is given the same requests twice, a few seconds apart: once alone
+and once beside the regulated batch work.  Such a pair shares whatever the
+machine does for longer than that.  The figure is the P99 of all requests
+beside the batch work over the P99 of all requests alone, so harm in a few
+turns is not lost as it would be in a median.  How far it may be off is found
+by a bootstrap: pairs are drawn with replacement, and the ratio is computed of
+each draw.  Pairs, not requests, are drawn, since requests that wait in one
+queue are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import math
+import random
+from typing import NamedTuple
+
+LEVEL = 0.90
+"""Share of the draws inside the interval; one in twenty lies above it."""
+DRAWS = 400
+LEAST = 12
+"""Pairs before anything is decided."""
+SHARE = 0.99
+TAIL = 0.05
+"""Largest requests that can be the P99 of a draw: the others are left out
+of the draws, which makes them thirty times as fast."""
+
+PASSED, FAILED, OPEN = 'passed', 'failed', 'inconclusive'
+
+
+class Pair(NamedTuple):
+    """Latencies in s of the same requests, in two turns."""
+
+    alone: Sequence[float]
+    beside: Sequence[float]
+
+
+class Interval(NamedTuple):
+    """A figure, and where it lies with a probability of :data:`LEVEL`."""
+
+    value: float
+    low: float
+    high: float
+
+    def against(self, limit: float) -> str:
+        """``passed`` when all of it is at ``limit`` or below, ``failed`` when
+        all of it is above, else ``inconclusive``."""
+        if self.high <= limit:
+            return PASSED
+        return FAILED if self.low > limit else OPEN
+
+
+def p99_ratio(pairs: Sequence[Pair], *, seed: str = '1') -> Interval | None:
+    """P99 beside the batch work over P99 alone; None without any request."""
+    alone = _Side([pair.alone for pair in pairs])
+    beside = _Side([pair.beside for pair in pairs])
+    every = range(len(pairs))
+    if not alone.p99(every) or not beside.p99(every):
+        return None
+    rng = random.Random(seed)
+    ratios = []
+    for _ in range(DRAWS):
+        draw = rng.choices(every, k=len(pairs))
+        ratios.append(beside.p99(draw) / alone.p99(draw))
+    ratios.sort()
+    cut = round((1 - LEVEL) / 2 * DRAWS)
+    return Interval(beside.p99(every) / alone.p99(every),
+                    ratios[cut], ratios[-1 - cut])
+
+
+class _Side:
+    """The slowest requests of each turn, ready to be drawn."""
+
+    def __init__(self, turns: Sequence[Sequence[float]]) -> None:
+        every = sorted(value for turn in turns for value in turn)
+        least = (every[int((1 - TAIL) * len(every))] if every else 0.0)
+        self._counts = [len(turn) for turn in turns]
+        self._tails = [[value for value in turn if value >= least]
+                       for turn in turns]
+
+    def p99(self, draw: Sequence[int]) -> float:
+        """The smallest value that 99 % of a draw do not exceed; 0 of an
+        empty one."""
+        count = sum(self._counts[i] for i in draw)
+        above = count - math.ceil(SHARE * count)
+        tail = sorted((value for i in draw for value in self._tails[i]),
+                      reverse=True)
+        return tail[min(above, len(tail) - 1)] if tail else 0.0
