@@ -310,9 +310,9 @@ def _who(options: argparse.Namespace,
     (options.output / 'who.html').write_text(who_report.page(found, record))
     print(json.dumps(found, indent=1) if options.json
           else who_result.text(found))
-    print(f'{options.output}/who.json and {options.output}/who.html written',
-          file=sys.stderr)
-    return 0 if found['verdict'] == 'passed' else 1
+    print(f'{options.output}/who.json and {options.output}/who.html '
+          f'written\n{NEXT_WHO}', file=sys.stderr)
+    return EXIT[found['verdict']]
 
 
 def _strike(playing: play.Play | who.Who | None, stage: stage_.Stage,

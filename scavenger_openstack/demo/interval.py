@@ -35,6 +35,9 @@ LEVEL = 0.90
 DRAWS = 400
 LEAST = 12
 """Pairs before anything is decided."""
+EVERY = 4
+"""Pairs between two decisions: each look at the figures is one more chance
+to be wrong."""
 SHARE = 0.99
 TAIL = 0.05
 """Largest requests that can be the P99 of a draw: the others are left out

@@ -21,12 +21,17 @@ from typing import Any
 from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import table
 
-WIDTH, ROW, HEAD, FOOT = 860, 46, 66, 30
-LABEL_X, P99_X, WORK_X = 18, 148, 500
-P99_WIDTH, WORK_WIDTH = 262, 250
-TITLES = {'alone': 'alone', 'unmanaged': 'unmanaged',
-          'kernel_only': 'kernel only', 'static_half': 'static half',
-          'quota_only': 'quota only', 'scavenger': 'scavenger'}
+WIDTH, ROW, HEAD, FOOT = 980, 46, 66, 66
+LABEL_X, P99_X, WORK_X, HARM_X = 18, 136, 452, 742
+P99_WIDTH, WORK_WIDTH = 280, 220
+BARS_SHARE = 0.62
+"""Part of the width that the longest bar takes; the rest is for its words."""
+TICKS_MS = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+SENTENCE = ('A short bar on the left: the service hardly notices the batch '
+            'work. Long bars in the middle: the idle part of the machine '
+            'is used. Red: what the service suffers.')
+TOO_MUCH = 1.1
+"""Times alone."""
 KINDS = {'cpu': ('#f08c2e', 'CPU'), 'memory': ('#8b5cf6', 'memory'),
          'network': ('#0d9488', 'network')}
 
@@ -44,7 +49,10 @@ def svg(result: Mapping[str, Any]) -> str:
              "fill='#ffffff'/>",
              plot.text(P99_X, 28, 'What the service feels: P99 latency',
                        size=14, colour=plot.INK, bold=True),
-             plot.text(P99_X, 46, 'logarithmic; in brackets: against alone'),
+             plot.text(P99_X, 46, 'ms, logarithmic; in brackets: times alone'),
+             plot.text(HARM_X, 28, 'Memory and files of the service',
+                       size=14, colour=plot.INK, bold=True),
+             plot.text(HARM_X, 46, 'waits for memory; s per file'),
              plot.text(WORK_X, 28, 'What the batch work gets done', size=14,
                        colour=plot.INK, bold=True),
              *_legend()]
@@ -54,17 +62,22 @@ def svg(result: Mapping[str, Any]) -> str:
     most = {kind: max((phase['background_work'][kind] or 0
                        for phase in phases.values()), default=0)
             for kind in KINDS}
+    parts += _axes(low, high, HEAD + ROW * len(phases))
     for i, (name, phase) in enumerate(phases.items()):
         y = HEAD + i * ROW
         if name == 'scavenger':
             parts.append(f"<rect x='6' y='{y - 2}' width='{WIDTH - 12}' "
                          f"height='{ROW - 2}' rx='6' fill='#eff6ff'/>")
-        parts.append(plot.text(LABEL_X, y + 25, TITLES.get(name, name),
+        parts.append(plot.text(LABEL_X, y + 25,
+                               table.NAMES.get(name, name),
                                size=13.5, colour=plot.INK,
                                bold=name == 'scavenger'))
         parts += _latency(phase, y, low, high)
         parts += _work(phase, y, most)
+        parts += _harm(phase, y)
     settings = result['settings']
+    parts.append(plot.text(LABEL_X, height - 28, SENTENCE, size=11.5,
+                           colour=plot.INK))
     parts.append(plot.text(
         LABEL_X, height - 11, f'Medians over {table.rounds(settings)} on '
         f'{settings["cpus"]} CPUs; batch work as a share of the most that '
@@ -86,8 +99,8 @@ def _latency(phase: Mapping[str, Any], y: float, low: float,
     value, against = phase['p99_ms'], phase['p99_to_alone']
     if not value:
         return []
-    width = P99_WIDTH * 0.62 * math.log(value / low) / math.log(high / low)
-    bad = against is not None and against > 1.1
+    width = _length(value, low, high)
+    bad = against is not None and against > TOO_MUCH
     words = milliseconds(value)
     if against is not None:
         words += (f' ({against:.2f}x)' if against < 10
@@ -96,6 +109,39 @@ def _latency(phase: Mapping[str, Any], y: float, low: float,
                      plot.ALARM if bad else plot.FOREGROUND),
             plot.text(P99_X + width + 6, y + 25, words, size=12.5,
                       colour=plot.INK)]
+
+
+def _length(value: float, low: float, high: float) -> float:
+    return (P99_WIDTH * BARS_SHARE * math.log(value / low)
+            / math.log(high / low))
+
+
+def _axes(low: float, high: float, bottom: float) -> list[str]:
+    """Lines and their values below both kinds of bars."""
+    ticks = [(P99_X + _length(value, low, high), milliseconds(value))
+             for value in TICKS_MS if low <= value <= high]
+    ticks += [(WORK_X + WORK_WIDTH * share, f'{100 * share:.0f} %')
+              for share in (0.0, 0.5, 1.0)]
+    parts = []
+    for x, words in ticks:
+        parts += [plot.line(x, HEAD, x, bottom, plot.GRID),
+                  plot.text(x, bottom + 12, words, size=10,
+                            anchor='middle')]
+    return parts
+
+
+def _harm(phase: Mapping[str, Any], y: float) -> list[str]:
+    """Waits for memory, and how long a file takes; red what is too much."""
+    unanswered = phase['memory_unanswered'] or 0
+    took, slower = phase['foreground_transfer_s'], phase['transfer_to_alone']
+    words = [(f'memory short {phase["memory_violations"] or 0:g} times, '
+              f'{unanswered:g} unanswered', unanswered > 0)]
+    if took is not None:
+        words.append((f'a file takes {took:.2f} s',
+                      slower is not None and slower > TOO_MUCH))
+    return [plot.text(HARM_X, y + 18 + 15 * i, text, size=11.5,
+                      colour=plot.ALARM if bad else plot.INK)
+            for i, (text, bad) in enumerate(words)]
 
 
 def _work(phase: Mapping[str, Any], y: float,

@@ -161,7 +161,7 @@ def _section(title: str, words: str,
 
 
 def _title(one: Mapping[str, Any]) -> str:
-    return picture.TITLES.get(one['phase'], str(one['phase']))
+    return table.NAMES.get(one['phase'], str(one['phase']))
 
 
 def _bins(requests: Sequence[tuple[float, float]]

@@ -40,9 +40,6 @@ from scavenger_openstack.demo import stage as stage_
 
 TURN_S = progress_.PAIR_S / 2
 SKIP_S = 0.5
-EVERY = 4
-"""Pairs between two decisions: each look at the figures is one more chance
-to be wrong."""
 GIVE_UP = 6
 """Disturbed pairs in a row after which the machine is not going to be
 quiet."""
@@ -63,7 +60,7 @@ def finished(pairs: Sequence[dict[str, Any]], limit: float) -> bool:
         return True
     known = undisturbed(pairs)
     if (pairs[-1]['disturbed'] or len(known) < interval.LEAST
-            or (len(known) - interval.LEAST) % EVERY):
+            or (len(known) - interval.LEAST) % interval.EVERY):
         return False
     found = interval.p99_ratio(known)
     return found is not None and found.against(limit) != interval.OPEN

@@ -36,6 +36,7 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms import rates as rates_
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import load
+from scavenger_openstack.demo import others
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import stage as stage_
 from scavenger_openstack.drivers import replay
@@ -55,6 +56,8 @@ IRREGULAR = (0.4, 1.6)
 
 LAUNCH_S = 2.0
 EVERY_S = 0.2
+OTHERS_S = 10.0
+"""Between two looks at what else runs on the machine."""
 DRAIN_S = 12.0
 """After the last disturbance, for the limits to be lifted."""
 
@@ -139,12 +142,15 @@ class Who:
         self._agent = product.Agent(stage, interrupt)
         self._jobs: dict[str, subprocess.Popen[bytes]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
+        self._looks: list[dict[str, Any]] = []
+        self._others: list[dict[str, Any]] = []
 
     def play(self) -> dict[str, Any]:
         """Play it; what :mod:`scavenger_openstack.demo.who_result` takes.
 
         :raises Interrupted: somebody wants to stop.
-        :raises DriverError: a program failed, or a knob was left changed.
+        :raises DriverError: a program failed before the first look; what
+            fails later is in the record, as ``problem``.
         """
         stage = self._stage
         stage.accounting.switch_on()
@@ -158,16 +164,23 @@ class Who:
         # Everybody after the accounting, so that all their waits count.
         start_s = time.monotonic() + LAUNCH_S
         self._launch(start_s)
-        looks = self._run(start_s, status)
-        stage.end()
-        self.stop()
+        problem = ''
+        try:
+            self._run(start_s, status)
+            stage.end()
+            self.stop()
+        except (errors.DriverError, OSError) as exc:
+            if not self._looks:
+                raise
+            problem = str(exc)
         return {
+            'problem': problem, 'others': self._others,
             'seconds': self._end_s, 'sample_s': SAMPLE_S,
-            'cpus': len(stage.cpus), 'looks': looks,
+            'cpus': len(stage.cpus), 'looks': self._looks,
             'latencies': {
                 SERVICE: self._latencies('arrivals', 'service.out'),
                 LOOKUP: self._latencies('lookups', 'lookup.out')},
-            'signals': self._signals(start_s),
+            'signals': self._signals(start_s, problem),
             'knobs_left': stage.tree.changed(before)}
 
     def stop(self) -> None:
@@ -216,9 +229,9 @@ class Who:
                    str(SCAN_THREADS)),
             STEADY: ('hog', file('steady.out'), '1')}
 
-    def _run(self, start_s: float, status: product.Status
-             ) -> list[dict[str, Any]]:
-        looks: list[dict[str, Any]] = []
+    def _run(self, start_s: float, status: product.Status) -> None:
+        looks = self._looks
+        before = self._at()
         working: dict[str, bool] = {}
         next_s = time.monotonic()
         while True:
@@ -230,11 +243,22 @@ class Who:
                     self._send(job.group, works)
             status.look()
             looks.append(self._look(at_s, status, working))
-            if at_s >= self._end_s + DRAIN_S:
-                return looks
+            done = at_s >= self._end_s + DRAIN_S
+            if done or time.monotonic() >= before.at_s + OTHERS_S:
+                now = self._at()
+                self._others.append(others.between(
+                    before, now, cpus=len(self._stage.cpus),
+                    demo=os.getpid()))
+                before = now
+            if done:
+                return
             _show(at_s, self._end_s + DRAIN_S, looks[-1])
             next_s += EVERY_S
             self._interrupt.wait_until(next_s)
+
+    def _at(self) -> others.Look:
+        return others.look(time.monotonic(), self._stage.tree.cpu_s(''),
+                           self._stage.tree.members())
 
     def _send(self, group: str, works: bool) -> None:
         process = self._jobs.get(group)
@@ -278,8 +302,12 @@ class Who:
             load.read_doubles(directory / due)[::2],
             load.read_doubles(directory / out), strict=False) if latency_s]
 
-    def _signals(self, start_s: float) -> dict[str, list[dict[str, Any]]]:
-        """What the agent saw of each workload, from its own recording."""
+    def _signals(self, start_s: float, problem: str
+                 ) -> dict[str, list[dict[str, Any]]]:
+        """What the agent saw of each workload, from its own recording;
+        nothing after a problem, which may have broken the recording off."""
+        if problem:
+            return {}
         offset_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
         name = self._stage.tree.name
         found: dict[str, list[dict[str, Any]]] = {}

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import statistics
 from typing import Any
 
+from scavenger_openstack.demo import others
 from scavenger_openstack.demo.table import lines
 from scavenger_openstack.demo.table import number
 from scavenger_openstack.demo.table import percent
@@ -31,6 +32,9 @@ ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
 
 RESTORED = 0.75
 """Part of the harm that a limit has to take away."""
+
+DISTURBED_SHARE = 0.1
+"""Part of the looks, 10 s apart, that may find other load."""
 
 TITLES = ('service', 'suffers from', 'by', 'named after', 'mean ms alone',
           'disturbed', 'limited', 'P99 ms alone', 'disturbed', 'limited',
@@ -61,15 +65,39 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         for name, one in victims.items()] + [
         ('nobody else is named or limited', not (named | limited) - guilty),
         ('all is as before at the end', not record['knobs_left'])]
+    found, why = _verdict(record, [name for name, passed in criteria
+                                   if not passed])
     return {
+        'verdict': found, 'why': why, 'problem': record['problem'],
         'seconds': record['seconds'], 'sample_s': record['sample_s'],
         'cpus': record['cpus'], 'victims': victims,
         'named': sorted(named), 'limited': sorted(limited),
         'in_force_at_the_end': left, 'knobs_left': record['knobs_left'],
         'criteria': [{'name': name, 'passed': passed}
-                     for name, passed in criteria],
-        'verdict': 'passed' if all(passed for _, passed in criteria)
-        else 'failed'}
+                     for name, passed in criteria]}
+
+
+def _verdict(record: Mapping[str, Any],
+             failed: Sequence[str]) -> tuple[str, str]:
+    """passed, failed or inconclusive, and why.
+
+    Other load makes it inconclusive, whatever was found: it may have hidden
+    an antagonist, or been one itself.
+    """
+    if record['problem']:
+        return 'failed', (f'{record["problem"]}; what follows ends '
+                          f'{record["looks"][-1]["at_s"]:.0f} s after the '
+                          'start')
+    if record['knobs_left']:
+        return 'failed', 'limits were not as before at the end'
+    disturbed = [one for one in record['others'] if one['disturbed']]
+    if len(disturbed) > DISTURBED_SHARE * len(record['others']):
+        return 'inconclusive', (
+            f'the machine was not quiet: {others.said(disturbed)}, in '
+            f'{len(disturbed)} of {len(record["others"])} looks')
+    if failed:
+        return 'failed', ', '.join(f'not so: {name}' for name in failed)
+    return 'passed', 'both antagonists were named, and nobody else'
 
 
 def _victim(record: Mapping[str, Any], job: who.Job) -> dict[str, Any]:
@@ -184,9 +212,10 @@ def text(result: Mapping[str, Any]) -> str:
             *(number(one['p99_ms'][state], 1)
               for state in (ALONE, DISTURBED, LIMITED)),
             percent(one['work_left'])))
-    said = [f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, '
+    said = [f'{result["verdict"]}: {result["why"]}', '',
+            f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, '
             f'in samples of {result["sample_s"]:g} s.', '',
             *lines(TITLES, rows), '']
     said += [('ok      ' if test['passed'] else 'FAILED  ') + test['name']
              for test in result['criteria']]
-    return '\n'.join([*said, f'verdict: {result["verdict"]}'])
+    return '\n'.join(said)

@@ -40,7 +40,7 @@ class DemoTest(demos.DemoTestCase):
         found = json.loads(out)
         self.assertEqual(
             found, json.loads((self.output / 'result.json').read_text()))
-        self.assertEqual('inconclusive', found['verdict'])
+        self.assertEqual('not judged', found['verdict'])
         self.assertEqual({'alone', 'unmanaged'}, set(found['phases']))
         alone, unmanaged = found['phases'].values()
         self.assertGreater(alone['rounds'][0]['requests'], 200)
@@ -52,6 +52,49 @@ class DemoTest(demos.DemoTestCase):
             self.assertGreater(work, 0, kind)
         self.assertIn('<svg', (self.output / 'report.html').read_text())
         self.assertIn('round 1/1  unmanaged', err)
+        self.assert_gone(name, [])
+
+    def test_too_short_to_tell(self) -> None:
+        """Two pairs of turns: inconclusive, and the exit code says so."""
+        process = self.start('--only', 'alone,unmanaged,scavenger',
+                             '--turns', '2', '--json', *SHORT)
+        name = self.name_of(process)
+        out, err = process.communicate(timeout=2 * DEADLINE_S)
+        found = json.loads(out)
+        self.assertEqual('inconclusive', found['verdict'], found['why'])
+        self.assertEqual(3, process.returncode, err)
+        self.assertEqual(2, found['turns']['pairs']
+                         + found['turns']['set_aside'])
+        for pair in found['turns']['each']:
+            self.assertGreater(pair['alone']['p99_ms'], 0)
+            self.assertGreater(pair['scavenger']['run_delay'], 0)
+            self.assertLess(pair['alone']['background_cpu'],
+                            pair['scavenger']['background_cpu'])
+        self.assertIn('--who', err.splitlines()[-1])
+        self.assert_gone(name, [])
+
+    def test_a_program_that_fails(self) -> None:
+        """What was played before it is written, and the reason said."""
+        process = self.start('--only', 'alone,unmanaged', '--rounds', '1',
+                             '--phase-seconds', '4')
+        name = self.name_of(process)
+        self.wait_for_batch(name)
+        top = base.mounts()['memory'] / (stage.PREFIX + name)
+        [service] = [pid for pid in map(int, pathlib.Path(
+            f'{top}{stage.SERVICE}/cgroup.procs').read_text().split())
+            if 'service.out' in pathlib.Path(f'/proc/{pid}/cmdline')
+            .read_text()]
+        os.kill(service, signal.SIGKILL)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(1, process.returncode, err)
+        first = out.splitlines()[0]
+        self.assertIn('failed: the service ended with -9', first)
+        self.assertIn('missing: unmanaged, scavenger', first)
+        found = json.loads((self.output / 'result.json').read_text())
+        self.assertEqual({'alone'}, set(found['phases']))
+        self.assertGreater(found['phases']['alone']['p99_ms'], 0)
+        self.assertIn('the service ended with -9',
+                      (self.output / 'report.html').read_text())
         self.assert_gone(name, [])
 
     def test_static_phases_leave_every_knob_as_it_was(self) -> None:

@@ -24,6 +24,7 @@ import testtools
 from scavenger_openstack.demo import who
 from scavenger_openstack.demo import who_report
 from scavenger_openstack.demo import who_result
+from scavenger_openstack.tests.unit.demo.test_result import other
 
 HARM_MS = {who_result.ALONE: 2.0, who_result.DISTURBED: 10.0,
            who_result.LIMITED: 3.0}
@@ -66,6 +67,7 @@ def record(*, named_s: float = 20.0, seconds: float = 100.0,
                 in who_result.spans(looks, job)]
     return {'seconds': end_s, 'sample_s': 2.0, 'cpus': 2, 'looks': looks,
             'latencies': latencies, 'knobs_left': [],
+            'problem': '', 'others': [],
             'signals': {job.group: [
                 {'at_s': look['at_s'], 'run_delay': 0.1, 'io_wait': None,
                  'cores': float(look['working'][job.group]),
@@ -112,6 +114,24 @@ class ScheduleTest(testtools.TestCase):
 
 class SummaryTest(testtools.TestCase):
 
+    def test_other_load_is_inconclusive(self) -> None:
+        busy, calm = other(1.0), other(0.0)
+        for found in (record(), record(named_s=1e9)):
+            told = who_result.summary(
+                found | {'others': [busy] * 2 + [calm] * 8})
+            self.assertEqual('inconclusive', told['verdict'])
+            self.assertIn('dpkg (pid 77) 1.00, in 2 of 10', told['why'])
+        told = who_result.summary(
+            record() | {'others': [busy] + [calm] * 9})
+        self.assertEqual('passed', told['verdict'])
+
+    def test_a_program_that_fails(self) -> None:
+        told = who_result.summary(
+            record() | {'problem': 'batch work ended with 3'})
+        self.assertEqual('failed', told['verdict'])
+        self.assertTrue(who_result.text(told).startswith(
+            'failed: batch work ended with 3; what follows ends'))
+
     def test_as_it_should_be(self) -> None:
         found = who_result.summary(record())
         self.assertEqual('passed', found['verdict'], str(found))
@@ -147,7 +167,7 @@ class SummaryTest(testtools.TestCase):
     def test_the_table(self) -> None:
         text = who_result.text(who_result.summary(record()))
         self.assertIn('run_delay (core)', text)
-        self.assertIn('verdict: passed', text)
+        self.assertTrue(text.startswith('passed: '), text)
 
 
 class PictureTest(testtools.TestCase):
