@@ -37,6 +37,7 @@ from scavenger_openstack.demo import phases
 from scavenger_openstack.demo import play
 from scavenger_openstack.demo import progress as progress_
 from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack import errors
 
 TURN_S = progress_.PAIR_S / 2
 SKIP_S = 0.5
@@ -114,6 +115,10 @@ class Turns:
             for i, name in enumerate(names):
                 pair[name] = self._turn(name, begin_s + i * TURN_S, start_s,
                                         service, batch)
+            if service.poll():
+                raise errors.DriverError(
+                    f'the service ended with {service.returncode}: '
+                    f'{self._stage.said("service")}')
             pair['disturbed'] = any(pair[name]['others']['disturbed']
                                     for name in names)
             self.pairs.append(pair)
