@@ -39,6 +39,7 @@ from scavenger_openstack.demo import result as result_
 from scavenger_openstack.demo import stage as stage_
 from scavenger_openstack.demo import table
 from scavenger_openstack.demo import turns as turns_
+from scavenger_openstack.demo import verdict
 from scavenger_openstack.demo import watch
 from scavenger_openstack.demo import who
 from scavenger_openstack.demo import who_report
@@ -340,7 +341,7 @@ def _records(options: argparse.Namespace, settings: play.Settings,
     :raises DriverError: before the first phase had ended.
     """
     names = list(settings.names)
-    judged = set(result_.NEEDED) <= set(names)
+    judged = set(verdict.NEEDED) <= set(names)
     begun_s = time.monotonic()
     progress = progress_.Progress(
         names, settings.rounds, settings.seconds,
@@ -364,7 +365,7 @@ def _records(options: argparse.Namespace, settings: play.Settings,
             playing_turns = turns_.Turns(stage, playing, interrupt, progress,
                                          settings.seed)
             playing_turns.play(most=turns, until_s=begun_s + most_s,
-                               limit=result_.P99_LIMIT)
+                               limit=verdict.P99_LIMIT)
     except (errors.DriverError, OSError) as exc:
         if playing is None or not playing.records:
             raise

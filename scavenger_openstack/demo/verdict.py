@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What has to hold, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from scavenger_openstack.demo import interval
+from scavenger_openstack.demo import others
+
+P99_LIMIT = 1.10
+TRANSFER_LIMIT = 1.10
+CPU_WORK_LIMIT = 0.85
+EFFECT = 1.3
+"""Below this P99 of unmanaged against alone there is nothing to show."""
+
+P99 = 'P99 against alone'
+CPU_WORK = 'batch CPU work against unmanaged'
+TRANSFER = 'file transfer against alone'
+KNOBS = 'knobs left changed'
+NEEDED = ('alone', 'unmanaged', 'scavenger')
+"""Phases without which nothing is judged."""
+PASSED, FAILED, INCONCLUSIVE = (interval.PASSED, interval.FAILED,
+                                interval.OPEN)
+NOT_JUDGED = 'not judged'
+
+
+def disturbance(records: Sequence[Mapping[str, Any]],
+                pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Other load in what had to be set aside, in words; '' for none."""
+    looks = [one['others'] for one in records if one['others']['disturbed']]
+    looks += [pair[name]['others'] for pair in pairs
+              for name in ('alone', 'scavenger')
+              if pair[name]['others']['disturbed']]
+    if not looks:
+        return ''
+    phases = [one for one in records if one['others']['disturbed']]
+    turns = [pair for pair in pairs if pair['disturbed']]
+    return (f'{others.said(looks)}, in {len(phases)} of {len(records)} '
+            f'phases and {len(turns)} of {len(pairs)} pairs of turns')
+
+
+def criteria(phases: Mapping[str, Mapping[str, Any]],
+             turned: Mapping[str, Any] | None = None
+             ) -> list[dict[str, Any]]:
+    """What has to hold; a criterion without its figures is left out.
+
+    ``outcome`` is passed, failed or inconclusive.
+    """
+    ours, half = phases.get('scavenger'), phases.get('static_half')
+    found: list[dict[str, Any]] = []
+
+    def add(name: str, value: float | None, sign: str,
+            limit: float | None) -> None:
+        if value is not None and limit is not None:
+            holds = {'<=': value <= limit, '>=': value >= limit,
+                     '>': value > limit}[sign]
+            found.append({'name': name, 'value': value, 'sign': sign,
+                          'limit': limit,
+                          'outcome': PASSED if holds else FAILED})
+
+    if turned and turned['pairs'] and turned['p99_to_alone']:
+        known = interval.Interval(turned['p99_to_alone'], turned['low'],
+                                  turned['high'])
+        found.append({
+            'name': P99, 'value': known.value, 'low': known.low,
+            'high': known.high, 'sign': '<=', 'limit': P99_LIMIT,
+            'outcome': known.against(P99_LIMIT)
+            if turned['pairs'] >= interval.LEAST else INCONCLUSIVE})
+    if ours:
+        add(CPU_WORK, ours['background_to_unmanaged']['cpu'], '>=',
+            CPU_WORK_LIMIT)
+        add('memory violations left unanswered',
+            sum(one['memory_unanswered'] for one in quiet(ours['rounds'])),
+            '<=', 0)
+        add(TRANSFER, ours['transfer_to_alone'], '<=', TRANSFER_LIMIT)
+    if ours and half and not half['disturbed']:
+        whole = {'memory': not any(one['memory_violations']
+                                   for one in half['rounds']),
+                 'network': (half['transfer_to_alone'] or math.inf)
+                 <= TRANSFER_LIMIT}
+        for kind, kept in whole.items():
+            if kept:
+                add(f'batch {kind} work against the half that also keeps '
+                    'the service whole',
+                    ours['background_work'][kind]
+                    / half['background_work'][kind]
+                    if half['background_work'][kind] else None, '>', 1.0)
+    add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
+    return found
+
+
+def knobs_left(result: Mapping[str, Any]) -> list[str]:
+    """Limits that the agent did not give back: none, one hopes."""
+    return [what for phase in result['phases'].values()
+            for one in phase['rounds']
+            for what in one.get('knobs_left') or ()]
+
+
+def judge(phases: Mapping[str, Mapping[str, Any]],
+            tests: Sequence[Mapping[str, Any]], noise: str = '',
+            problem: str = '') -> tuple[str, str]:
+    """``passed``, ``failed``, ``inconclusive`` or ``not judged``, and why.
+
+    Other load makes a result inconclusive, whatever the figures say.
+    """
+    names = [name for name in NEEDED if name not in phases]
+    if problem:
+        return FAILED, problem + (f'; missing: {", ".join(names)}'
+                                  if names else '; the turns are missing')
+    by_name = {str(test['name']): test for test in tests}
+    if by_name[KNOBS]['outcome'] == FAILED:
+        return FAILED, 'limits were not as before at the end'
+    if names:
+        return NOT_JUDGED, f'that takes {", ".join(NEEDED)}'
+    missing = [name for name in (P99, CPU_WORK, TRANSFER)
+               if name not in by_name]
+    if noise and (missing or any(phases[name]['disturbed']
+                                 for name in NEEDED)
+                  or by_name[P99]['outcome'] == INCONCLUSIVE):
+        return INCONCLUSIVE, f'the machine was not quiet: {noise}'
+    if missing:
+        return INCONCLUSIVE, f'no figure for: {", ".join(missing)}'
+    effect = phases['unmanaged']['p99_to_alone']
+    if effect is None or effect < EFFECT:
+        return INCONCLUSIVE, (
+            'the batch work does not disturb the service here, even '
+            'unmanaged: there is nothing to show')
+    for outcome in (FAILED, INCONCLUSIVE):
+        which = [name for name, test in by_name.items()
+                 if test['outcome'] == outcome]
+        if which:
+            return outcome, ', '.join(which) + (
+                '' if outcome == FAILED else ': the interval holds the bar')
+    return PASSED, 'everything holds that has to'
+
+
+def quiet(rounds: Sequence[Mapping[str, Any]]
+           ) -> Sequence[Mapping[str, Any]]:
+    """The undisturbed ones; all of them when there is none."""
+    return [one for one in rounds
+            if not one['others']['disturbed']] or rounds
