@@ -21,6 +21,18 @@ turns is not lost as it would be in a median.  How far it may be off is found
 by a bootstrap: pairs are drawn with replacement, and the ratio is computed of
 each draw.  Pairs, not requests, are drawn, since requests that wait in one
 queue are not independent.
+
+How often it is wrong was simulated: 730 requests per turn, each turn slower or
+faster by 8 % of itself (as seen on a virtual machine of two CPUs), 12 to 24
+pairs, a bar of 1.10, 60 demos each; the model is that of the unit test::
+
+    true ratio  passed  failed  inconclusive
+    1.00          60       0         0
+    1.05          43       0        17
+    1.10           9       7        44
+    1.15           0      30        30
+    1.20           0      54         6
+    1.30           0      60         0
 """
 
 from __future__ import annotations
