@@ -40,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 import math
 import random
+import statistics
 from typing import NamedTuple
 
 LEVEL = 0.90
@@ -94,8 +95,24 @@ def p99_ratio(pairs: Sequence[Pair], *, seed: str = '1') -> Interval | None:
         ratios.append(beside.p99(draw) / alone.p99(draw))
     ratios.sort()
     cut = round((1 - LEVEL) / 2 * DRAWS)
-    return Interval(beside.p99(every) / alone.p99(every),
-                    ratios[cut], ratios[-1 - cut])
+    value = beside.p99(every) / alone.p99(every)
+    least = math.exp(_scatter(alone, beside, len(pairs)))
+    return Interval(value, min(ratios[cut], value / least),
+                    max(ratios[-1 - cut], value * least))
+
+
+def _scatter(alone: _Side, beside: _Side, count: int) -> float:
+    """How far the mean of the pairs' own ratios may be off, as a logarithm.
+
+    The P99 of all rests on the few worst turns when turns differ much: then
+    the draws have too little to draw from, and their interval is too short.
+    """
+    known = [math.log(beside.p99([i]) / alone.p99([i]))
+             for i in range(count) if alone.p99([i]) and beside.p99([i])]
+    if len(known) < 2:
+        return 0.0
+    z = statistics.NormalDist().inv_cdf((1 + LEVEL) / 2)
+    return z * statistics.stdev(known) / math.sqrt(len(known))
 
 
 class _Side:
@@ -106,7 +123,7 @@ class _Side:
         least = (every[int((1 - TAIL) * len(every))] if every else 0.0)
         self._counts = [len(turn) for turn in turns]
         self._tails = [[value for value in turn if value >= least]
-                       for turn in turns]
+                       or [max(turn, default=0.0)] for turn in turns]
 
     def p99(self, draw: Sequence[int]) -> float:
         """The smallest value that 99 % of a draw do not exceed; 0 of an
