@@ -31,8 +31,9 @@ class Names:
     """One version's files and the forms of what is written to them.
 
     ``controllers`` have the names of version 1 in both: a controller is
-    looked up by the mount that it has.  ``knobs`` are all files that the
-    agent may change: each has to read the same after it has gone.
+    looked up by the mount that it has.  ``swap`` at 0 is none.  ``knobs`` are
+    all files that the agent may change: each has to read the same after it
+    has gone.
     """
 
     version: int
@@ -49,6 +50,7 @@ class Names:
     memory_limit: File
     memory_limits: tuple[File, ...]
     refusals: File
+    swap: File
     unlimited: str
     knobs: tuple[File, ...]
 
@@ -71,6 +73,7 @@ V1 = Names(
     memory_limit=File('memory', 'memory.limit_in_bytes'),
     memory_limits=(File('memory', 'memory.limit_in_bytes'),),
     refusals=File('memory', 'memory.failcnt'),
+    swap=File('memory', 'memory.swappiness'),
     unlimited='-1',
     knobs=(
         File('cpu', 'cpu.shares'), File('cpu', 'cpu.cfs_period_us'),
@@ -101,6 +104,7 @@ V2 = Names(
                    File('memory', 'memory.max')),
     # not memory.events, which counts what is below it as well
     refusals=File('memory', 'memory.events.local', 'max '),
+    swap=File('memory', 'memory.swap.max'),
     unlimited='max',
     knobs=(
         File('cpu', 'cpu.weight'), File('cpu', 'cpu.max'),

@@ -38,9 +38,13 @@ from scavenger_openstack import errors
 
 NEEDED = ('cpu', 'cpuacct', 'cpuset', 'memory', 'freezer')
 ALSO = ('blkio',)
-DOMAINS = {'cpu': 'cpu', 'cpuset': 'cpuset', 'memory': 'memory',
-           'blkio': 'io'}
-"""Controllers that version 2 has to pass on, and their names there."""
+PASSED_ON = {'memory': 'memory', 'blkio': 'io', 'cpu': 'cpu',
+             'cpuset': 'cpuset'}
+"""Controllers that version 2 has to pass on, and their names there.
+
+``memory`` first: a cgroup with processes may pass on ``cpu``, and then has
+threads to share out and nothing else.
+"""
 
 PREFIX = 'scavenger-demo-'
 SEAT = 'scavenger-demo-seat'
@@ -68,7 +72,7 @@ def find(*also_needed: str) -> Place:
     needed = (*NEEDED, *also_needed)
     mounts = cgroup_files.find_mounts()
     versions = {name: mounts[name].version for name in needed
-                if name in mounts and name in DOMAINS}
+                if name in mounts and name in PASSED_ON}
     first = sorted(name for name in versions if versions[name] == 1)
     second = sorted(name for name in versions if versions[name] == 2)
     if first and second:
@@ -95,6 +99,17 @@ def find(*also_needed: str) -> Place:
     return Place(2, dict.fromkeys((*NEEDED, *ALSO), mount), path)
 
 
+def everywhere() -> list[pathlib.Path]:
+    """Each cgroup that may have trees of demos below it.
+
+    :raises DriverError: no demo can be played here.
+    """
+    place = find()
+    return [pathlib.Path(f'{mount}{path}')
+            for mount in dict.fromkeys(place.mounts.values())
+            for path in dict.fromkeys((place.path, ''))]
+
+
 def _delegated(mount: pathlib.Path) -> str:
     """Our own cgroup if systemd has delegated it, else ''."""
     for line in OWN.read_text().splitlines():
@@ -108,8 +123,8 @@ def _delegated(mount: pathlib.Path) -> str:
 
 def _check_offered(place: pathlib.Path, needed: Iterable[str]) -> None:
     offered = (place / 'cgroup.controllers').read_text().split()
-    missing = [DOMAINS[name] for name in needed
-               if name in DOMAINS and DOMAINS[name] not in offered]
+    missing = [PASSED_ON[name] for name in needed
+               if name in PASSED_ON and PASSED_ON[name] not in offered]
     if not missing:
         return
     cure = ('boot without cgroup_disable=, and unmount what holds them as '
@@ -135,7 +150,7 @@ def pass_on(place: pathlib.Path) -> None:
     """
     file = place / 'cgroup.subtree_control'
     offered = (place / 'cgroup.controllers').read_text().split()
-    for name in DOMAINS.values():
+    for name in PASSED_ON.values():
         if name not in offered:
             continue
         for _ in range(SEAT_TRIES):    # it may fork while we move it
@@ -143,8 +158,7 @@ def pass_on(place: pathlib.Path) -> None:
                 file.write_text(f'+{name}')
                 break
             except OSError as exc:
-                if exc.errno != errno.EBUSY or not _move(
-                        place, place / SEAT):
+                if exc.errno != errno.EBUSY or not _sit_down(place):
                     raise cgroup_files.explain(
                         exc, f'cannot write +{name} to {file}') from exc
         else:
@@ -154,24 +168,35 @@ def pass_on(place: pathlib.Path) -> None:
                 'cgroup of its own')
 
 
-def stand_up(place: pathlib.Path) -> None:
-    """Move what sits in :data:`SEAT` back, once no demo is left here.
+def stand_up() -> None:
+    """Move what sits in :data:`SEAT` back, where no demo is left.
 
     :raises DriverError: it cannot be.
     """
-    seat = place / SEAT
-    if not seat.exists() or any(place.glob(PREFIX + '[0-9a-f]' * 6)):
-        return
+    for place in everywhere():
+        seat = place / SEAT
+        if not seat.exists() or any(place.glob(PREFIX + '[0-9a-f]' * 6)):
+            continue
+        try:
+            file = place / 'cgroup.subtree_control'
+            for name in file.read_text().split():
+                file.write_text(f'-{name}')
+            while _move(seat, place):
+                pass
+            seat.rmdir()
+        except OSError as exc:
+            raise cgroup_files.explain(
+                exc, f'cannot move the processes in {seat} back') from exc
+
+
+def _sit_down(place: pathlib.Path) -> bool:
+    """Move the processes of a cgroup to its seat; whether it had any."""
     try:
-        file = place / 'cgroup.subtree_control'
-        for name in file.read_text().split():
-            file.write_text(f'-{name}')
-        while _move(seat, place):
-            pass
-        seat.rmdir()
+        return _move(place, place / SEAT)
     except OSError as exc:
         raise cgroup_files.explain(
-            exc, f'cannot move the processes in {seat} back') from exc
+            exc, f'cannot move the processes in {place} to {place / SEAT}'
+        ) from exc
 
 
 def _move(source: pathlib.Path, target: pathlib.Path) -> bool:

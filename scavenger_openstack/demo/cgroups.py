@@ -47,14 +47,11 @@ def left_over() -> dict[str, list[pathlib.Path]]:
 
     :raises DriverError: no demo can be played here.
     """
-    place = cgroup_place.find()
     found: dict[str, list[pathlib.Path]] = {}
-    for mount in dict.fromkeys(place.mounts.values()):
-        for path in dict.fromkeys((place.path, '')):
-            for top in pathlib.Path(f'{mount}{path}').glob(
-                    cgroup_place.PREFIX + '*'):
-                found.setdefault(top.name.removeprefix(
-                    cgroup_place.PREFIX), []).append(top)
+    for place in cgroup_place.everywhere():
+        for top in place.glob(cgroup_place.PREFIX + '*'):
+            found.setdefault(top.name.removeprefix(
+                cgroup_place.PREFIX), []).append(top)
     return found
 
 
@@ -71,13 +68,13 @@ def remove(tops: Iterable[pathlib.Path], timeout_s: float = END_S) -> None:
             with contextlib.suppress(OSError):
                 group.rmdir()
         if time.monotonic() > deadline_s:
+            alive = sorted({pid for group in groups for pid in pids(group)})
             raise errors.DriverError(
-                f'{left[0]} cannot be removed: processes '
-                f'{[*pids(left[0])]} in it do not end; look at them, then '
-                'run scavenger-demo --clean')
+                f'{left[0]} cannot be removed: processes {alive} in it did '
+                f'not end within {timeout_s:g} s of SIGKILL (State in '
+                '/proc/PID/status says why); run scavenger-demo --clean')
         time.sleep(0.01)
-    for place in {top.parent for top in tops}:
-        cgroup_place.stand_up(place)
+    cgroup_place.stand_up()
 
 
 def pids(group: pathlib.Path) -> list[int]:
@@ -154,6 +151,10 @@ class Tree:
                 path = self._path(File('cpuset', file), below)
                 path.write_text((path.parent.parent / file).read_text())
         self.groups.append(below)
+        if not below:    # what the host has must not help the one played
+            swap = self._path(self._names.swap, below)
+            if swap.exists():
+                swap.write_text('0')
 
     def check_entry(self, below: str) -> None:
         """See whether a process may leave the cgroup it is in for ours.

@@ -296,7 +296,7 @@ def _who(options: argparse.Namespace,
     problems: list[str] = []
     try:
         stage.make()
-        load.build(stage.directory)
+        load.build(stage.programs)
         interrupt.check()
         act = who.Who(stage, interrupt, seconds=seconds, seed=options.seed)
         record = act.play()
@@ -355,10 +355,10 @@ def _records(options: argparse.Namespace, settings: play.Settings,
     problems: list[str] = []
     try:
         stage.make()
-        load.build(stage.directory)
+        load.build(stage.programs)
         interrupt.check()
         playing = play.Play(stage, settings,
-                            load.calibrate(stage.directory), interrupt,
+                            load.calibrate(stage.programs), interrupt,
                             progress)
         playing.rounds()
         if judged:

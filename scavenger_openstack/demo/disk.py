@@ -12,10 +12,10 @@
 
 
 
-"""A disk of the demo's own: a loop device on a file, past the page cache.
+"""A directory on the machine's disk, and a disk of the demo's own in it.
 
-What it cannot answer faster than the machine's disk, since no page of the
-file is kept in memory.
+That is a loop device on a file, past the page cache: it cannot answer faster
+than the machine's disk, since no page of the file is kept in memory.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Disk:
     """``path`` is such as /dev/loop0 once it is made."""
 
     def __init__(self, name: str) -> None:
-        self._directory = ROOM / (PREFIX + name)
-        self._file = self._directory / 'disk'
+        self.directory = ROOM / (PREFIX + name)
+        self._file = self.directory / 'disk'
         self.path = ''
 
     @property
@@ -50,13 +50,23 @@ class Disk:
         """Its name, such as loop0."""
         return pathlib.Path(self.path).name
 
+    def make_directory(self) -> None:
+        """Make the directory, for the disk and for programs.
+
+        :raises DriverError: no program can be started from there.
+        """
+        self.directory.mkdir(mode=0o700)
+        if os.statvfs(self.directory).f_flag & os.ST_NOEXEC:
+            raise errors.DriverError(
+                f'{ROOM} is mounted noexec: the demo starts programs that it '
+                'compiles there; remount it with exec')
+
     def make(self) -> None:
-        """Fill a file and put a disk on it.
+        """Fill a file in the directory and put a disk on it.
 
         :raises DriverError: there is no room, or there are no loop devices.
         """
-        self._directory.mkdir(mode=0o700)
-        if (shutil.disk_usage(self._directory).free
+        if (shutil.disk_usage(self.directory).free
                 < SPARE * SIZE_MIB * MIB):
             raise errors.DriverError(
                 f'{ROOM}: {SPARE * SIZE_MIB} MiB of room are needed for the '
@@ -66,8 +76,13 @@ class Disk:
                 file.write(os.urandom(MIB))
             file.flush()
             os.fsync(file.fileno())
-        self.path = _losetup('--direct-io=on', '--find', '--show',
-                             str(self._file)).strip()
+        try:
+            self.path = _losetup('--direct-io=on', '--find', '--show',
+                                 str(self._file)).strip()
+        except errors.DriverError as exc:
+            raise errors.DriverError(
+                f'{exc}, and direct I/O on the file system of {ROOM}'
+            ) from exc
 
     def remove(self) -> None:
         """Take the disk and its file away, also of a demo that was killed.
@@ -78,15 +93,19 @@ class Disk:
         """
         try:
             if self._is_there():
-                for line in _losetup('--associated', str(self._file),
-                                     '--noheadings', '--output',
-                                     'NAME').splitlines():
-                    _losetup('--detach', line.strip())
-                shutil.rmtree(self._directory)
+                self._detach()
+                shutil.rmtree(self.directory)
         except OSError as exc:
             raise errors.DriverError(
-                f'{self._directory} cannot be removed: {exc.strerror}'
+                f'{self.directory} cannot be removed: {exc.strerror}'
             ) from exc
+
+    def _detach(self) -> None:
+        if self._file.exists():
+            for line in _losetup('--associated', str(self._file),
+                                 '--noheadings', '--output',
+                                 'NAME').splitlines():
+                _losetup('--detach', line.strip())
 
     def _is_there(self) -> bool:
         """Whether there is anything to remove, all of it ours.
@@ -96,11 +115,11 @@ class Disk:
         :raises DriverError: it is somebody else's; nothing was touched.
         :raises OSError: it cannot be looked at
         """
-        if not os.path.lexists(self._directory):
+        if not os.path.lexists(self.directory):
             return False
-        if not _is_own(self._directory):
+        if not _is_own(self.directory):
             raise errors.DriverError(
-                f'{self._directory} is not what a demo made, and is left '
+                f'{self.directory} is not what a demo made, and is left '
                 'alone: see whose it is, and remove it by hand')
         try:
             file = os.open(self._file, os.O_PATH | os.O_NOFOLLOW

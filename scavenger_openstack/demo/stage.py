@@ -13,7 +13,8 @@
 """Where the demo plays, and how it leaves no trace.
 
 A stage is a directory in /run (held by a lock while its demo lives), one
-tree of cgroups, four network namespaces, and the processes in them; for the
+in /var/lib with its programs, since /run often is mounted noexec, one tree
+of cgroups, four network namespaces, and the processes in them; for the
 second act also a loop device on a file of its own, and the machine's switch
 of delay accounting, kept in the directory as it was.  All carry the stage's
 id, so that ``scavenger-demo --clean`` finds what a killed demo left.
@@ -97,6 +98,10 @@ def clean() -> tuple[list[str], list[str], list[str]]:
             _clean(name, removed, playing)
         except (errors.DriverError, OSError) as exc:
             problems.append(f'demo {name}: {exc}')
+    try:
+        cgroup_place.stand_up()
+    except errors.DriverError as exc:
+        problems.append(str(exc))
     return removed, playing, problems
 
 
@@ -153,6 +158,7 @@ class Stage:
         self.tree = cgroups.Tree(self.name)
         self.uplink = uplink.Uplink(self.name, link_bytes_per_s)
         self.disk = disk_.Disk(self.name)
+        self.programs = self.disk.directory
         self.accounting = accounting_.Accounting(self.directory)
         self._lock: int | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -164,6 +170,7 @@ class Stage:
         """
         self.directory.mkdir(mode=0o700)
         self._lock = take_lock(self.directory)
+        self.disk.make_directory()
         for group in self._groups:
             self.tree.make(group)
         self.tree.check_entry(self._groups[-1])
@@ -178,19 +185,19 @@ class Stage:
         :param argv: the program's name in our directory, its arguments
         :param role: ``fg``, ``bg`` or ``sink``; None stays in the host's
         """
-        command = [str(self.directory / 'launch'),
+        command = [str(self.programs / 'launch'),
                    '-d', str(int(signal.SIGKILL)), '-o', str(out_of_memory)]
         for path in self.tree.procs_files(below):
             command += ['-g', path]
         if role:
             command += ['-n', str(uplink.NETNS / self.uplink.netns[role])]
-        return self._start([*command, str(self.directory / argv[0]),
+        return self._start([*command, str(self.programs / argv[0]),
                             *argv[1:]], argv[0])
 
     def launch_outside(self, *argv: str,
                        log: str) -> subprocess.Popen[bytes]:
         """Start a program outside our cgroups; it gets SIGTERM if we die."""
-        return self._start([str(self.directory / 'launch'), '-d',
+        return self._start([str(self.programs / 'launch'), '-d',
                             str(int(signal.SIGTERM)), *argv], log)
 
     def _start(self, command: list[str],

@@ -81,6 +81,8 @@ CONFIG = """\
 [agent]
 interval_s = 1
 controllers = attribution
+[libvirt]
+uri =
 [cgroups]
 background_parents = {name}/background
 foreground_parents = {name}/foreground

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import ctypes
 import dataclasses
 import functools
@@ -59,6 +60,7 @@ class Guest:
     :param options: further arguments of QEMU
     :param append: further words on the kernel's command line
     :param disk_bytes: size of an empty disk, ``/dev/vda`` in the guest
+    :param programs: sources in C, compiled here, by their name in the guest
     """
 
     tests: tuple[str, ...]
@@ -70,6 +72,8 @@ class Guest:
     options: tuple[str, ...] = ()
     append: str = ''
     deadline_s: float = 300
+    programs: Mapping[str, pathlib.Path] = dataclasses.field(
+        default_factory=dict)
 
     def ids(self) -> list[str]:
         """The ids of all tests that the guest will run."""
@@ -111,10 +115,23 @@ class Guest:
         with open(scratch / 'initrd', 'wb') as out:
             with open(base.directory / 'base.cpio', 'rb') as source:
                 shutil.copyfileobj(source, out)
-            files = {**required, **product}
+            files = {**required, **product, **self._programs(scratch)}
             guest_archive.write(out, {
                 **files, **own, **(guest_archive.compiled(files, scratch)
                                    if base.compatible else {})})
+
+    def _programs(self, scratch: pathlib.Path) -> dict[str, pathlib.Path]:
+        """Static, so that they run with any C library."""
+        found: dict[str, pathlib.Path] = {}
+        for name, source in self.programs.items():
+            found[name] = scratch / f'program{len(found)}'
+            try:
+                subprocess.run(['cc', '-O2', '-pthread', '-static', '-o',
+                                str(found[name]), str(source)], check=True)
+            except FileNotFoundError:
+                raise Unavailable('needs cc: install gcc and libc6-dev'
+                                  ) from None
+        return found
 
     def _boot(self, kind: guest_image.Architecture, kernel: pathlib.Path,
               scratch: pathlib.Path) -> bool:

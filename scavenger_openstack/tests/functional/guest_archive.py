@@ -144,7 +144,7 @@ def product() -> dict[str, pathlib.Path]:
     files = {}
     for where, below, names in os.walk(PACKAGE):
         below[:] = [name for name in below
-                    if name not in ('__pycache__', 'unit', 'demo')]
+                    if name not in ('__pycache__', 'unit')]
         for name in names:
             path = pathlib.Path(where, name)
             if path.suffix == '.py':

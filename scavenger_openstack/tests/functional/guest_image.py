@@ -46,14 +46,18 @@ KEEP_S = 60 * 86400
 
 ROOT_PACKAGES = re.compile(
     r'(lib(?!perl|debconf|newt|slang|textwrap|apt|dpkg|pam).*'
-    r'|zlib1g|iproute2|python3\.\d+-minimal)')
+    r'|zlib1g|iproute2|coreutils|dash|e2fsprogs|mount|util-linux'
+    r'|python3\.\d+-minimal)')
+ROOT_TOOLS = ('iproute2', 'coreutils', 'dash', 'e2fsprogs', 'mount',
+              'util-linux')
 KERNEL_PACKAGES = re.compile(r'linux-(image|modules|modules-extra)-\d.*')
 
 NOT_NEEDED = re.compile(
     r'/(test|idlelib|tkinter|turtledemo|lib2to3|ensurepip|pydoc_data'
     r'|__pycache__|config-3[^/]*)/|/turtle\.py$|/EXTERNALLY-MANAGED$')
 ROOT_FILES = re.compile(
-    r'(usr/)?(bin/python3\.\d+|s?bin/(ip|tc)|lib/python3(\.\d+)?/.*'
+    r'(usr/)?(bin/python3\.\d+|lib/python3(\.\d+)?/.*'
+    r'|s?bin/(dash|ip|ln|losetup|mke2fs|mount|nsenter|sh|tc|umount|unshare)'
     r'|lib(64)?/([^/]*-linux-gnu/)?[^/]*\.so[^/]*|lib/tc/.*)$')
 
 
@@ -185,8 +189,8 @@ def choose(apt: Apt, architecture: Architecture) -> tuple[list[str], ...]:
     kernel = _needed(apt, KERNEL_PACKAGES,
                      [[name] for name in architecture.kernels])
     root = _needed(apt, ROOT_PACKAGES, [
-        [f'python{ours}-minimal', f'libpython{ours}-stdlib', 'iproute2'],
-        ['python3-minimal', 'libpython3-stdlib', 'iproute2']])
+        [f'python{ours}-minimal', f'libpython{ours}-stdlib', *ROOT_TOOLS],
+        ['python3-minimal', 'libpython3-stdlib', *ROOT_TOOLS]])
     return root, kernel
 
 
@@ -362,8 +366,9 @@ def _make_base(architecture: Architecture, modules: Sequence[str],
     for name, target in MERGED.items():
         (scratch / name).symlink_to(target)
         files[name] = scratch / name
-    (scratch / 'python').symlink_to(f'python{python}')
-    files['usr/bin/python3'] = scratch / 'python'
+    for name, target in (('python3', f'python{python}'), ('sh', 'dash')):
+        (scratch / name).symlink_to(target)
+        files[f'usr/bin/{name}'] = scratch / name
     with open(scratch / 'base/base.cpio', 'wb') as out:
         guest_archive.write(out, {**files, **contents})
     kernel = max((scratch / 'kernel/boot').glob('vmlinuz-*'))

@@ -42,6 +42,7 @@ MOUNTS = (('proc', '/proc', ''), ('sysfs', '/sys', ''),
           ('devtmpfs', '/dev', ''), ('tmpfs', '/run', 'mode=0755'),
           ('tmpfs', '/tmp', 'mode=1777'), ('cgroup2', '/sys/fs/cgroup', ''))
 
+MS_NOEXEC = 8
 FINIT_MODULE = {'x86_64': 313, 'aarch64': 273}
 REBOOT_NOW = 0x01234567
 
@@ -52,7 +53,8 @@ def mount() -> None:
     """Mount what every test may expect."""
     for kind, where, options in MOUNTS:
         os.makedirs(where, exist_ok=True)
-        if libc.mount(kind.encode(), where.encode(), kind.encode(), 0,
+        flags = MS_NOEXEC if where == '/run' else 0     # as Debian has it
+        if libc.mount(kind.encode(), where.encode(), kind.encode(), flags,
                       options.encode()):
             print(f'init: {where}: {os.strerror(ctypes.get_errno())}')
 

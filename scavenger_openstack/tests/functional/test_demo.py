@@ -26,6 +26,7 @@ from scavenger_openstack.demo import stage
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import demos
 from scavenger_openstack.tests.functional.demos import DEADLINE_S
+from scavenger_openstack.tests.functional.demos import LONG
 from scavenger_openstack.tests.functional.demos import SHORT
 from scavenger_openstack.tests.functional.demos import traces
 
@@ -44,7 +45,6 @@ class DemoTest(demos.DemoTestCase):
         self.assertEqual({'alone', 'unmanaged'}, set(found['phases']))
         alone, unmanaged = found['phases'].values()
         self.assertGreater(alone['rounds'][0]['requests'], 200)
-        self.assertEqual(0, alone['rounds'][0]['unserved'])
         self.assertTrue(0 < alone['p50_ms'] <= alone['p99_ms'])
         self.assertEqual({'cpu': 0, 'memory': 0, 'network': 0},
                          alone['background_work'])
@@ -107,7 +107,7 @@ class DemoTest(demos.DemoTestCase):
         self.assert_gone(name, [])
 
     def test_interrupted_while_the_batch_work_runs(self) -> None:
-        process = self.start('--only', 'unmanaged', *SHORT)
+        process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)
         pids = self.wait_for_batch(name)
         process.send_signal(signal.SIGINT)
@@ -117,7 +117,7 @@ class DemoTest(demos.DemoTestCase):
         self.assert_gone(name, pids)
 
     def test_interrupted_while_the_agent_enforces(self) -> None:
-        process = self.start('--only', 'scavenger', *SHORT)
+        process = self.start('--only', 'scavenger', *LONG)
         name = self.name_of(process)
         pids = self.wait_for_batch(name)
         agent = int((stage.RUN / (stage.PREFIX + name) / 'agent.pid')
@@ -131,7 +131,7 @@ class DemoTest(demos.DemoTestCase):
 
     def test_interrupted_at_any_moment_of_the_start(self) -> None:
         for delay_s in (0.0, 0.05, 0.2, 0.6):
-            process = self.start('--only', 'unmanaged', *SHORT)
+            process = self.start('--only', 'unmanaged', *LONG)
             name = self.name_of(process)
             time.sleep(delay_s)
             process.send_signal(signal.SIGTERM)
@@ -140,7 +140,7 @@ class DemoTest(demos.DemoTestCase):
             self.assert_gone(name, [])
 
     def test_clean_after_sigkill(self) -> None:
-        process = self.start('--only', 'scavenger', *SHORT)
+        process = self.start('--only', 'scavenger', *LONG)
         name = self.name_of(process)
         pids = self.wait_for_batch(name)
         agent = int((stage.RUN / (stage.PREFIX + name) / 'agent.pid')
@@ -155,7 +155,7 @@ class DemoTest(demos.DemoTestCase):
         self.assert_gone(name, [*pids, agent])
 
     def test_clean_leaves_a_living_demo_alone(self) -> None:
-        process = self.start('--only', 'unmanaged', *SHORT)
+        process = self.start('--only', 'unmanaged', *LONG)
         name = self.name_of(process)
         self.wait_for_batch(name)
         clean = self.start('--clean')
@@ -187,9 +187,11 @@ class DemoTest(demos.DemoTestCase):
     @staticmethod
     def _knobs(tree: base.CgroupTree) -> list[pathlib.Path]:
         return [path for controller, file in (
-            ('cpu', 'cpu.shares'), ('cpu', 'cpu.idle'),
-            ('cpu', 'cpu.cfs_quota_us'), ('cpuset', 'cpuset.cpus'),
-            ('memory', 'memory.limit_in_bytes'))
+            ('cpu', 'cpu.shares'), ('cpu', 'cpu.weight'),
+            ('cpu', 'cpu.idle'), ('cpu', 'cpu.cfs_quota_us'),
+            ('cpu', 'cpu.max'), ('cpuset', 'cpuset.cpus'),
+            ('memory', 'memory.limit_in_bytes'), ('memory', 'memory.high'),
+            ('memory', 'memory.max'))
             for path in tree.path(controller).rglob(file)]
 
     def test_needs_root(self) -> None:

@@ -1,0 +1,295 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo on cgroup v2: that it plays, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+
+import fixtures
+
+from scavenger_openstack.demo import accounting
+from scavenger_openstack.demo import batch
+from scavenger_openstack.demo import cgroup_place
+from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo import disk
+from scavenger_openstack.demo import interrupt
+from scavenger_openstack.demo import load
+from scavenger_openstack.demo import phases
+from scavenger_openstack.demo import product
+from scavenger_openstack.demo import stage
+from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo import who
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional.guest_v2 import short_demo
+from scavenger_openstack.tests.functional.guest_v2 import tree
+
+DEADLINE_S = 110.0
+COMPILER = '#!/bin/sh\nexec ln -s "/opt/programs/${4##*/}" "$4"\n'
+"""In place of cc: the programs were compiled where the guest was made."""
+
+MEMORY = ('--memory', '1280')
+SHORT = ('--quick', '--rounds', '1', '--phase-seconds', '1', *MEMORY)
+LONG = ('--rounds', '1', '--phase-seconds', '100', *MEMORY)
+BOX = tree.ROOT / 'box'
+
+
+def traces() -> list[str]:
+    """What is there of any demo."""
+    return [str(path) for where in (tree.ROOT, stage.RUN, disk.ROOM,
+                                    uplink.NETNS)
+            for pattern in (stage.PREFIX, 'scv-')
+            for path in where.rglob(pattern + '*')]
+
+
+class DemoTestCase(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        compiler = self.directory / 'cc'
+        compiler.write_text(COMPILER)
+        compiler.chmod(0o755)
+        self.useFixture(fixtures.EnvironmentVariable('CC', str(compiler)))
+        if not disk.ROOM.is_dir():    # direct I/O takes a real disk
+            disk.ROOM.mkdir(parents=True)
+            self.run_program('mke2fs', '-q', tree.DISK)
+            self.run_program('mount', '-t', 'ext4', tree.DISK, disk.ROOM)
+
+    def run_program(self, *command: str | pathlib.Path) -> None:
+        subprocess.run(command, check=True)
+
+    def start(self, *argv: str, before: tuple[str, ...] = ()
+              ) -> subprocess.Popen[str]:
+        """Start a demo.
+
+        :param before: what starts it, such as ``unshare``
+        """
+        process = subprocess.Popen(
+            [*before, sys.executable, '-m', short_demo.__name__,
+             '--output', str(self.directory), *argv],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def play(self, *argv: str, before: tuple[str, ...] = ()
+             ) -> tuple[int, str, str]:
+        """Exit code, and what it printed to both outputs."""
+        process = self.start(*argv, before=before)
+        out, err = process.communicate(timeout=DEADLINE_S)
+        print(err)
+        self.assertNotIn('Traceback', err)
+        return process.returncode, out, err
+
+    def wait_for_batch(self, process: subprocess.Popen[str],
+                       root: pathlib.Path = tree.ROOT) -> pathlib.Path:
+        """The top of the tree of a demo whose batch work runs."""
+        found: list[pathlib.Path] = []
+
+        def runs() -> bool:
+            if process.poll() is not None:
+                self.fail(f'it ended: {process.communicate()}')
+            found[:] = [
+                procs for procs in root.glob(
+                    f'{stage.PREFIX}*{stage.CPU}/cgroup.procs')
+                if procs.read_text()]
+            return bool(found)
+
+        self.wait_for('the batch work runs', runs, DEADLINE_S)
+        return found[0].parents[2]
+
+
+class Plays(DemoTestCase):
+
+    def test_first_act_with_all_its_phases(self) -> None:
+        code, _, err = self.play(*SHORT)
+        self.assertEqual(0, code, err)
+        found = json.loads((self.directory / 'result.json').read_text())
+        self.assertEqual(set(phases.PHASES), set(found['phases']))
+        for phase in found['phases'].values():
+            self.assertEqual([], phase['rounds'][0]['knobs_left'])
+        self.assertEqual([], traces())
+
+    def test_second_act(self) -> None:
+        before = accounting.SWITCH.read_text()
+        code, out, err = self.play('--who', '--phase-seconds', '4', '--json',
+                                   *MEMORY)
+        self.assertIn(code, (0, 1), err)
+        found = json.loads(out)
+        self.assertEqual([], found['knobs_left'])
+        self.assertEqual({who.SERVICE, who.LOOKUP}, set(found['victims']))
+        self.assertEqual([], traces())
+        self.assertEqual(before, accounting.SWITCH.read_text())
+
+
+class Regulated(DemoTestCase):
+
+    def test_the_agent_limits_the_batch_work_of_a_demo(self) -> None:
+        made = stage.Stage(memory_bytes=1280 * tree.MIB,
+                           link_bytes_per_s=25e6, cpus=[0, 1])
+        self.addCleanup(lambda: self.assertEqual([], made.remove()))
+        made.make()
+        load.build(made.directory)
+        before = made.tree.knobs()
+        agent = product.Agent(made, interrupt.Interrupt())
+        status = agent.start(product.config_of(made))
+        self.addCleanup(agent.stop)
+        batch_ = batch.Batch(made)
+        batch_.launch()
+
+        def limited() -> bool:
+            batch_.keep()
+            status.look()
+            return (made.tree.cpu_idle(stage.BATCH)
+                    and made.tree.memory_limit_bytes(stage.MEMORY)
+                    is not None
+                    and 'tbf' in made.uplink.qdiscs())
+
+        self.wait_for('CPU, memory and uplink are limited', limited,
+                      DEADLINE_S)
+        self.assertEqual([], status.last.get('problems'))
+        made.end()
+        agent.stop()
+        self.assertEqual([], made.tree.changed(before))
+        self.assertNotIn('tbf', made.uplink.qdiscs())
+
+
+class Ends(DemoTestCase):
+
+    def test_interrupted_while_its_batch_is_frozen(self) -> None:
+        process = self.start('--only', 'unmanaged', *LONG)
+        top = self.wait_for_batch(process)
+        (top / 'background/cgroup.freeze').write_text('1')
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(130, process.returncode, err)
+        self.assertEqual([], traces())
+
+    def test_clean_after_sigkill_with_a_frozen_group(self) -> None:
+        process = self.start('--only', 'unmanaged', *LONG)
+        top = self.wait_for_batch(process)
+        (top / 'background/cgroup.freeze').write_text('1')
+        process.kill()
+        process.communicate(timeout=DEADLINE_S)
+        self.assertNotEqual([], traces())
+        code, out, err = self.play('--clean')
+        self.assertEqual(0, code, err)
+        self.assertIn('removed what demo', out)
+        self.assertEqual([], traces())
+
+
+class Refused(DemoTestCase):
+    """It says in one line why it cannot play, and leaves nothing."""
+
+    def refused(self, *argv: str, before: tuple[str, ...] = ()) -> str:
+        """Why it does not play."""
+        code, _, err = self.play(*(argv or SHORT), before=before)
+        self.assertEqual(1, code, err)
+        [said] = [line for line in err.splitlines()
+                  if line.startswith('scavenger-demo: ')
+                  and ' minutes' not in line]
+        self.assertEqual([], traces())
+        return said
+
+    def box(self, *controllers: str) -> None:
+        """A cgroup to be a container's, which gets these controllers."""
+        BOX.mkdir()
+        self.addCleanup(cgroups.remove, [BOX])
+        self.pass_on(*controllers)
+
+    def pass_on(self, *controllers: str) -> None:
+        """Have the root give these controllers alone to what is below."""
+        (tree.ROOT / 'cgroup.subtree_control').write_text(' '.join(
+            f'{"+" if name in controllers else "-"}{name}'
+            for name in (tree.ROOT / 'cgroup.controllers').read_text()
+            .split()))
+
+    INSIDE = ('sh', '-c', 'echo $$ > /sys/fs/cgroup/box/cgroup.procs && '
+              'exec "$@"', '-')
+    NAMESPACE = (*INSIDE, 'unshare', '--cgroup', '--mount')
+    CONTAINER = (*NAMESPACE, 'sh', '-c', 'umount /sys/fs/cgroup && '
+                 'mount -t cgroup2 none /sys/fs/cgroup && exec "$@"', '-')
+
+    def test_controllers_that_are_not_delegated(self) -> None:
+        self.box('memory', 'cpuset')
+        said = self.refused(before=self.CONTAINER)
+        self.assertIn('cgroup v2 controllers cpu, which are not delegated',
+                      said)
+        self.assertIn('"+cpu" to cgroup.subtree_control', said)
+
+    def test_io_is_needed_by_the_second_act(self) -> None:
+        self.box('cpu', 'memory', 'cpuset')
+        said = self.refused('--who', before=self.CONTAINER)
+        self.assertIn('cgroup v2 controllers io, which are not delegated',
+                      said)
+
+    def test_a_container_s_own_processes_move_and_come_back(self) -> None:
+        """And the first act does without ``io``."""
+        self.box('cpu', 'memory', 'cpuset')
+        other = subprocess.Popen([sys.executable, '-c',
+                                  'import signal; signal.pause()'])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        (BOX / 'cgroup.procs').write_text(str(other.pid))
+        process = self.start('--only', 'unmanaged', *SHORT,
+                             before=self.CONTAINER)
+        self.wait_for_batch(process, BOX)
+        self.assertLessEqual({other.pid, process.pid}, set(
+            cgroups.pids(BOX / cgroup_place.SEAT)))
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertEqual(0, process.returncode, err)
+        self.assertEqual([other.pid], cgroups.pids(BOX))
+        self.assertEqual([], traces())
+        self.assertEqual('', (BOX / 'cgroup.subtree_control').read_text()
+                         .strip())
+
+    def test_read_only(self) -> None:
+        self.box(*tree.CONTROLLERS)
+        said = self.refused(before=(
+            *self.CONTAINER, 'sh', '-c', 'mount -o remount,bind,ro '
+            '/sys/fs/cgroup && exec "$@"', '-'))
+        self.assertIn('Read-only file system', said)
+        self.assertIn('mount /sys/fs/cgroup writable', said)
+
+    def test_nothing_can_be_started_from_var_lib(self) -> None:
+        self.run_program('mount', '-o', 'remount,noexec', disk.ROOM)
+        self.addCleanup(self.run_program, 'mount', '-o', 'remount,exec',
+                        disk.ROOM)
+        self.assertIn('is mounted noexec', self.refused())
+
+    def test_a_cgroup_that_it_may_not_leave(self) -> None:
+        self.run_program('mount', '-o', 'remount,nsdelegate', tree.ROOT)
+        self.addCleanup(self.run_program, 'mount', '-o', 'remount', tree.ROOT)
+        self.box(*tree.CONTROLLERS)
+        said = self.refused(before=self.NAMESPACE)
+        self.assertIn('may not leave the cgroup', said)
+
+    def test_controllers_of_both_versions(self) -> None:
+        def back() -> bool:
+            return 'cpuset' in (tree.ROOT / 'cgroup.controllers').read_text()
+
+        self.pass_on()
+        old = self.directory / 'v1'
+        old.mkdir()
+        self.addCleanup(self.wait_for, 'cpuset is a controller of v2', back)
+        self.run_program('mount', '-t', 'cgroup', '-o', 'cpuset', 'v1', old)
+        self.addCleanup(self.run_program, 'umount', old)
+        said = self.refused()
+        self.assertIn('here cpuset are mounted as v1', said)

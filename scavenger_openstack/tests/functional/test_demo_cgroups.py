@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo's cgroups on this machine, of whichever version it has."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import uuid
+
+from scavenger_openstack.demo import cgroups
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import base
+
+Files = tuple[tuple[str, str], ...]
+
+FREEZE: Files = (('freezer.state', 'FROZEN'), ('cgroup.freeze', '1'))
+
+FREEZE_AGAIN = """\
+import sys, time
+print(flush=True)
+while True:
+    for path, text in zip(sys.argv[1::2], sys.argv[2::2]):
+        open(path, 'w').write(text)
+    time.sleep(0.001)
+"""
+
+
+class TreeTest(base.FunctionalTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.tree = cgroups.Tree(uuid.uuid4().hex[:6])
+        except errors.DriverError as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(self.tree.remove)
+        for below in ('', '/a', '/a/b'):
+            self.tree.make(below)
+
+    def start(self, below: str) -> subprocess.Popen[bytes]:
+        """A process in a group."""
+        process = subprocess.Popen(['sleep', '600'])
+        self.addCleanup(process.wait, 30)
+        self.addCleanup(process.kill)
+        for file in self.tree.procs_files(below):
+            pathlib.Path(file).write_text(str(process.pid))
+        return process
+
+    def freezers(self, below: str, files: Files = FREEZE
+                 ) -> list[tuple[pathlib.Path, str]]:
+        """What to write where, so that a group is frozen."""
+        return [(pathlib.Path(procs).parent / file, text)
+                for procs in self.tree.procs_files(below)
+                for file, text in files
+                if (pathlib.Path(procs).parent / file).exists()]
+
+    def freeze(self, *groups: str) -> None:
+        self.addCleanup(self.thaw)
+        for below in groups:
+            for path, text in self.freezers(below):
+                path.write_text(text)
+
+    def thaw(self) -> None:
+        for below in ('', '/a', '/a/b'):
+            for path, text in self.freezers(below, cgroups.THAW):
+                path.write_text(text)
+
+    def keep_frozen(self, below: str) -> subprocess.Popen[bytes]:
+        """A process that freezes a group a thousand times a second."""
+        process = subprocess.Popen(
+            [sys.executable, '-c', FREEZE_AGAIN,
+             *(str(word) for pair in self.freezers(below) for word in pair)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(self.thaw)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    def test_what_is_frozen_ends(self) -> None:
+        process = self.start('/a/b')
+        self.freeze('/a/b')
+        self.tree.end(['/a/b'])
+        self.assertEqual(-9, process.wait(30))
+        self.assertEqual([], self.tree.members())
+
+    def test_what_another_keeps_freezing_ends(self) -> None:
+        """As the agent may freeze a batch job while a phase ends it."""
+        processes = [self.start('/a/b') for _ in range(8)]
+        freezer = self.keep_frozen('/a')
+        self.tree.end(['/a/b'], timeout_s=60)
+        self.assertIsNone(freezer.poll())
+        for process in processes:
+            self.assertEqual(-9, process.wait(30))
+
+    def test_a_frozen_tree_is_removed(self) -> None:
+        process = self.start('/a/b')
+        self.freeze('', '/a', '/a/b')
+        self.tree.remove()
+        self.assertEqual(-9, process.wait(30))
+        self.assertEqual([], [file for file in self.tree.procs_files('')
+                              if pathlib.Path(file).exists()])
+
+    def test_limits_read_as_they_were_set_and_go_away_again(self) -> None:
+        before = self.tree.knobs()
+        every = self.tree.cpus('/a/b')
+        self.assertGreater(len(every), 0)
+        self.assertIsNone(self.tree.memory_limit_bytes('/a/b'))
+        self.tree.set_memory_limit('', 1 << 30)
+        self.tree.set_memory_limit('/a', 1 << 28)
+        self.assertEqual(1 << 28, self.tree.memory_limit_bytes('/a/b'))
+        self.tree.set_cpus('/a/b', str(max(every)))
+        self.assertEqual({max(every)}, self.tree.cpus('/a/b'))
+        self.tree.set_cpu_idle('/a', True)
+        self.assertTrue(self.tree.cpu_idle('/a'))
+        self.tree.set_cpu_quota('/a', 0.5)
+        self.tree.set_cpu_weight('/a/b', 3)
+        self.assertGreaterEqual(len(self.tree.changed(before)), 6)
+        self.tree.set_memory_limit('', None)
+        self.tree.set_memory_limit('/a', None)
+        self.tree.set_cpus('/a/b', None)
+        self.tree.set_cpu_idle('/a', False)
+        self.tree.set_cpu_weight('/a', 1)
+        self.tree.set_cpu_weight('/a/b', 1)
+        self.tree.set_cpu_quota('/a', None)
+        self.assertEqual([], self.tree.changed(before))
+
+    def test_counters_count(self) -> None:
+        process = self.start('/a/b')
+        self.assertEqual([process.pid], self.tree.members('/a/b'))
+        self.assertEqual([], self.tree.members('/a'))
+        self.tree.check_entry('/a/b')
+        self.wait_for('CPU time is counted above', lambda:
+                      self.tree.cpu_s('') >= self.tree.cpu_s('/a/b') >= 0)
+        self.assertGreaterEqual(self.tree.memory_bytes(''), 0)
+        self.assertEqual(0, self.tree.refusals())

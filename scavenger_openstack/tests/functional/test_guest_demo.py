@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The demo where cgroup v2 is all there is: a guest."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from scavenger_openstack.demo import load
+from scavenger_openstack.tests.functional import guest
+from scavenger_openstack.tests.functional import guest_v2
+
+TESTS = ('demo',)
+
+GUEST = guest.Guest(
+    tests=tuple(f'{guest_v2.__name__}.{name}' for name in TESTS),
+    modules=('veth', 'sch_tbf', 'loop', 'ext4'), memory_bytes=3 * 2**30,
+    deadline_s=500,
+    programs={f'opt/programs/{name}': load.SOURCES / f'{name}.c'
+              for name in load.PROGRAMS})
+
+
+@guest.reports(GUEST)
+class TestGuestDemo(guest.GuestCase):
+    """Each method is a test in ``guest_v2/``, where its docstring is."""
+
+
+if __name__ == '__main__':
+    sys.exit(guest.show(dataclasses.replace(GUEST, tests=tuple(
+        f'{guest_v2.__name__}.{name}' for name in sys.argv[1:] or TESTS))))
