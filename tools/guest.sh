@@ -188,12 +188,13 @@ done
 booted=$((SECONDS - started))
 state=$(guest 'systemctl is-system-running --wait' </dev/null) || true
 
-mkdir "$scratch/root"
-carry_settings "$scratch/root"
-mapfile -t environment < <(carry_environment "$scratch/root")
+root=$scratch/root
+mkdir "$root"
+carry_settings "$root"
+mapfile -t environment < <(carry_environment "$root")
 git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
-    --quiet --no-hardlinks "file://$top" "$scratch/root/opt/checkout"
-tar -C "$scratch/root" --owner=0 --group=0 -c . >"$scratch/tar"
+    --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
+tar -C "$root" --owner=0 --group=0 -c . >"$scratch/tar"
 guest 'tar -C / -x --no-overwrite-dir' <"$scratch/tar"
 rm -rf --one-file-system "$scratch"
 echo "guest: $suite, $(guest 'uname -r; nproc' </dev/null | paste -sd ' ')" \

@@ -82,7 +82,7 @@ class Watched:
 
     def write(self) -> None:
         """Write what is wanted, for the watcher to find."""
-        # Without it nothing is set, which is said for each limit.
+        # Without it nothing is set, and each limit is logged as refused.
         with contextlib.suppress(OSError):
             fd = os.open(self._state.path, DIRECTORY)
             try:

@@ -106,7 +106,7 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
 
 
 def knobs_left(result: Mapping[str, Any]) -> list[str]:
-    """Limits that the agent did not give back: none, one hopes."""
+    """Limits that the agent left in force."""
     return [what for phase in result['phases'].values()
             for one in phase['rounds']
             for what in one.get('knobs_left') or ()]
