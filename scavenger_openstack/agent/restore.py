@@ -316,9 +316,10 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         if with_parent and os.getppid() != parent and not left:
             return 0
         # A pass over hundreds of limits of VMs takes a second of libvirtd,
-        # and is made again for as long as an agent hangs.
+        # and is made again for as long as an agent hangs.  The lock of one
+        # that has died is free at any moment.
         pause_s = POLL_S
-        if left or state.pid:
+        if left or state.pid not in (0, state.died):
             took_s = time.monotonic() - began_s
             pause_s = max(POLL_S, min(MAX_PAUSE_S, took_s / WORK_SHARE))
         state.wait(pause_s)
