@@ -17,13 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping
 import contextlib
-import os
 
 from oslo_log import log
 
 from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import ownership
-from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
 
@@ -84,11 +82,7 @@ class Watched:
         """Write what is wanted, for the watcher to find."""
         # Without it nothing is set, and each limit is logged as refused.
         with contextlib.suppress(OSError):
-            fd = os.open(self._state.path, DIRECTORY)
-            try:
-                watcher.write_wanted(fd, self._wanted)
-            finally:
-                os.close(fd)
+            watcher.write_wanted(self._state.path, self._wanted)
 
     def _say(self, kind: str, why: str | None) -> None:
         if why is None or why == self._said.get(kind, ''):

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 import json
 import os
+import pathlib
 import stat
 import zlib
 
@@ -138,19 +139,18 @@ class Reader:
         return self._kinds
 
 
-def write_wanted(directory: int, kinds: list[str]) -> None:
+def write_wanted(directory: pathlib.Path, kinds: list[str]) -> None:
     """The agent's wish; there is always the old file or the new one.
 
     :raises OSError: it cannot be written.
     """
-    draft = WANTED + '.tmp'
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE, 0o600,
-                 dir_fd=directory)
+    draft = directory / (WANTED + '.tmp')
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE, 0o600)
     try:
         os.write(fd, json.dumps(kinds).encode())
     finally:
         os.close(fd)
-    os.rename(draft, WANTED, src_dir_fd=directory, dst_dir_fd=directory)
+    draft.rename(directory / WANTED)
 
 
 class Wanted:

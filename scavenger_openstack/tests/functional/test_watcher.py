@@ -80,11 +80,7 @@ class WatcherTestCase(base.FunctionalTestCase):
         return self.reader.look(records.now_s(), 60.0) or {}
 
     def want(self, *kinds: str) -> None:
-        fd = os.open(self.state, os.O_RDONLY)
-        try:
-            watcher.write_wanted(fd, list(kinds))
-        finally:
-            os.close(fd)
+        watcher.write_wanted(self.state, list(kinds))
 
     def answer(self, kind: str) -> str:
         """What the watcher says of a kind, once it has tried."""

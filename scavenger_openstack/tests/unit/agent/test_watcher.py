@@ -168,7 +168,7 @@ class Published(testtools.TestCase):
         wanted = watcher.Wanted()
         self.assertEqual([], wanted.look(self.directory))
         for kinds in ([], ['net 1 '], ['net 1 ', 'net 1 x']):
-            watcher.write_wanted(self.directory, kinds)
+            watcher.write_wanted(self.path, kinds)
             self.assertEqual(kinds, wanted.look(self.directory))
             self.assertIs(wanted.look(self.directory),
                           wanted.look(self.directory))
