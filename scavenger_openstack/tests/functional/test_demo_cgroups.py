@@ -138,6 +138,13 @@ class TreeTest(base.FunctionalTestCase):
         self.tree.set_cpu_quota('/a', None)
         self.assertEqual([], self.tree.changed(before))
 
+    def test_v1_is_used_where_v2_is_mounted_beside_it(self) -> None:
+        if set(base.CONTROLLERS) - set(base.mounts()) or not base.unified():
+            self.skipTest('needs cgroup v1 and, without controllers, v2')
+        self.assertEqual(1, self.tree.version)
+        top = f'{base.unified()}{self.tree.name}'
+        self.assertFalse(pathlib.Path(top).exists())
+
     def test_counters_count(self) -> None:
         process = self.start('/a/b')
         self.assertEqual([process.pid], self.tree.members('/a/b'))

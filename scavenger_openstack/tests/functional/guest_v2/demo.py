@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import signal
 import subprocess
 import sys
 
@@ -146,7 +145,7 @@ class Regulated(DemoTestCase):
                            link_bytes_per_s=25e6, cpus=[0, 1])
         self.addCleanup(lambda: self.assertEqual([], made.remove()))
         made.make()
-        load.build(made.directory)
+        load.build(made.programs)
         before = made.tree.knobs()
         agent = product.Agent(made, interrupt.Interrupt())
         status = agent.start(product.config_of(made))
@@ -172,15 +171,6 @@ class Regulated(DemoTestCase):
 
 
 class Ends(DemoTestCase):
-
-    def test_interrupted_while_its_batch_is_frozen(self) -> None:
-        process = self.start('--only', 'unmanaged', *LONG)
-        top = self.wait_for_batch(process)
-        (top / 'background/cgroup.freeze').write_text('1')
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=DEADLINE_S)
-        self.assertEqual(130, process.returncode, err)
-        self.assertEqual([], traces())
 
     def test_clean_after_sigkill_with_a_frozen_group(self) -> None:
         process = self.start('--only', 'unmanaged', *LONG)
