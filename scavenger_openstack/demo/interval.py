@@ -43,8 +43,8 @@ import random
 import statistics
 from typing import NamedTuple
 
-LEVEL = 0.90
-"""Share of the draws inside the interval; one in twenty lies above it."""
+LEVEL = 0.80
+"""Share of the draws inside the interval; one in ten lies above it."""
 DRAWS = 400
 LEAST = 12
 """Pairs before anything is decided."""
