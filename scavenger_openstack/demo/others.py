@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What keeps this machine busy beside the demo: who, and how much.
+"""What keeps this machine busy beside the demo: which programs, how much.
 
 The CPU time of the machine is compared with that of the demo's cgroups and of
 the processes that descend from the demo (the agent, its watcher, the demo

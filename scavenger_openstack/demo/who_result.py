@@ -97,7 +97,7 @@ def _verdict(record: Mapping[str, Any],
             f'{len(disturbed)} of {len(record["others"])} looks')
     if failed:
         return 'failed', ', '.join(f'not so: {name}' for name in failed)
-    return 'passed', 'both antagonists were named, and nobody else'
+    return 'passed', 'both antagonists were named, and no other workload'
 
 
 def _victim(record: Mapping[str, Any], job: who.Job) -> dict[str, Any]:
