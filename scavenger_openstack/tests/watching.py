@@ -50,6 +50,8 @@ class Watching(fixtures.Fixture):
         fcntl.flock(lock, fcntl.LOCK_EX)
         directory = os.open(self._path, os.O_RDONLY)
         self.addCleanup(os.close, directory)
+        owner = os.fstat(directory)     # as the watcher does
+        os.fchown(lock, owner.st_uid, owner.st_gid)
         self._publisher = watcher.Publisher(directory)
         self.addCleanup(self._publisher.close)
         self._ending = threading.Event()

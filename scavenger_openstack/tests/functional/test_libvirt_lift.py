@@ -69,11 +69,15 @@ class LiftCase(virtual_host.VirtualHostTestCase):
     def cap(self, knobs: Sequence[Knob] = tuple(CAPS)) -> None:
         """Limit all guests, and copy the leases of the agent that did."""
         agent = self.agent(self.host)
-        agent.tick({one.uuid: {knob: CAPS[knob] for knob in knobs}
-                    for one in self.guests})
-        self.held = agent.leases.held()
-        self.assertEqual(len(NAMES) * len(knobs), len(self.held),
-                         self.log.output)
+
+        def held() -> bool:
+            agent.tick({one.uuid: {knob: CAPS[knob] for knob in knobs}
+                        for one in self.guests})
+            self.held = agent.leases.held()
+            return len(self.held) == len(NAMES) * len(knobs)
+
+        # On a busy machine one tick may not be enough.
+        self.wait_for('all limits', held)
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         shutil.copytree(agent.leases.state_dir / 'leases',
                         directory / 'leases')
