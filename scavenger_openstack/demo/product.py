@@ -30,7 +30,7 @@ from scavenger_openstack import errors
 INTERVAL_S = 1.0
 MEMORY_WINDOW_S = 5
 NETWORK_WINDOW_S = 5
-START_S = 60.0
+START_S = 120.0
 END_S = 30.0
 
 CONFIG = """\
@@ -173,11 +173,13 @@ class Agent:
         (directory / 'agent.pid').write_text(str(self._process.pid))
         deadline_s = time.monotonic() + START_S
         while not status.look():
-            if (self._process.poll() is not None
-                    or time.monotonic() > deadline_s):
+            ended = self._process.poll()
+            if ended is not None or time.monotonic() > deadline_s:
                 raise errors.DriverError(
-                    'scavenger-standalone does not start: '
-                    + (self._stage.said('agent') or 'it says nothing'))
+                    'scavenger-standalone '
+                    + (f'does not start within {START_S:g} s'
+                       if ended is None else f'ended with {ended}')
+                    + (': ' + self._stage.said('agent')).rstrip(': '))
             self._interrupt.wait_until(time.monotonic() + 0.05)
         return status
 
