@@ -35,7 +35,7 @@ from typing import BinaryIO
 import unittest
 
 SITE = '/opt/site'
-TEST_TIMEOUT_S = 120
+TEST_TIMEOUT_S = 300
 PORT_TIMEOUT_S = 10
 
 MOUNTS = (('proc', '/proc', ''), ('sysfs', '/sys', ''),
