@@ -251,7 +251,7 @@ class FreshInstall(hypervisor.HypervisorTestCase):
             capture_output=True, text=True, timeout=60)
         self.end(process)
         self.assertEqual(0, shown.returncode, shown.stderr)
-        for words in ('state      running', 'libvirt    answers\n',
+        for words in ('state      running', 'libvirt    answers; libvirtd ',
                       'workloads  1 foreground, 1 background',
                       'attribution observe', 'scavenger  observe',
                       'io_shares  observe', 'limits that would be set'):
