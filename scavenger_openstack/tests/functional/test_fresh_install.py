@@ -70,6 +70,11 @@ LIBVIRT_LOOKS = re.compile(
     r'|Ref|Free|IsActive|InterfaceAddresses))')
 """Calls of libvirt that change nothing."""
 
+OWN = (STATE, '/var/lib/scavenger', os.path.join(
+    os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'),
+    'python-entrypoints'))
+"""The state, the history, and what stevedore keeps of the entry points."""
+
 CHANGE = """
 import libvirt, sys
 domain = libvirt.open(sys.argv[1]).lookupByName(sys.argv[2])
@@ -79,7 +84,7 @@ domain.setSchedulerParametersFlags({'vcpu_quota': 50000}, 1)
 
 def changes(trace: str, *allowed: str) -> list[str]:
     """The lines of a trace that change something outside of the agent's
-    state directory and of files that are ``allowed``."""
+    own directories and of files that are ``allowed``."""
     found = []
     for line in trace.splitlines():
         call = line.split(None, 1)[-1]
@@ -90,8 +95,9 @@ def changes(trace: str, *allowed: str) -> list[str]:
                                  and WRITES.search(call)):
             paths = [os.path.normpath(os.path.join(top, path))
                      for top, path in PATH.findall(call)]
-            if not all(path in ('/dev/null', STATE, *allowed)
-                       or path.startswith(STATE + '/') for path in paths):
+            if not all(path in ('/dev/null', *OWN, *allowed)
+                       or path.startswith(tuple(f'{own}/' for own in OWN))
+                       for path in paths):
                 found.append(line)
         elif NETLINK.search(call):
             found.append(line)
