@@ -51,6 +51,10 @@ SLACK_S = 5.0
 START_S = 60.0
 GROUPS = ('background', 'background/a', 'background/b', 'foreground',
           'foreground/f')
+ALONE = ('unshare', '--pid', '--fork', '--mount-proc', '--propagation',
+         'private', 'sh', '-c', 'mount -t tmpfs none /var/lib && exec "$@"',
+         'sh')
+"""Before a command that may stop whatever agent it finds."""
 LEAVES = ('background/a', 'background/b', 'foreground/f')
 
 
@@ -175,10 +179,10 @@ memory_window_s = 2
         self.logs[process.pid] = log
         return process
 
-    def run(self, program: str, *arguments: object
-            ) -> subprocess.CompletedProcess[str]:
+    def run(self, program: str, *arguments: object,
+            before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [str(self.programs / program), *map(str, arguments)],
+            [*before, str(self.programs / program), *map(str, arguments)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=120)
         text = (done.stdout + done.stderr).strip()
@@ -292,15 +296,15 @@ def typo(case: Case) -> None:
 
 
 def unreadable(case: Case) -> None:
-    """stop-all with configurations that cannot be read at all, given the
-    two paths on the command line or not at all."""
+    """stop-all with configurations that cannot be read at all, where it
+    finds no other agent either."""
     case.limited()
     garbage = case.directory / 'garbage.conf'
     garbage.write_bytes(b'\xff\xfe[agent\n=')
     for configuration in (garbage, case.directory,
                           case.directory / 'missing.conf'):
         done = case.run('scavenger-agent', 'stop-all', '--config-file',
-                        configuration)
+                        configuration, before=ALONE)
         true_of_now(case, done.stdout)
         if done.returncode == 0 and case.changed():
             raise Failure('stop-all of another state directory ended with 0 '
