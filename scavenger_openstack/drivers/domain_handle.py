@@ -30,7 +30,7 @@ class Busy(errors.DriverError):
 
 
 class Seen(NamedTuple):
-    """One look at a domain; ``held``: somebody paused it on purpose.
+    """One look at a domain; ``held``: it was paused on purpose.
 
     One that was paused when it was saved comes back as if it migrated.
     """
