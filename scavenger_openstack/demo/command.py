@@ -58,7 +58,7 @@ class Length(NamedTuple):
 
 
 MIB = 2**20
-LINK_BYTES_PER_S = 25e6
+LINK_BYTES_PER_S = 12.5e6
 SPARE_MIB = 512
 LEAST_MEMORY_MIB = 1280
 QUICK = Length(rounds=1, seconds=12.0, repeats=3, turns=30, most_s=345.0)
@@ -80,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
                     'the batch work gets done; --who shows who disturbs '
                     'whom.  Everything happens in '
                     'cgroups and network namespaces of its own, which it '
-                    'removes at the end; --who also makes a loop device on '
+                    'removes at the end, and in directories of its own in '
+                    f'/run and {disk.ROOM}; --who also makes a loop device on '
                     f'a file of {disk.SIZE_MIB} MiB in {disk.ROOM} '
                     f'({disk.SPARE * disk.SIZE_MIB} MiB have to be free), '
                     'and has kernel.task_delayacct set to 1, for the whole '

@@ -102,12 +102,11 @@ class Play:
         before = self.knobs()
         phase.begin(self._stage)
         self._schedules(phase, number)
+        # first, since on a slow machine it takes long to start
+        status = self.start_agent() if phase.agent else None
         start_s = time.monotonic() + LAUNCH_S + phase.warm_up_s
         service = self.launch_foreground(start_s)
         self.wait_for_base()
-        status = None
-        if phase.agent:
-            status = self.start_agent()
         batch = batch_.Batch(self._stage)
         if phase.batch:
             batch.launch()

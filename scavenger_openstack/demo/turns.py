@@ -17,7 +17,8 @@ What the verdict on latency rests on.  All programs and the agent run all the
 time; in a turn *alone* the batch work is stopped (SIGSTOP), so that a turn
 needs no warm-up.  Both turns of a pair have the same requests, and follow
 each other within seconds; every second pair is played the other way round.
-The first half second of a turn belongs to the turn before and does not count.
+The first quarter second of a turn belongs to the turn before and does not
+count.
 The agent runs in both: its own CPU time is in the longer phases.
 """
 
@@ -40,7 +41,7 @@ from scavenger_openstack.demo import stage as stage_
 from scavenger_openstack import errors
 
 TURN_S = progress_.PAIR_S / 2
-SKIP_S = 0.5
+SKIP_S = 0.25
 GIVE_UP = 6
 """Disturbed pairs in a row after which the machine is not going to be
 quiet."""
@@ -97,10 +98,10 @@ class Turns:
         before = self._play.knobs()
         self._progress.turns(most)
         self._schedules(most)
+        self._play.start_agent()
         start_s = time.monotonic() + play.LAUNCH_S + phases.LEARN_S
         service = self._play.launch_foreground(start_s)
         self._play.wait_for_base()
-        self._play.start_agent()
         batch = batch_.Batch(self._stage)
         batch.launch()
         while time.monotonic() < start_s - 0.2:

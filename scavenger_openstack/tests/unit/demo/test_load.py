@@ -37,7 +37,7 @@ class ArrivalsTest(testtools.TestCase):
         self.assertTrue(0.9 < len(found) / expected < 1.1, len(found))
         for at_s, work_ms in found:
             self.assertTrue(0 <= at_s < 40)
-            self.assertTrue(1.0 <= work_ms <= 3.0)
+            self.assertTrue(load.WORK_MS[0] <= work_ms <= load.WORK_MS[1])
 
     def test_in_order(self) -> None:
         found = self.arrivals()
