@@ -106,13 +106,18 @@ def arrivals(*, seed: str, seconds: float, warm_up_s: float,
 
 def memory_steps(*, seed: str, seconds: float,
                  warm_up_s: float) -> list[tuple[float, float]]:
-    """(moment in s, level in MiB): quiet, stairs up, back down, quiet."""
+    """(moment in s, level in MiB): quiet, stairs up, back down, quiet.
+
+    In a short phase fewer stairs, so that half of it is quiet: what the
+    regulator gives then, and a fixed split does not, has to be seen.
+    """
+    stairs = max(1, min(STEPS_UP, int(seconds / 2 / STEP_EVERY_S)))
     rng = random.Random(f'{seed} memory')
     found = [(-warm_up_s, float(BASE_MIB))]
     at_s = min(2.0, seconds / 4)
     while at_s + min(1.5, seconds / 4) < seconds:
         level = float(BASE_MIB)
-        for _ in range(STEPS_UP):
+        for _ in range(stairs):
             level += rng.randint(*STEP_MIB)
             found.append((at_s, level))
             at_s += STEP_EVERY_S + rng.uniform(-0.2, 0.2)

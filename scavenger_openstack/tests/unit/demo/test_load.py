@@ -75,6 +75,11 @@ class MemoryStepsTest(testtools.TestCase):
         self.assertTrue(all(0 < moment < 30 for moment, _ in found[1:]))
         self.assertEqual(sorted(found), found)
 
+    def test_half_of_a_short_phase_is_quiet(self) -> None:
+        found = load.memory_steps(seed='1', seconds=12.0, warm_up_s=4.0)
+        self.assertEqual(4, len(found))
+        self.assertTrue(found[-1][0] - found[1][0] <= 6, found)
+
     def test_a_short_phase_has_a_step(self) -> None:
         found = load.memory_steps(seed='1', seconds=2.0, warm_up_s=1.0)
         self.assertEqual(2, len(found))
