@@ -153,6 +153,12 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                 help='Cgroups, as paths below the cgroup mount, whose '
                      'direct children are background workloads, such as '
                      '/batch.'),
+    cfg.ListOpt('background_groups', default=[],
+                help='Cgroups above background_parents that hold nothing '
+                     'else, now and later: what is set for the background '
+                     'as a whole (CPU set, idle scheduling) is set there.  '
+                     'Default: on each of background_parents; nothing '
+                     'above these is ever written to.'),
     cfg.ListOpt('foreground_parents', default=[],
                 help='Cgroups whose direct children are shown as foreground '
                      'workloads.  All that is not below '

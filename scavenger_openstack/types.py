@@ -101,9 +101,9 @@ class Cpu(NamedTuple):
 class Workload:
     """Who a workload is; it changes rarely, so samples share it.
 
-    ``group`` is the id of the highest cgroup that holds this workload and
-    nothing but background: ``cpu_idle`` and ``cpu_set`` are set there.  It
-    is the workload's own id when there is no such ancestor.
+    ``group`` is the id of the highest configured cgroup that holds this
+    workload and nothing but background: ``cpu_idle`` and ``cpu_set`` are set
+    there.  It is the workload's own id when there is no such cgroup.
 
     ``memory_allotment_bytes`` is what the workload may come to use: a
     flavor's RAM, a container's own limit, ``None`` when it has none.

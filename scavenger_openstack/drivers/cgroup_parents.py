@@ -34,7 +34,6 @@ LOG = logging.getLogger(__name__)
 
 _DISCOVERY = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
               'unified')
-_GROUP_CONTROLLERS = ('cpu', 'cpuset')
 
 LIST_TICKS = 8
 """A parent is listed when its number of children changed or one of them is
@@ -116,14 +115,13 @@ class Parents:
 
     def __init__(self, mounts: Mapping[str, Mount],
                  background: Sequence[str], foreground: Sequence[str],
-                 killable: Sequence[str]) -> None:
+                 killable: Sequence[str],
+                 groups: Sequence[str] = ()) -> None:
         seen: dict[str, Mount] = {}
         for controller in _DISCOVERY:
             if controller in mounts:
                 seen.setdefault(mounts[controller].path, mounts[controller])
         self._mounts = list(seen.values())
-        self._group_mounts = {mounts[c].path for c in _GROUP_CONTROLLERS
-                              if c in mounts}
         self._background = {normal(path) for path in background}
         self._foreground = {normal(path) for path in foreground}
         killable_paths = {normal(path) for path in killable}
@@ -140,6 +138,8 @@ class Parents:
             raise errors.ConfigError(
                 f'killable_parents: {min(killable_paths - self._background)}'
                 ' is not one of background_parents')
+        self._groups = self._checked_groups(
+            {normal(path) for path in groups})
         self._parents = [
             Parent(path, Priority.BACKGROUND, killable=path in killable_paths)
             for path in sorted(self._background)]
@@ -152,6 +152,27 @@ class Parents:
                 other.path[len(parent.path) + 1:].partition('/')[0]
                 for other in self._parents
                 if other is not parent and within(other.path, parent.path))
+
+    def _checked_groups(self, groups: set[str]) -> list[str]:
+        """Cgroups that hold background only, the highest first."""
+        for group in sorted(groups):
+            if not group:
+                raise errors.ConfigError(
+                    'background_groups: the root cgroup holds everything; '
+                    'name a cgroup that holds background only')
+            if not any(within(path, group) for path in self._background):
+                raise errors.ConfigError(
+                    f'background_groups: none of background_parents is in '
+                    f'{group}')
+            inside = [path for path in self._foreground
+                      if within(path, group)]
+            if inside:
+                raise errors.ConfigError(
+                    f'background_groups: {group} holds {min(inside)}, which '
+                    'is one of foreground_parents')
+        return sorted(group for group in self._background | groups
+                      if not any(within(path, group)
+                                 for path in self._foreground))
 
     def scan(self) -> list[Child]:
         """The workloads of this moment.
@@ -234,44 +255,17 @@ class Parents:
         return any(within(parent.path, path) for parent in self._parents)
 
     def group(self, parent: Parent) -> str:
-        """The highest cgroup at or above ``parent`` with background only.
+        """The highest configured cgroup that holds ``parent`` and nothing
+        but background: a parent, or one of ``background_groups``.
 
-        Empty when not even ``parent`` is: it is a foreground parent, or one
-        lies below.  An ancestor counts when it has no tasks itself and all
-        cgroups in it are background parents or such ancestors.
+        Empty when there is none: ``parent`` is a foreground parent, or has
+        one below.  Never a cgroup that nobody configured, though it may hold
+        only background today: others may come.
         """
-        if (parent.priority is Priority.FOREGROUND
-                or any(within(f, parent.path) for f in self._foreground)):
+        if parent.priority is Priority.FOREGROUND:
             return ''
-        group = parent.path
-        while True:
-            above = posixpath.dirname(group)
-            if above in ('', '/') or not self._only_background(above):
-                return group
-            group = above
-
-    def _only_background(self, path: str) -> bool:
-        # Also one that does not exist yet: it would be limited unseen.
-        if any(within(f, path) for f in self._foreground):
-            return False
-        if path in self._background:
-            return True
-        if not any(within(parent, path) for parent in self._background):
-            return False
-        for mount in self._group_mounts:
-            top = mount + path
-            try:
-                if _has_tasks(top) or not all(
-                        self._only_background(f'{path}/{name}')
-                        for name in _directories(top)):
-                    return False
-            except FileNotFoundError:
-                continue
-            except OSError as exc:
-                if exc.errno in OUT_OF_FILES:
-                    raise explain(exc, f'cannot look into {top}') from exc
-                return False
-        return True
+        return next((path for path in self._groups
+                     if within(parent.path, path)), '')
 
     def check_writable(self, path: str) -> None:
         """Make sure that ``path`` is background and nothing else.

@@ -87,6 +87,8 @@ class Cgroups:
         (``vda`` or ``8:0``); default all whole disks
     :param root_dir: where /proc and /sys are looked for
     :param pressure: sample PSI where it exists; half the cost of sampling
+    :param background_groups: cgroups above background parents that hold
+        nothing else
     :raises ConfigError: the parents cannot work.
     :raises DriverError: the cgroup mounts cannot be read.
     """
@@ -97,7 +99,8 @@ class Cgroups:
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  memory_root: str | None = None,
                  io_devices: Sequence[str] = (),
-                 root_dir: str = '/', *, pressure: bool = True) -> None:
+                 root_dir: str = '/', *, pressure: bool = True,
+                 background_groups: Sequence[str] = ()) -> None:
         self._mounts = cgroup_files.find_mounts(root_dir)
         if not self._mounts:
             raise errors.ConfigError(
@@ -105,7 +108,7 @@ class Cgroups:
                 '/sys/fs/cgroup')
         self._parents = cgroup_parents.Parents(
             self._mounts, background_parents, foreground_parents,
-            killable_parents)
+            killable_parents, background_groups)
         self._floors = dict(floors)
         self._memory_root = (
             None if memory_root is None else cgroup_memory.MemoryRoot(

@@ -94,6 +94,7 @@ class Host:
             background_parents=group.background_parents,
             foreground_parents=group.foreground_parents,
             killable_parents=group.killable_parents,
+            background_groups=group.background_groups,
             floors=conf_.floors(conf), memory_root=group.memory_root,
             io_devices=group.io_devices, root_dir=conf.root_dir,
             pressure=group.pressure)

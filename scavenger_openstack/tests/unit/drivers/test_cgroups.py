@@ -215,13 +215,41 @@ class TestSample(CgroupsCase):
             self.assertRaises(errors.Unsupported, driver.write, name,
                               Knob.CPU_IDLE, 1)
 
+    def groups(self, driver: Cgroups) -> dict[str, str]:
+        return {s.workload.id: s.workload.group for s in driver.sample()}
+
+    def test_nothing_above_a_parent_is_touched(self) -> None:
+        """Though there is nothing else in it today."""
+        self.tree.cgroup('/kubepods/besteffort/a')
+        driver = self.driver(('/kubepods/besteffort',))
+        self.assertEqual({'/kubepods/besteffort/a': '/kubepods/besteffort'},
+                         self.groups(driver))
+        self.assertRaises(errors.Unsupported, driver.write, '/kubepods',
+                          Knob.CPU_IDLE, 1)
+
+    def test_a_group_of_parents(self) -> None:
+        for name in ('/batch/day/a', '/batch/night/b', '/other/c'):
+            self.tree.cgroup(name)
+        driver = self.driver(('/batch/day', '/batch/night', '/other'),
+                             background_groups=['/batch/'])
+        self.assertEqual({'/batch/day/a': '/batch', '/other/c': '/other',
+                          '/batch/night/b': '/batch'}, self.groups(driver))
+        driver.write('/batch', Knob.CPU_IDLE, 1)
+
     def test_parents_that_contradict(self) -> None:
         for kwargs in ({'background_parents': ['/']},
                        {'background_parents': ['/a/../b']},
                        {'background_parents': ['/a'],
                         'foreground_parents': ['a/']},
                        {'background_parents': ['/a'],
-                        'killable_parents': ['/b']}):
+                        'killable_parents': ['/b']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/b']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/a'],
+                        'foreground_parents': ['/a/c']}):
             self.assertRaises(errors.ConfigError, Cgroups,
                               root_dir=str(self.tree.root),
                               **kwargs)
