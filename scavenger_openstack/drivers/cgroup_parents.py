@@ -228,7 +228,6 @@ class Parents:
         if (seen == parent.seen and parent.children
                 and parent.unlisted < LIST_TICKS):
             return parent.children.values()
-        parent.seen, parent.unlisted = seen, 0
         known, now = parent.children, {}
         directories = 0
         with os.scandir(path) as entries:
@@ -245,7 +244,7 @@ class Parents:
                     id_ = f'{parent.path}/{name}'
                     child = Child(id_, entry.inode(), group or id_, parent)
                 now[name] = child
-        parent.children = now
+        parent.children, parent.seen, parent.unlisted = now, seen, 0
         if not directories and parent.path and _has_tasks(path):
             return [Child(parent.path, os.stat(path).st_ino,
                           group or parent.path, parent)]

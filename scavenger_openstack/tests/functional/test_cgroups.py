@@ -166,22 +166,19 @@ class TestSample(CgroupsCase):
         again = {s.workload.id: s.workload for s in driver.sample()}
         self.assertIs(b, again[b.id])
 
-    def test_group_is_as_high_as_background_goes(self) -> None:
-        outer = self.tree.name
+    def test_group_is_configured(self) -> None:
+        """What is above may come to hold others."""
         self.tree.make('/bg/inner')
         self.tree.make('/bg/inner/x')
-        driver = Cgroups([f'{self.parent}/inner'])
-        self.addCleanup(driver.close)
-
-        def group() -> str:
-            return driver.sample()[0].workload.group
-
-        self.assertEqual(outer, group())
-        self.tree.make('/fg')
-        self.assertEqual(self.parent, group())
-        if self.tree.version == 1:  # version 2 lets no process in there
-            self.job(SLEEP, '/bg')
-            self.assertEqual(f'{self.parent}/inner', group())
+        for groups, expected in (((), f'{self.parent}/inner'),
+                                 ((self.parent,), self.parent)):
+            driver = Cgroups([f'{self.parent}/inner'],
+                             background_groups=groups)
+            self.addCleanup(driver.close)
+            self.assertEqual(expected, driver.sample()[0].workload.group)
+        driver.write(self.parent, Knob.CPU_IDLE, 1)
+        self.assertRaises(errors.Unsupported, driver.write, self.tree.name,
+                          Knob.CPU_IDLE, 1)
 
     def test_group_leaves_room_for_foreground_that_comes_later(self) -> None:
         self.tree.make('/bg/inner')
@@ -192,14 +189,6 @@ class TestSample(CgroupsCase):
         group = driver.sample()[0].workload.group
         self.assertEqual(f'{self.parent}/inner', group)
         driver.write(group, Knob.CPU_CORES, 0.5)
-
-    def test_group_above_must_be_background_for_cpu_sets_too(self) -> None:
-        self.tree.make('/bg/inner')
-        self.tree.make('/bg/inner/x')
-        self.tree.path('cpuset', '/service').mkdir()
-        driver = Cgroups([f'{self.parent}/inner'])
-        self.addCleanup(driver.close)
-        self.assertEqual(self.parent, driver.sample()[0].workload.group)
 
     def test_parent_with_tasks_and_no_children_is_a_workload(self) -> None:
         driver = self.driver()
@@ -269,6 +258,7 @@ class TestSample(CgroupsCase):
     def test_out_of_descriptors_is_not_no_workloads(self) -> None:
         driver = self.driver('a')
         self.assertEqual(1, len(driver.sample()))
+        self.tree.make('/bg/b')     # has to be looked for
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
@@ -276,7 +266,7 @@ class TestSample(CgroupsCase):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         self.assertIn('LimitNOFILE', str(exc))
-        self.assertEqual(1, len(driver.sample()))
+        self.assertEqual(2, len(driver.sample()))
 
     def test_foreground_that_is_pinned_later(self) -> None:
         self.tree.make('/fg')

@@ -234,7 +234,6 @@ class TestSample(CgroupsCase):
                              background_groups=['/batch/'])
         self.assertEqual({'/batch/day/a': '/batch', '/other/c': '/other',
                           '/batch/night/b': '/batch'}, self.groups(driver))
-        driver.write('/batch', Knob.CPU_IDLE, 1)
 
     def test_parents_that_contradict(self) -> None:
         for kwargs in ({'background_parents': ['/']},
