@@ -181,7 +181,8 @@ class Service:
             Mode(conf.perfiso.mode), *(mode for _, mode in self._controllers))
         self._leases = leases_.Leases(
             self._state_dir, conf.agent.lease_s,
-            claims.Claims(conf.cgroups.background_parents,
+            claims.Claims([*conf.cgroups.background_groups,
+                           *conf.cgroups.background_parents],
                           _uris(conf))
             if enforcing else None)
         # Tried already when the first limit is to be set.

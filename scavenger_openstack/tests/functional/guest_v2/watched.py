@@ -87,13 +87,12 @@ class Watched(tree.GuestTestCase):
         driver.sample()     # sees that the one it knew is gone
         self.assertEqual(0, self.one(driver).throttled_s)
 
-    def test_group_is_the_highest_with_background_only(self) -> None:
+    def test_group_is_configured(self) -> None:
         self.tree.make('/batch/inner/x')
-        driver = Cgroups([f'{self.parent}/inner'])
-        self.addCleanup(driver.close)
-        inner = f'{self.parent}/inner'
-        self.assertEqual(inner, self.one(
-            driver, f'{inner}/x').workload.group)
         self.tree.path('/batch/a').rmdir()
-        self.assertEqual(self.tree.name, self.one(
-            driver, f'{inner}/x').workload.group)
+        inner = f'{self.parent}/inner'
+        for groups, expected in (((), inner), ((self.parent,), self.parent)):
+            driver = Cgroups([inner], background_groups=groups)
+            self.addCleanup(driver.close)
+            self.assertEqual(expected, self.one(
+                driver, f'{inner}/x').workload.group)
