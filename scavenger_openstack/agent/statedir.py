@@ -220,14 +220,18 @@ def agents(proc: str = '/proc') -> list[Agent]:
                 lock = os.stat(fd.path)
                 name = (f'{os.major(lock.st_dev):02x}:'
                         f'{os.minor(lock.st_dev):02x}:{lock.st_ino}')
-                directory = os.path.dirname(path)
                 with open(fd.path, 'rb') as text:
                     holder = text.read(32)
-                inside = f'{proc}/{pid}/root{directory}'
-                if name == file and b'restorer' not in holder and (
-                        os.path.isdir(f'{inside}/leases')):
-                    found.add(Agent(pid, directory, directory if _is(
-                        path, lock) else inside))
+                if name != file or b'restorer' in holder:
+                    continue
+                seen = own = os.path.dirname(path)
+                if not _is(path, lock):
+                    # Another mount namespace, and perhaps a root in there.
+                    top = os.readlink(f'{proc}/{pid}/root').rstrip('/') + '/'
+                    own = '/' + own.removeprefix(top).lstrip('/')
+                    seen = f'{proc}/{pid}/root{own}'
+                if os.path.isdir(f'{seen}/leases'):
+                    found.add(Agent(pid, own, seen))
         except OSError:
             continue        # it has ended, or is not ours to look at
     return sorted(found)

@@ -93,6 +93,17 @@ class TwoAgents(ClaimsTestCase):
         self.assertIn((first.pid, str(state), str(state)),
                       statedir.agents())
 
+    def test_the_first_has_a_root_of_its_own(self) -> None:
+        root = self.directory / 'root'
+        root.mkdir()
+        first = self.agent(
+            'first', '/batch', 'unshare', '-m', 'sh', '-c',
+            f'mount --rbind / {root}; exec chroot {root} "$@"', 'sh')
+        self.wait_for('it limits', lambda: self.idle('/batch') == '1')
+        said = self.agent('second', '/batch').communicate(timeout=60)[1]
+        self.assertIn(f'process {first.pid} (state directory '
+                      f'{self.directory / "first"}) already', said)
+
     def test_in_a_pid_namespace_it_is_one_that_is_not_seen(self) -> None:
         self.enforcing()
         second = self.agent('second', '/batch', 'unshare', '-p', '-f',

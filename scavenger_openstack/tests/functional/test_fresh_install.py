@@ -252,9 +252,10 @@ class FreshInstall(hypervisor.HypervisorTestCase):
                                                'background': 1}
             and self.status()['counters']['ticks'] >= 8), 120)
         shown = subprocess.run(
-            ['nsenter', '--mount', '-t', str(process.pid), sys.executable,
-             '-m', 'scavenger_openstack.cmd.agent', 'status'], env=self.env,
-            capture_output=True, text=True, timeout=60)
+            ['nsenter', '--mount', '--root', '-t', str(process.pid),
+             sys.executable, '-m', 'scavenger_openstack.cmd.agent',
+             'status'], env=self.env, capture_output=True, text=True,
+            timeout=60)
         self.end(process)
         self.assertEqual(0, shown.returncode, shown.stderr)
         for words in ('state      running', 'libvirt    answers; libvirtd ',
