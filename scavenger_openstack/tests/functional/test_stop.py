@@ -274,7 +274,7 @@ class StopTest(agents.AgentTestCase):
 
         def inside(word: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                ['nsenter', f'--target={pid}', '--pid', '--mount',
+                ['nsenter', f'--target={pid}', '--pid', '--mount', '--root',
                  *self.command('agent', word)[:-2]], timeout=60, text=True,
                 check=False, capture_output=True)
 
