@@ -13,16 +13,20 @@
 """Who stands still beside a background that is limited in CPU.
 
 A background group runs stress-ng (six CPU hogs, three times the weight), a
-foreground group memcached, which is asked 2,500 times a second.  Three
-probes outside of both sleep and wake: two in the root cgroup, at 100 and at
-1 Hz, one in a third group, at 10 Hz.  For each way to limit the background,
+foreground group memcached and its client, which asks 2,500 times a second
+over 16 connections.  Three probes outside of both sleep and wake: two in the
+root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
+to limit the background,
 with both groups below one parent (*nested*) or directly below the root
 (*top*): how late the worst probe was, in the worst round and in the median
 one; the P99 of memcached's answers; the CPUs that the background got.
 The ways are played in turn, round after round.
 
     sudo python benchmarks/starvation.py [--rounds 5] [--seconds 12]
-        [--ways unmanaged,idle,weight,quota] [--places nested,top]
+        [--ways unmanaged,idle,weight,quota,both] [--places nested,top]
+
+*weight* is the smallest there is, *quota* half of the CPUs, *both* cpu.idle
+with a quota of 90 % of the CPUs.
 
 Needs stress-ng and memcached.
 """
@@ -30,12 +34,10 @@ Needs stress-ng and memcached.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -44,7 +46,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.tests.functional import base
 
-RATE = 2500
+RATE, CONNECTIONS = 2500, 16
 PORT = 11299
 HOGS = 6
 HZ = (100, 1, 10)
@@ -57,6 +59,25 @@ while time.monotonic() < until_s:
     time.sleep(1 / hz)
     worst_s = max(worst_s, time.monotonic() - due_s)
 print(worst_s)
+"""
+CLIENT = """
+import socket, sys, threading, time
+port, rate, count, until_s = [float(text) for text in sys.argv[1:]]
+took_s = []
+def ask(i):
+    with socket.create_connection(('127.0.0.1', int(port))) as server:
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        due_s = time.monotonic() + i / rate
+        while due_s < until_s:
+            due_s += count / rate
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            server.sendall(b'get key\\r\\n')
+            server.recv(64)
+            took_s.append(time.monotonic() - due_s)
+threads = [threading.Thread(target=ask, args=(i,)) for i in range(int(count))]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(sorted(took_s)[int(0.99 * len(took_s))])
 """
 
 
@@ -89,6 +110,9 @@ def limit(tree: base.CgroupTree, group: str, way: str) -> None:
         tree.put('weight', group, '2' if v1 else '1')
     elif way == 'quota':
         tree.put('quota', group, f'{50000 * (os.cpu_count() or 1)}')
+    elif way == 'both':
+        tree.put('idle', group, '1')
+        tree.put('quota', group, f'{90000 * (os.cpu_count() or 1)}')
     elif way != 'unmanaged':
         raise SystemExit(f'{way}: no such way')
 
@@ -102,20 +126,6 @@ def start(tree: base.CgroupTree, group: str,
         ['sh', '-c', f'for f in {files}; do echo $$ > $f; done; exec "$@"',
          'sh', *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL)
-
-
-def ask(until_s: float) -> Iterator[float]:
-    """Ask memcached at a steady rate; how long each answer took, in s, from
-    the moment at which it was to be asked."""
-    with socket.create_connection(('127.0.0.1', PORT)) as server:
-        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        due_s = time.monotonic()
-        while due_s < until_s:
-            due_s += 1 / RATE
-            time.sleep(max(0.0, due_s - time.monotonic()))
-            server.sendall(b'get key\r\n')
-            server.recv(64)
-            yield time.monotonic() - due_s
 
 
 def cpu_s(tree: base.CgroupTree, group: str) -> float:
@@ -143,10 +153,11 @@ def play(where: str, way: str, seconds: float) -> Round:
             argv = (sys.executable, '-c', PROBE, str(hz), str(until_s))
             probes.append(start(third, '', *argv) if hz == HZ[-1] else
                           subprocess.Popen(argv, stdout=subprocess.PIPE))
-        took = sorted(ask(until_s))
+        client = start(fg, fg_group, sys.executable, '-c', CLIENT, str(PORT),
+                       str(RATE), str(CONNECTIONS), str(until_s))
         late_s = [float(probe.communicate(timeout=60)[0])
                   for probe in probes]
-        return Round(late_s, took[int(0.99 * len(took))],
+        return Round(late_s, float(client.communicate(timeout=60)[0]),
                      (cpu_s(bg, bg_group) - before_s)
                      / (time.monotonic() - begun_s))
 
@@ -155,7 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--seconds', type=float, default=12)
-    parser.add_argument('--ways', default='unmanaged,idle,weight,quota')
+    parser.add_argument('--ways', default='unmanaged,idle,weight,quota,both')
     parser.add_argument('--places', default='nested,top')
     args = parser.parse_args()
     for program in ('stress-ng', 'memcached'):
