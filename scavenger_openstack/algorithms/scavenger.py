@@ -67,6 +67,20 @@ def foreground_memory(total: float | None, available: float | None,
     return 0.0 if -math.inf < x < 0 else x
 
 
+def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
+    """Whether a limit of memory in bytes is tighter than the workload's own.
+
+    A VM cannot use more than its RAM, a container no more than its own
+    limit, so a limit from there on is none.  What uses more than that has
+    another limit by now, which the original of the knob tells.  Ours.
+    """
+    own = one[0].memory_allotment_bytes
+    if own is None or limit < own:
+        return True
+    used = one.memory_bytes
+    return floor < own and (used is None or used > own)
+
+
 def foreground_rate(sent: float | None, background: float,
                     foreground: float = 0.0) -> float | None:
     """x(t) of a link in bytes per second.
@@ -251,7 +265,11 @@ class Controller:
                 shares = split(budget, shares, weights, floors)
         if rule != 'blind':
             tick.check(str(Knob.MEMORY_BYTES), floors, budget)
-        tick.cap(background, Knob.MEMORY_BYTES, shares,
+        limits = [(one, share) for one, share, low in
+                  zip(background, shares, floors, strict=True)
+                  if binds(share, one, low)]
+        tick.cap([one for one, _ in limits], Knob.MEMORY_BYTES,
+                 [share for _, share in limits],
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
         return facts
 

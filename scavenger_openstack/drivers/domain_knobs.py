@@ -212,9 +212,9 @@ def _balloon_values(seen: Snapshot) -> dict[str, str]:
 
 
 def _balloon_value(seen: Snapshot) -> Value | None:
-    kib = int(_balloon_values(seen)['balloon_kib'])
-    size = kib * BYTES_PER_KIB
-    return None if size >= seen.domain.memory_allotment_bytes else size
+    """Never ``None``: the RAM of a VM is its own limit, so a limit above
+    it is not tighter than the original and is not set."""
+    return int(_balloon_values(seen)['balloon_kib']) * BYTES_PER_KIB
 
 
 def _balloon_plan(seen: Snapshot, original: Values, value: Value

@@ -297,7 +297,19 @@ class Balloon(LimitsTestCase):
             for _ in range(actuator.LOOK_TICKS + 1):
                 self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
         self.assertNotIn('somebody else', self.logs.output)
-        self.assertIsNone(self.leases.held()[MEMORY].original)
+        self.assertEqual(2**30, self.leases.held()[MEMORY].original)
+
+    def test_one_above_the_ram_is_none(self) -> None:
+        """It was written in each tick, and shown, and held nothing."""
+        for size in (2**30, 22221314416):
+            for _ in range(2 * actuator.LOOK_TICKS):
+                done = self.tick((MEMORY, size))
+                self.assertEqual((0, 0), (done.written, done.lifted))
+            self.assertEqual({}, dict(self.leases.held()))
+            self.assertEqual({}, self.actuator.in_force)
+            self.assertEqual({}, self.machine.records)
+        self.assertEqual(1, self.tick((MEMORY, 2**29)).written)
+        self.assertEqual(0, self.tick((MEMORY, 2**29)).written)
 
     def test_half_way_up(self) -> None:
         """After a limit of which this agent knows nothing."""

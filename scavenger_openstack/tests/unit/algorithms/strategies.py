@@ -126,7 +126,8 @@ class Look(NamedTuple):
 @st.composite
 def workloads(draw: st.DrawFn, priority: Priority, most: int = 3,
               ) -> list[Workload]:
-    """Up to ``most`` workloads; the background's floors are whole bytes."""
+    """Up to ``most`` workloads; the background's floors are whole bytes,
+    and it has no memory limit of its own."""
     found = []
     for place in range(draw(st.integers(0 if most > 1 else 1, most))):
         floor: dict[Knob, float] = {}
@@ -139,8 +140,8 @@ def workloads(draw: st.DrawFn, priority: Priority, most: int = 3,
             vcpus=draw(st.sampled_from((0.5, 1.0, 1.0, 3.0, 16.0))),
             group=draw(st.sampled_from(('', '/group'))),
             interfaces=draw(st.sampled_from(((f'v{place}',), ()))),
-            memory_allotment_bytes=draw(st.sampled_from(
-                (None, 500.0 * MIB, 3000.0 * MIB)))))
+            memory_allotment_bytes=None if priority is Priority.BACKGROUND
+            else draw(st.sampled_from((None, 500.0 * MIB, 3000.0 * MIB)))))
     return found
 
 

@@ -154,6 +154,31 @@ class LimitProperties(testtools.TestCase):
                                        - len(found) - 1e-6)
                 self.assertEqual(max(0.0, budget), seen['budget'])
 
+    @given(strategies.params, strategies.curves(gaps=True),
+           st.integers(0, 3000 * strategies.MIB))
+    def test_no_memory_limit_above_the_own_one(
+            self, params: Params, curve: list[Look], own: int) -> None:
+        """A workload's own limit changes no other limit, and takes away
+        that of a workload which uses no more than it."""
+        _, free = run(params, curve)
+        _, bound = run(params, [look._replace(uses=tuple(
+            one._replace(workload=dataclasses.replace(
+                one.workload, memory_allotment_bytes=float(own)))
+            if one.workload.priority is Priority.BACKGROUND else one
+            for one in look.uses)) for look in curve])
+        for look, before, after in zip(curve, free, bound, strict=True):
+            self.assertEqual(caps(before, EGRESS), caps(after, EGRESS))
+            found = caps(after, MEMORY)
+            workloads = limited(look, MEMORY)
+            for name, value in caps(before, MEMORY).items():
+                one = workloads[name]
+                if value < own:
+                    self.assertEqual(value, found[name])
+                elif (one.memory_bytes is not None
+                      and one.memory_bytes <= own
+                      or floor(one.workload, MEMORY) >= own):
+                    self.assertNotIn(name, found)
+
     @given(strategies.params, strategies.curves())
     def test_the_reserve_holds_what_it_says(
             self, params: Params, curve: list[Look]) -> None:

@@ -246,6 +246,31 @@ class MemoryTest(testtools.TestCase):
                            foreground_mib=9700).incidents
         self.assertNotEqual(incident.id, other.id)
 
+    def test_no_limit_above_what_a_workload_may_have(self) -> None:
+        """A VM of 128 MiB on a host that leaves 5800 MiB."""
+        self.learn()
+        for floor, used, wanted in (
+                (128, 100, 0), (128, 190, 0),   # with what QEMU needs
+                (64, 100, 0), (64, None, 5800), (64, 129, 5800)):
+            vm = dataclasses.replace(
+                A, floor={MEMORY: floor * MIB},
+                memory_allotment_bytes=128.0 * MIB)
+            found = self.step(use(vm, used), foreground_mib=4000)
+            self.assertAlmostEqual(wanted, self.mib(found, vm)[0])
+            self.assertEqual('holding', found.facts['memory']['rule'])
+
+    def test_a_limit_below_what_a_workload_may_have(self) -> None:
+        self.learn()
+        vm = dataclasses.replace(A, floor={MEMORY: 64 * MIB},
+                                 memory_allotment_bytes=2000.0 * MIB)
+        found = self.step(use(vm, 1500), foreground_mib=9000)
+        self.assertAlmostEqual(800, self.mib(found, vm)[0])
+        whole = dataclasses.replace(vm, floor={MEMORY: 2000.0 * MIB})
+        found = self.step(use(whole, 1500), foreground_mib=9000)
+        self.assertIsNone(value(found, whole.id, MEMORY))
+        self.assertEqual(['overcommitted'],
+                         [one.cause for one in found.incidents])
+
     def test_unknown_host_memory_is_off(self) -> None:
         for name in ('memory_total_bytes', 'memory_available_bytes'):
             self.controller = Controller(SMALL)

@@ -241,7 +241,9 @@ class Others(testtools.TestCase):
         rule = domain_knobs.RULES[Knob.MEMORY_BYTES]
         one = seen(more='<currentMemory>512</currentMemory>')
         self.assertEqual(512 * 1024, rule.value(one))
-        self.assertIsNone(rule.value(seen()))
+        whole = seen()
+        self.assertEqual(whole.domain.memory_allotment_bytes,
+                         rule.value(whole))
         self.assertEqual({'balloon_kib': '256'}, rule.plan(
             one, rule.values(one), 256 * 1024))
         self.assertEqual({'balloon_kib': '512'}, rule.plan(
