@@ -127,6 +127,7 @@ class Decider:
                             if mode is not Mode.OFF]
         self.previous: HostSample | None = None
         self.pauses: dict[str, Cap] = {}
+        self._paused_runs: dict[str, float] = {}
         self._failed: dict[str, tuple[float, str]] = {}
 
     def state(self) -> dict[str, Any]:
@@ -182,6 +183,8 @@ class Decider:
             would.extend(wishes)
             wishes = []
             self.pauses.clear()
+        if self.pauses:
+            self._forget_pauses(rates)
         left = wishes if follow is None else follow(wishes, rates, held_back)
         claims = [*left, *self.pauses.values()] if self.pauses else left
         floors = {w.workload.id: w.workload.floor
@@ -213,20 +216,30 @@ class Decider:
                 self._failed[name] = now, what
         return Decision(facts={'fault': what})
 
+    def _forget_pauses(self, rates: Rates) -> None:
+        """Of workloads that have ended, or were made anew, as at a hard
+        reboot: what runs now has been refused nothing."""
+        runs = {one[0].id: one[0].created_s for one in rates.workloads}
+        self.pauses = {
+            workload: cap for workload, cap in self.pauses.items()
+            if workload in runs
+            and runs[workload] == self._paused_runs.get(workload)}
+
     def answer(self, decided: Decided, unmet: Mapping[str, int],
                pending: Collection[Key]) -> list[Action]:
         """Memory that the kernel did not take back: pause, or kill.
 
-        Whoever is paused is so until he is not refused any more; see
-        :attr:`pauses`.  Returns the kills, which need the consent of the
-        workload's parent.
+        A workload is paused until it is not refused any more, or has no
+        memory limit any more; see :attr:`pauses`.  Returns the kills, which
+        need the consent of the workload's parent.
 
         :param unmet: bytes above the refused limit, by workload
         :param pending: knobs whose write the kernel has not answered yet
         """
-        # Who waits for the kernel stays as he is until it has answered.
+        # What waits for the kernel stays as it is until that has answered.
         waiting = {workload: cap for workload, cap in self.pauses.items()
-                   if (workload, Knob.MEMORY_BYTES) in pending}
+                   if (key := (workload, Knob.MEMORY_BYTES)) in pending
+                   and key in decided.wanted}
         if not unmet:
             self.pauses = waiting
             return []
@@ -240,6 +253,8 @@ class Decider:
                           f'{unmet[workload]} bytes that the foreground '
                           'needs could not be reclaimed')
             for workload in pauses}
+        self._paused_runs = {one[0].id: one[0].created_s for one in workloads
+                             if one[0].id in self.pauses}
         why = (f'the foreground needs {sum(unmet.values())} bytes that '
                'could not be reclaimed')
         return [Action(workload, 'kill', scavenger.NAME, why)

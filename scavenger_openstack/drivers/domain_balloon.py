@@ -33,6 +33,7 @@ from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
+from scavenger_openstack.drivers.domain_xml import BYTES_PER_MIB
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +43,10 @@ STILL_S = 30.0
 MOVED = 0.02
 """Part of what is missing from which a step is one: a guest that gives back a
 page now and then gives nothing back."""
+
+SILENT_S = 120.0
+"""A balloon driver that has answered nothing for so long under a limit is
+logged: most guests have booted by then."""
 
 TOLD_S = 3.0
 """QEMU tells of a balloon once a second: so long after a limit was lifted,
@@ -67,13 +72,27 @@ def whole(snapshot: Snapshot, inactive: str) -> Snapshot:
 class _Way:
     """One balloon that is larger than it may be, and since when."""
 
-    __slots__ = ('identity', 'since_s', 'size', 'told')
+    __slots__ = ('answered', 'identity', 'since_s', 'size', 'told')
 
-    def __init__(self, snapshot: Snapshot, now_s: float) -> None:
+    def __init__(self, snapshot: Snapshot, now_s: float, *, answered: bool
+                 ) -> None:
+        self.answered = answered
         self.identity = snapshot.identity
         self.size = snapshot.domain.balloon_bytes
         self.since_s = now_s
         self.told = False
+
+
+class _Run:
+    """One run of a domain: how large its balloon was at the first look, and
+    whether it has changed since, which is the guest's driver at work."""
+
+    __slots__ = ('answered', 'identity', 'size')
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.answered = False
+        self.identity = snapshot.identity
+        self.size = snapshot.domain.balloon_bytes
 
 
 class Balloons:
@@ -82,6 +101,7 @@ class Balloons:
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
         self._rising: dict[str, tuple[Held, float]] = {}
+        self._runs: dict[str, _Run] = {}
 
     def rises(self, uuid: str, held: Held) -> None:
         """Its limit was lifted."""
@@ -90,6 +110,21 @@ class Balloons:
     def forget(self, uuid: str) -> None:
         """The domain has ended."""
         self._rising.pop(uuid, None)
+        self._runs.pop(uuid, None)
+
+    def see(self, snapshot: Snapshot) -> bool:
+        """Whether the balloon driver has answered in this run of the domain.
+
+        A guest that boots has none yet: its balloon stays as it is.
+        """
+        self.follow(snapshot)
+        uuid = snapshot.domain.uuid
+        run = self._runs.get(uuid)
+        if run is None or run.identity != snapshot.identity:
+            run = self._runs[uuid] = _Run(snapshot)
+        elif run.size != snapshot.domain.balloon_bytes:
+            run.answered = True
+        return run.answered
 
     def follow(self, snapshot: Snapshot) -> int | None:
         """Where a balloon rises to, in bytes, until it is there."""
@@ -104,7 +139,7 @@ class Balloons:
                 or time.monotonic() < told_s):
             return size
         if self._rising.get(uuid) is known:
-            self.forget(uuid)
+            self._rising.pop(uuid, None)
         return None
 
     def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
@@ -119,10 +154,12 @@ class Balloons:
 
     def unmet(self, caps: Iterable[tuple[Snapshot, Held]], now_s: float
               ) -> dict[str, int]:
-        """Bytes above the cap, by domain, of those that stand still.
+        """Bytes above the limit, by domain, of those that stand still.
 
-        Who is refused is paused, and who is paused gives nothing back: so he
-        is let go for as long as he was held, and has another try.
+        Only of a guest whose balloon driver has answered in this run, and
+        :data:`STILL_S` after that at the earliest: one that boots, or has no
+        driver, is never paused for it.  A paused guest gives nothing back:
+        so it runs for as long as it was paused, and has another try.
 
         :param caps: domains, and what is held of their memory
         """
@@ -132,30 +169,42 @@ class Balloons:
             domain = snapshot.domain
             if held.ours is None or held.identity != snapshot.identity:
                 continue
+            answered = self.see(snapshot)
             cap = _size(held.ours)
             missing = domain.balloon_bytes - cap
             if missing <= 0:
                 continue
             way = before.get(domain.uuid)
-            if way is None or way.identity != snapshot.identity:
-                way = _Way(snapshot, now_s)
+            if (way is None or way.identity != snapshot.identity
+                    or way.answered != answered):
+                way = _Way(snapshot, now_s, answered=answered)
             elif way.size - domain.balloon_bytes >= MOVED * (way.size - cap):
                 way.size, way.since_s = domain.balloon_bytes, now_s
             elif snapshot.paused and now_s - way.since_s >= 2 * STILL_S:
                 way.since_s = now_s
             self._ways[domain.uuid] = way
-            if now_s - way.since_s < STILL_S:
+            if now_s - way.since_s < (STILL_S if answered else SILENT_S):
                 continue
-            found[domain.uuid] = missing
+            if answered:
+                found[domain.uuid] = missing
             if not way.told:
-                LOG.warning(
-                    'domain %s (%s) has %d bytes more than its limit of %d, '
-                    'and its balloon has not moved for %.0f s: see that its '
-                    'guest has the driver (virtio_balloon) and can spare '
-                    'them, or raise scavenger:floor_memory_mb of its flavor',
-                    domain.name, domain.uuid, missing, cap, STILL_S)
+                _warn(snapshot, missing, cap, answered=answered)
             way.told = True
         return found
+
+
+def _warn(snapshot: Snapshot, missing: int, cap: int, *, answered: bool
+          ) -> None:
+    domain = snapshot.domain
+    LOG.warning(
+        'domain %s (%s) has %.0f MiB more than its memory limit of %.0f MiB, '
+        'and %s: see that its guest has the driver (virtio_balloon) and can '
+        'spare them, or raise scavenger:floor_memory_mb of its flavor',
+        domain.name, domain.uuid, missing / BYTES_PER_MIB,
+        cap / BYTES_PER_MIB,
+        f'its balloon has not moved for {STILL_S:.0f} s' if answered else
+        f'its balloon driver has not answered for {SILENT_S:.0f} s, so the '
+        'limit does not hold; the domain is not paused for it')
 
 
 def _with(snapshot: Snapshot, size: int) -> Snapshot:

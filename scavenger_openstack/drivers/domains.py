@@ -174,7 +174,7 @@ class Domains:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
-        self._balloons.follow(snapshot)
+        self._balloons.see(snapshot)
         workload = domain.workload(
             created_s=snapshot.started / TICKS_PER_S)
         if known is not None and \

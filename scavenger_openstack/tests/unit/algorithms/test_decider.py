@@ -70,11 +70,12 @@ class Faulty(Fixed):
         return self.decision
 
 
-def rates(*background: str, killable: bool = False,
+def rates(*background: str, killable: bool = False, created_s: float = 0.0,
           floor: Mapping[Knob, float] | None = None) -> Rates:
     return Rates(1.0, 1.0, tuple(
         WorkloadRates(Workload(name, Priority.BACKGROUND, killable=killable,
-                               floor=floor or {}), 1.0, memory_bytes=500)
+                               created_s=created_s, floor=floor or {}), 1.0,
+                      memory_bytes=500)
         for name in background))
 
 
@@ -213,6 +214,8 @@ class AnswerTest(DeciderTestCase):
         self.assertEqual({}, self.one.pauses)
 
     def test_while_the_kernel_has_not_answered_he_stays_paused(self) -> None:
+        limit = Cap('/a', Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
+        self.one.controllers.append((Fixed('memory', limit), Mode.ENFORCE))
         seen = self.decide(self.one, rates('/a', '/b'))
         self.one.answer(seen, {'/a': 100}, ())
         pending = {('/a', Knob.MEMORY_BYTES)}
@@ -220,6 +223,22 @@ class AnswerTest(DeciderTestCase):
         self.assertEqual(['/a'], list(self.one.pauses))
         self.one.answer(seen, {'/b': 1}, pending)
         self.assertEqual(['/a', '/b'], list(self.one.pauses))
+        # A limit that is not wanted any more is no reason to pause, though
+        # it is still being removed.
+        self.one.controllers.pop()
+        self.one.answer(self.decide(self.one, rates('/a', '/b')), {}, pending)
+        self.assertEqual({}, self.one.pauses)
+
+    def test_one_that_is_made_anew_is_not_paused(self) -> None:
+        """As by a hard reboot: its new run was refused nothing."""
+        for now in (rates('/a', created_s=8.0), rates('/b')):
+            seen = self.decide(self.one, rates('/a', created_s=7.0))
+            self.one.answer(seen, {'/a': 100}, ())
+            again = self.decide(self.one, rates('/a', created_s=7.0))
+            self.assertIn(('/a', Knob.PAUSED), again.wanted)
+            found = self.decide(self.one, now)
+            self.assertEqual({}, found.wanted)
+            self.assertEqual({}, self.one.pauses)
 
     def test_who_opted_in_is_killed(self) -> None:
         seen = self.decide(self.one, rates('/a', '/b', killable=True))

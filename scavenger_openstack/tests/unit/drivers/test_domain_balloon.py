@@ -17,6 +17,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers.domain_balloon import Balloons
+from scavenger_openstack.drivers.domain_balloon import SILENT_S
 from scavenger_openstack.drivers.domain_balloon import STILL_S
 from scavenger_openstack.drivers.domain_held import Held
 from scavenger_openstack.drivers.domain_keeper import Snapshot
@@ -39,6 +40,13 @@ class Unmet(testtools.TestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
         self.balloons = Balloons()
         self.now_s = 1000.0
+        self.answer()
+
+    def answer(self) -> None:
+        """The balloon driver has moved the balloon in this run."""
+        for kib in (1024, 1020):
+            self.balloons.see(
+                seen(more=f'<currentMemory>{kib}</currentMemory>'))
 
     def unmet(self, kib: int = 512, *, after_s: float = 1.0,
               cap: int = CAP, paused: bool = False) -> int | None:
@@ -80,6 +88,42 @@ class Unmet(testtools.TestCase):
             self.assertEqual(CAP, self.unmet(after_s=STILL_S - 1,
                                              paused=True))
             self.assertIsNone(self.unmet(paused=True))
+
+    def test_a_guest_that_boots(self) -> None:
+        """Its driver answers late: that is when the time begins."""
+        self.balloons = Balloons()
+        for _ in range(3):
+            self.assertIsNone(self.unmet(after_s=STILL_S))
+        self.assertIsNone(self.unmet(511))      # there it is
+        self.assertIsNone(self.unmet(511, after_s=STILL_S - 1))
+        self.assertEqual('', self.log.output)
+        self.assertEqual(255 * 1024, self.unmet(511))
+
+    def test_a_guest_that_boots_and_gives_back(self) -> None:
+        self.balloons = Balloons()
+        for kib in (512, 512, 512, 500, 256):
+            self.assertIsNone(self.unmet(kib, after_s=STILL_S - 1))
+        self.assertEqual('', self.log.output)
+
+    def test_a_driver_that_never_answers(self) -> None:
+        self.balloons = Balloons()
+        self.assertIsNone(self.unmet())
+        self.assertIsNone(self.unmet(after_s=SILENT_S - 1))
+        self.assertEqual('', self.log.output)
+        for _ in range(100):
+            self.assertIsNone(self.unmet(after_s=STILL_S))
+        self.assertEqual(1, self.log.output.count(
+            'has not answered for 120 s'), self.log.output)
+        self.assertIn('is not paused', self.log.output)
+
+    def test_a_new_run_has_not_answered(self) -> None:
+        """As after a hard reboot."""
+        one = seen(more='<currentMemory>512</currentMemory>')._replace(
+            started=78)
+        for _ in range(3):
+            self.now_s += STILL_S
+            self.assertEqual({}, self.balloons.unmet(
+                [(one, held(one, CAP))], self.now_s))
 
     def test_another_run_begins_anew(self) -> None:
         self.unmet()
