@@ -149,6 +149,9 @@ class Actuator:
                 self._ours.pop(key, None)   # until it is lifted, look
                 continue
             except errors.ScavengerError as exc:
+                if isinstance(exc, errors.Unsupported) and key in held:
+                    self._gone.add(key)     # a device came: remove it
+                    self._ours.pop(key, None)
                 self._unread.append(self._complain(
                     key, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue

@@ -158,7 +158,8 @@ class Balloons:
 
         Only of a guest whose balloon driver has answered in this run, and
         :data:`STILL_S` after that at the earliest: one that boots, or has no
-        driver, is never paused for it.  A paused guest gives nothing back:
+        driver, is never paused for it, nor one that can give nothing back.
+        A paused guest gives nothing back:
         so it runs for as long as it was paused, and has another try.
 
         :param caps: domains, and what is held of their memory
@@ -167,7 +168,8 @@ class Balloons:
         found = {}
         for snapshot, held in caps:
             domain = snapshot.domain
-            if held.ours is None or held.identity != snapshot.identity:
+            if (held.ours is None or held.identity != snapshot.identity
+                    or domain.fixed_memory is not None):
                 continue
             answered = self.see(snapshot)
             cap = _size(held.ours)

@@ -108,6 +108,15 @@ def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
 # --- CPU
 
 def _quota_values(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
+    if domain.realtime is not None:
+        raise errors.Unsupported(
+            f'domain {domain.name} has real-time vCPUs ({domain.realtime}), '
+            'which heed no CPU quota: none is set')
+    return _quota(seen)
+
+
+def _quota(seen: Snapshot) -> dict[str, str]:
     quota = seen.domain.quota_us
     return {'vcpu_quota': str(-1 if quota is None else quota),
             'vcpu_period': str(seen.domain.period_us or DEFAULT_PERIOD_US)}
@@ -204,6 +213,15 @@ def _set_plan(seen: Snapshot, original: Values, value: Value
 # --- memory
 
 def _balloon_values(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
+    if domain.fixed_memory is not None:
+        raise errors.Unsupported(
+            f'domain {domain.name} has {domain.fixed_memory}: it can give no '
+            'memory back, so its memory is not limited')
+    return _balloon(seen)
+
+
+def _balloon(seen: Snapshot) -> dict[str, str]:
     if not seen.domain.has_balloon:
         raise errors.Unsupported(
             f'domain {seen.domain.name} has no balloon: its memory cannot '
@@ -333,6 +351,10 @@ RULES: Mapping[Knob, Rule] = {
 """What is set through libvirt."""
 
 
+_UNCHECKED: Mapping[Knob, Callable[[Snapshot], dict[str, str]]] = {
+    Knob.CPU_CORES: _quota, Knob.CPU_SET: _pins, Knob.MEMORY_BYTES: _balloon}
+
+
 def rule(knob: Knob) -> Rule:
     """What to do about a knob.
 
@@ -358,9 +380,9 @@ def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
 def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:
     """What libvirt holds, also for a domain that is never limited."""
     try:
-        return RULES[knob].values(seen)
+        return _UNCHECKED.get(knob, RULES[knob].values)(seen)
     except errors.Unsupported:
-        return _pins(seen) if knob is Knob.CPU_SET else {}
+        return {}
 
 
 def free(seen: Snapshot, knob: Knob) -> dict[str, str]:

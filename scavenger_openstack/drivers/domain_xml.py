@@ -57,6 +57,17 @@ NOVA = ('http://openstack.org/xmlns/libvirt/nova/1.1',
 MAX_SPECS = 512
 """So many extra specs and image properties are looked at."""
 
+MAX_DEVICES = 4096
+"""So many devices of a domain are looked at."""
+
+REALTIME = frozenset(('fifo', 'rr'))
+VFIO: Mapping[str, frozenset[str]] = {
+    'hostdev': frozenset(('pci', 'mdev')),
+    'interface': frozenset(('hostdev', 'vdpa')),
+    'disk': frozenset(('nvme', 'vhostvdpa'))}
+"""Devices that reach the guest's memory by themselves, so that all of it is
+pinned while they are there: elements and their types."""
+
 BYTES_PER_MIB = 1024 ** 2
 
 FLOOR_KEYS: Mapping[str, tuple[Knob, float]] = {
@@ -116,8 +127,9 @@ class Domain:
     us: from our record where there is one, else from the XML.  All other
     limits are those in force, ours included.  ``allowed_cpus`` is ``None``
     without any restriction.  ``cpuset`` is what it says of those vCPUs that
-    have no pin.  ``dedicated``: its CPUs are its own.  ``found``: see
-    :mod:`.domain_record`.
+    have no pin.  ``dedicated``: its CPUs are its own.  ``realtime``: the
+    scheduler of vCPUs that heed no CPU quota.  ``fixed_memory``: why none of
+    its memory can be given back.  ``found``: see :mod:`.domain_record`.
 
     ``interfaces`` are network devices of the host; ``unseen_interfaces``
     counts those that have none (SR-IOV, vhost-user).
@@ -142,6 +154,8 @@ class Domain:
     cpuset: frozenset[int] | None
     numa_nodes: frozenset[int] | None
     dedicated: bool
+    realtime: str | None
+    fixed_memory: str | None
     quota_us: int | None
     period_us: int | None
     has_balloon: bool
@@ -226,6 +240,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         cpuset=cpuset,
         numa_nodes=_numa_nodes(root),
         dedicated=flavor.dedicated or _one_to_one(pins, vcpus),
+        realtime=_realtime(tune), fixed_memory=_fixed_memory(root),
         quota_us=_quota(tune), period_us=_limit(tune, 'period'),
         has_balloon=(balloon is not None
                      and balloon.get('model') != 'none'),
@@ -345,6 +360,32 @@ def _pins(tune: ElementTree.Element | None, found: domain_record.Found
 def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
     return (len(pins) >= vcpus and all(len(one) == 1 for one in pins.values())
             and len(frozenset().union(*pins.values())) == len(pins))
+
+
+def _realtime(tune: ElementTree.Element | None) -> str | None:
+    """The real-time scheduler of some of its vCPUs, if they have one."""
+    for one in some(tune, domain_record.MAX_VALUES):
+        if one.tag == 'vcpusched' and one.get('scheduler') in REALTIME:
+            return one.get('scheduler')
+    return None
+
+
+def _fixed_memory(root: ElementTree.Element) -> str | None:
+    """What keeps QEMU from giving back memory that the guest does not use:
+    a page that is pinned, encrypted or huge stays where it is."""
+    if root.find('memoryBacking/hugepages') is not None:
+        return 'huge pages'
+    if root.find('memoryBacking/locked') is not None:
+        return 'locked memory'
+    secure = root.find('launchSecurity')
+    if secure is not None:
+        return f'encrypted memory ({shown(secure.get("type", ""))})'
+    devices = root.find('devices')
+    for tag, types in VFIO.items():
+        for one in some(devices, MAX_DEVICES):
+            if one.tag == tag and one.get('type') in types:
+                return f'a device passed through ({tag} {one.get("type")})'
+    return None
 
 
 def _limit(tune: ElementTree.Element | None, tag: str) -> int | None:

@@ -80,6 +80,7 @@ class Machine:
         self.disks: dict[str, dict[str, int | str]] = {'vda': {}}
         self.pins: dict[str, str] = {}
         self.balloon_kib = MEMORY_KIB
+        self.devices = ''
         # The command line is all that anybody looks at.
         self._process = subprocess.Popen(
             ['sh', '-c', 'read _', '-uuid', UUID], stdin=subprocess.PIPE)
@@ -114,7 +115,8 @@ class Machine:
             f'<currentMemory>{self.balloon_kib}</currentMemory>'
             f'<vcpu>{self.vcpus}</vcpu><cputune>'
             f'<period>{self.period}</period><quota>{self.quota}</quota>'
-            f'{pins}</cputune><devices>{disks}<memballoon model="virtio"/>'
+            f'{pins}</cputune><devices>{disks}{self.devices}'
+            '<memballoon model="virtio"/>'
             '</devices></domain>')
 
 

@@ -311,6 +311,37 @@ class Balloon(LimitsTestCase):
         self.assertEqual(1, self.tick((MEMORY, 2**29)).written)
         self.assertEqual(0, self.tick((MEMORY, 2**29)).written)
 
+    def test_memory_that_cannot_be_given_back(self) -> None:
+        """Nor is a limit kept from before a device was plugged in."""
+        device = '<hostdev mode="subsystem" type="pci"/>'
+
+        def plug() -> None:
+            self.machine.devices = device
+            self.libvirtd.tell(until=lambda: self.libvirtd.snapshot.domain
+                               .fixed_memory is not None)
+
+        plug()
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while ('no memory back' not in self.logs.output
+               and time.monotonic() < end_s):
+            problem, = self.tick((MEMORY, 2**29)).problems
+            self.assertIn('it can give no memory back', problem)
+        for _ in range(2 * actuator.LOOK_TICKS):
+            self.tick((MEMORY, 2**29))
+        self.assertEqual({}, dict(self.leases.held()))
+        self.assertEqual(1, self.logs.output.count('no memory back'))
+        self.machine.devices = ''
+        self.libvirtd.tell(until=lambda: self.libvirtd.snapshot.domain
+                           .fixed_memory is None)
+        done = self.tick((MEMORY, 2**29))
+        self.assertEqual((1, []), (done.written, done.problems))
+        plug()
+        # virsh finds no libvirtd, and tries again.
+        self.libvirtd.driver.sample()   # tells that the domain has changed
+        for _ in range(2 * actuator.LOOK_TICKS):
+            self.assertIn('not given back yet',
+                          str(self.tick((MEMORY, 2**29)).problems))
+
     def test_half_way_up(self) -> None:
         """After a limit of which this agent knows nothing."""
         self.machine.persistent = True

@@ -116,6 +116,16 @@ class Unmet(testtools.TestCase):
             'has not answered for 120 s'), self.log.output)
         self.assertIn('is not paused', self.log.output)
 
+    def test_memory_that_cannot_be_given_back(self) -> None:
+        """A device was plugged in while the limit was in force."""
+        one = seen(more='<currentMemory>512</currentMemory>',
+                   disks='<hostdev mode="subsystem" type="mdev"/>')
+        for _ in range(10):
+            self.now_s += STILL_S
+            self.assertEqual({}, self.balloons.unmet(
+                [(one, held(one, CAP))], self.now_s))
+        self.assertEqual('', self.log.output)
+
     def test_a_new_run_has_not_answered(self) -> None:
         """As after a hard reboot."""
         one = seen(more='<currentMemory>512</currentMemory>')._replace(

@@ -249,6 +249,34 @@ class Others(testtools.TestCase):
         self.assertEqual({'balloon_kib': '512'}, rule.plan(
             one, rule.values(one), 4096 * 1024))
 
+    def test_memory_that_cannot_be_given_back(self) -> None:
+        rule = domain_knobs.RULES[Knob.MEMORY_BYTES]
+        for one in (
+                seen(more='<memoryBacking><hugepages/></memoryBacking>'),
+                seen(disks='<hostdev mode="subsystem" type="pci"/>')):
+            for ask in (rule.values, rule.value):
+                error = self.assertRaises(errors.Unsupported, ask, one)
+                self.assertIn('its memory is not limited', str(error))
+            # A limit that it came with is removed all the same.
+            self.assertEqual({'balloon_kib': '1024'}, domain_knobs.in_force(
+                one, Knob.MEMORY_BYTES))
+            self.assertEqual({'balloon_kib': '1024'}, domain_knobs.free(
+                one, Knob.MEMORY_BYTES))
+
+    def test_realtime_vcpus_heed_no_quota(self) -> None:
+        rule = domain_knobs.RULES[Knob.CPU_CORES]
+        one = seen(tune='<quota>20000</quota><period>100000</period>'
+                        '<vcpusched vcpus="1" scheduler="fifo" '
+                        'priority="1"/>')
+        for ask in (rule.values, rule.value):
+            error = self.assertRaises(errors.Unsupported, ask, one)
+            self.assertIn('real-time vCPUs (fifo)', str(error))
+        self.assertEqual({'vcpu_quota': '20000', 'vcpu_period': '100000'},
+                         domain_knobs.in_force(one, Knob.CPU_CORES))
+        self.assertEqual(2, rule.value(seen(
+            tune='<quota>100000</quota><period>100000</period>'
+                 '<vcpusched vcpus="1" scheduler="batch"/>')))
+
     def test_pause(self) -> None:
         rule = domain_knobs.RULES[Knob.PAUSED]
         self.assertEqual([0, 1], [rule.value(seen(paused=paused))

@@ -309,6 +309,41 @@ class TestDomain(testtools.TestCase):
             devices="<memballoon model='none'/>"))
         self.assertFalse(one.has_balloon)
 
+    def test_memory_that_cannot_be_given_back(self) -> None:
+        for rest, wanted in (
+                ('', None), ('<memoryBacking><nosharepages/><source '
+                             "type='memfd'/></memoryBacking>", None),
+                ('<memoryBacking><hugepages/></memoryBacking>',
+                 'huge pages'),
+                ("<memoryBacking><hugepages><page size='2048' unit='KiB' "
+                 "nodeset='0'/></hugepages></memoryBacking>", 'huge pages'),
+                ('<memoryBacking><locked/></memoryBacking>',
+                 'locked memory'),
+                ("<launchSecurity type='sev'/>", "encrypted memory ('sev')"),
+                ("<launchSecurity type='tdx'/>", "encrypted memory ('tdx')")):
+            one = domain_xml.parse(domain(devices='', rest=rest))
+            self.assertEqual(wanted, one.fixed_memory, rest)
+        for device, wanted in (
+                ("<hostdev mode='subsystem' type='pci'/>", 'hostdev pci'),
+                ("<hostdev mode='subsystem' type='mdev'/>", 'hostdev mdev'),
+                ("<hostdev mode='subsystem' type='usb'/>", None),
+                ("<interface type='hostdev'/>", 'interface hostdev'),
+                ("<interface type='vdpa'/>", 'interface vdpa'),
+                ("<interface type='vhostuser'/>", None),
+                ("<disk type='nvme'/>", 'disk nvme'),
+                ("<disk type='block'/>", None)):
+            one = domain_xml.parse(domain(devices=device))
+            self.assertEqual(
+                wanted and f'a device passed through ({wanted})',
+                one.fixed_memory, device)
+
+    def test_realtime_vcpus(self) -> None:
+        for how, wanted in (('fifo', 'fifo'), ('rr', 'rr'), ('batch', None),
+                            ('idle', None)):
+            self.assertEqual(wanted, domain_xml.parse(domain(
+                tune=f"<cputune><vcpusched vcpus='0-1' scheduler='{how}' "
+                     "priority='1'/></cputune>")).realtime)
+
     def test_devices_that_are_no_file_names(self) -> None:
         for name in ('../../etc', '..', '.', 'a/b', 'x' * 16, '', 'a b'):
             one = domain_xml.parse(domain(
