@@ -109,6 +109,8 @@ class Workload:
     flavor's RAM, a container's own limit, ``None`` when it has none.
     ``disks`` are those of the host that the workload uses, '' for one of which
     the place is not known; none when nothing is known of them.
+    ``instance`` is the UUID of the VM, which stays the same over a hard
+    reboot; '' for what is another workload when it is made anew.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
@@ -126,6 +128,7 @@ class Workload:
     allowed_cpus: frozenset[int] | None = None
     disks: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
+    instance: str = ''
     killable: bool = False
     created_s: float = 0.0
 

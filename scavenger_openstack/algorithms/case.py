@@ -242,9 +242,13 @@ class Case:
         """Whether nothing was heard of the victims for so long."""
         return now - max(self.seen_s, self.start_s) >= quiet_s
 
-    def forget(self, name: str) -> None:
-        """Another workload has this name from now on, or nobody."""
-        self.named.pop(name, None)
+    def forget(self, name: str, *, away: bool = False) -> None:
+        """Another workload has this name from now on, or none has.
+
+        :param away: it may come back, as from a reboot: it stays named
+        """
+        if not away:
+            self.named.pop(name, None)
         self.members.pop(name, None)
 
     def incidents(self, host: str, boot_id: str,

@@ -45,6 +45,10 @@ AGAIN = 0.1
 """Part of ``max_chance`` once somebody was named: whoever looks again and
 again finds a coincidence in the end."""
 
+Known = tuple[float | None, Priority]
+"""What a name stands for: when its workload was made, ``None`` for an
+instance, which may be started again."""
+
 MOST_SAMPLES = 600
 """Of a window: about 100 ms of CPU for one analysis of 20 suspects."""
 
@@ -121,7 +125,8 @@ class Params:
         'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
     remember_s: float = dataclasses.field(default=3600.0, metadata={
         'help': 'Seconds for which the last good cap of an antagonist is '
-                'remembered, for when it comes back.',
+                'remembered, for when it comes back, and all that is known '
+                'of a VM that is started again.',
         'min': 0.0, 'max': 604800.0, 'source': 'not in a paper'})
     max_caps_per_min: int = dataclasses.field(default=6, metadata={
         'help': 'New caps of a host in a minute; beyond, there are only '
@@ -173,7 +178,8 @@ class Controller:
             params.max_analyses_per_min * sample_s / 60))
         self._time_s = -math.inf
         self._cpu_model: str | None = None
-        self._there: dict[str, tuple[float, Priority]] = {}
+        self._there: dict[str, Known] = {}
+        self._away: dict[str, tuple[float, Known]] = {}
         self._workloads: list[Workload] = []
         self.analyses = 0
 
@@ -188,7 +194,7 @@ class Controller:
                 self._cases.clear()
                 self._cpu_model = rates.cpu_model
             self._time_s = now
-            self._forget_the_gone(rates)
+            self._forget_the_gone(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
         return Decision(
@@ -202,28 +208,42 @@ class Controller:
              'analyses': self.analyses, 'cases': len(self._cases),
              'tried': dataclasses.asdict(self._restraints.tally)})
 
-    def _forget_the_gone(self, rates: Rates) -> None:
-        """Also those whose id somebody else has now.
+    def _forget_the_gone(self, now: float, rates: Rates) -> None:
+        """Also those whose id another workload has now.
 
-        Neither caps nor guilt pass on to who is made anew, nor to whom an
-        operator made foreground.
+        Neither caps nor guilt pass on to what is made anew, nor to what an
+        operator made foreground.  But an instance is the same when it is
+        started again: what is known of it waits for ``remember_s``.
         """
         workloads = [one.workload for one in rates.workloads]
-        if workloads == self._workloads:
+        if workloads == self._workloads and all(
+                now < until_s for until_s, _ in self._away.values()):
             return
         self._workloads = workloads
-        there = {one.id: (one.created_s, one.priority) for one in workloads}
-        for name, (created_s, _) in there.items():
-            if name not in self._there or there[name] != self._there[name]:
-                self._history.forget_before(name, created_s)
-        for name, known in self._there.items():
+        there: dict[str, Known] = {
+            one.id: (None if one.instance else one.created_s, one.priority)
+            for one in workloads}
+        before = {**self._there, **{
+            name: known for name, (_, known) in self._away.items()}}
+        until_s = now + self.params.remember_s
+        away = {name: (until_s, known) for name, known
+                in self._there.items() if known[0] is None}
+        away.update((name, one) for name, one in self._away.items()
+                    if now < one[0])
+        self._away = {name: one for name, one in away.items()
+                      if name not in there}
+        for one in workloads:
+            if before.get(one.id) != there[one.id]:
+                self._history.forget_before(one.id, one.created_s)
+        for name, known in before.items():
             if there.get(name) != known:
                 for case in self._cases.values():
-                    case.forget(name)
-        self._restraints.keep({
-            name for name, (_, priority) in there.items()
-            if priority is Priority.BACKGROUND
-            and self._there.get(name) in (None, there[name])})
+                    case.forget(name, away=name in self._away)
+        self._restraints.leave(now, self._away)
+        self._restraints.keep(self._away.keys() | {
+            name for name, known in there.items()
+            if known[1] is Priority.BACKGROUND
+            and before.get(name) in (None, known)})
         self._there = there
 
     def _open(self, now: float, case: Case) -> bool:
@@ -290,7 +310,14 @@ class Controller:
         """What was learnt about antagonists; plain JSON values."""
         if not math.isfinite(self._time_s):
             return {}
-        return {'saved_s': self._time_s, **self._restraints.state()}
+        until_s = self._time_s + self.params.remember_s
+        return {'saved_s': self._time_s, **self._restraints.state(),
+                'instances': [
+                    *([name, until_s] for name, known in self._there.items()
+                      if known == (None, Priority.BACKGROUND)),
+                    *([name, until_s] for name, (until_s, known)
+                      in self._away.items()
+                      if known[1] is Priority.BACKGROUND)]}
 
     def load(self, state: Mapping[str, Any], now: float) -> None:
         """Go on from that.
@@ -302,6 +329,9 @@ class Controller:
         if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
             self._restraints.load({'tally': state.get('tally', {})})
             return
+        self._away = {
+            str(name): (float(until_s), (None, Priority.BACKGROUND))
+            for name, until_s in state.get('instances', ())}
         self._restraints.load(state)
         self._time_s = saved_s
 

@@ -104,10 +104,10 @@ class Attempt:
 
 
 class Remembered(NamedTuple):
-    """An antagonist whose cap was lifted because he did not need it.
+    """An antagonist whose cap was lifted: it did not need it, or is away.
 
-    ``good`` is his last cap; ``proved`` when nobody suffered while he used
-    it up.  Without ``cases``, as after a restart, he has to be named anew.
+    ``good`` is its last cap; ``proved`` when nobody suffered while it used
+    that up.  Without ``cases``, as after a restart, it has to be named anew.
     """
 
     good: float
@@ -168,6 +168,17 @@ class Restraints:
         self._good = {key: one for key, one in self._good.items()
                       if key[0] in present}
         self._back_offs.keep(present)
+
+    def leave(self, now: float, names: Collection[str]) -> None:
+        """These are away, as while they reboot: their caps await them."""
+        for key in [key for key in self._held if key[0] in names]:
+            self._remember(now, key, self._held[key].cap.value)
+
+    def _remember(self, now: float, key: Key, good: float) -> None:
+        one = self._held.pop(key)
+        self._good[key] = Remembered(
+            good, one.cap.proved, now + self._remember_s, tuple(one.cases),
+            one.reason)
 
     def answer(self, now: float, case: Case, samples: Sequence[Sample],
                again: Collection[str] = ()) -> None:
@@ -366,10 +377,7 @@ class Restraints:
             one.levels.clear()
         one.loose = one.loose + 1 if one.cap.value >= LOOSE * use else 0
         if one.loose >= LOOSE_SAMPLES:
-            del self._held[key]
-            self._good[key] = Remembered(
-                one.cap.good, one.cap.proved, now + self._remember_s,
-                tuple(one.cases), one.reason)
+            self._remember(now, key, one.cap.good)
 
     def _cut_more(self, one: Restraint, use: float,
                   suffering: Sequence[Case]) -> None:

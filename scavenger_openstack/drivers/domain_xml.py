@@ -180,7 +180,8 @@ class Domain:
             allowed_cpus=(self.allowed_cpus
                           if self.dedicated or background else None),
             disks=('',) * len(self.disks),  # a target is the guest's name
-            interfaces=self.interfaces, created_s=created_s)
+            interfaces=self.interfaces, created_s=created_s,
+            instance=self.uuid)
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS

@@ -245,6 +245,7 @@ def action(value: Any, where: str) -> Action:
 
 
 WORKLOAD: Mapping[str, Check] = {
+    'instance': text,
     'id': text, 'priority': _priority, 'source': text, 'project': text,
     'application': text, 'vcpus': quantity, 'group': text, 'floor': _floor,
     'memory_allotment_bytes': quantity, 'allowed_cpus': _cpus,

@@ -98,7 +98,8 @@ class OddInputTest(DetectorTestCase):
     def test_a_damaged_state(self) -> None:
         for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
                       {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
-                      {'tally': {'odd': 1}}):
+                      {'tally': {'odd': 1}}, {'instances': 3},
+                      {'instances': [['hog', 'x']]}):
             self.assertRaises((ValueError, TypeError), detector.Controller(
                 ).load, {'saved_s': 0.5, **state}, 1.0)
 
@@ -118,7 +119,8 @@ class OddInputTest(DetectorTestCase):
                 str(saved_s))
         other = detector.Controller()
         other.load({**state, 'saved_s': self.now}, self.now)
-        self.assertEqual({**state, 'saved_s': self.now}, other.state())
+        self.assertEqual({**state, 'saved_s': self.now, 'instances': []},
+                         other.state())
 
     def test_windows_that_hold_too_few_samples_or_too_many(self) -> None:
         for window_s, sample_s in ((55.0, 5.0), (600.0, 60.0),
@@ -222,6 +224,104 @@ class AnotherTest(DetectorTestCase):
         self.turn(60)
         self.harm = 0.0
         self.other(dataclasses.replace(HOG, created_s=7.0))
+        for decision in self.turn(300):
+            self.assertEqual((), decision.caps)
+        self.assertEqual([], self.controller.state()['good'])
+
+
+class RebootTest(DetectorTestCase):
+    """A hard reboot makes no other instance of it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        whole = self.rates
+        self.hog: Workload | None = dataclasses.replace(
+            HOG, created_s=1.0, instance='hog')
+        self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
+            found := whole(), workloads=tuple([
+                one if self.hog is None or one.workload is not HOG
+                else one._replace(workload=self.hog)
+                for one in found.workloads
+                if self.hog is not None or one.workload is not HOG]))
+
+    def reboot(self, away_s: int) -> None:
+        hog = self.hog
+        assert hog is not None
+        if away_s:
+            self.hog = None
+            for decision in self.turn(away_s):
+                self.assertEqual((), decision.caps)
+        self.hog = dataclasses.replace(hog, created_s=hog.created_s + 1)
+
+    def test_its_cap_awaits_it(self) -> None:
+        self.wants = lambda now: 4.0 if (now // 60) % 2 else 0.1
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        for away_s in (0, 1, 7, 60, 900):
+            self.turn(60)
+            before, = self.decision.caps
+            self.reboot(away_s)
+            self.turn(2 * 5)
+            after, = self.decision.caps
+            self.assertEqual(before[:2], after[:2])
+            self.assertLessEqual(float(after.value),
+                                 1.5 * float(before.value), away_s)
+            self.assertIn('hog', self.incident().antagonists)
+
+    def test_it_is_forgotten_in_the_end(self) -> None:
+        self.controller = detector.Controller(detector.Params(
+            remember_s=100.0))
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(60)
+        self.harm = 0.0
+        self.reboot(102)
+        state = self.controller.state()
+        self.assertEqual(([], [], []), (
+            state['good'], state['backs_off'], state['instances']))
+        for decision in self.turn(300):
+            self.assertEqual((), decision.caps)
+
+    def test_what_did_not_help_is_not_tried_again_at_once(self) -> None:
+        self.until(lambda decision: decision.caps)
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(cpi=2.0 * (1 + self.rng.gauss(0, 0.02)))
+                if one.workload in SHOP else one
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+        self.until(lambda decision: not decision.caps, 60)
+        before = self.controller.state()['backs_off']
+        self.assertEqual(1, len(before))
+        self.reboot(20)
+        self.turn(1)
+        self.assertEqual(before, self.controller.state()['backs_off'])
+
+    def test_a_restart_of_the_agent_while_it_reboots(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 0.0
+        self.until(lambda decision: not decision.caps, 100)
+        state = json.loads(json.dumps(self.controller.state()))
+        self.assertEqual(1, len(state['good']))
+        self.controller = detector.Controller()
+        self.controller.load(state, self.now)
+        self.assertEqual(self.controller.state(), state)
+        self.reboot(20)
+        self.turn(1)
+        self.assertEqual(state['good'], self.controller.state()['good'])
+
+    def test_one_that_comes_back_as_foreground(self) -> None:
+        self.until(lambda decision: decision.caps)
+        self.wants = lambda now: 4.0
+        self.turn(60)
+        self.reboot(20)
+        assert self.hog is not None
+        self.hog = dataclasses.replace(self.hog,
+                                       priority=Priority.FOREGROUND)
         for decision in self.turn(300):
             self.assertEqual((), decision.caps)
         self.assertEqual([], self.controller.state()['good'])

@@ -407,6 +407,7 @@ class TestDomain(testtools.TestCase):
                          (one.id, one.group, one.allowed_cpus, one.vcpus,
                           one.memory_allotment_bytes, one.created_s))
         self.assertEqual(('', '', ''), one.disks)     # where, is not known
+        self.assertEqual(UUID, one.instance)
         one = domain_xml.parse(domain(
             nova({'scavenger:priority': 'background'}),
             vcpu="<vcpu cpuset='0-3'>2</vcpu>")).workload(created_s=7)
