@@ -19,6 +19,7 @@ This module starts and stops the fast loop and keeps its leases.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -68,6 +70,7 @@ class Isolation:
         self.mode = mode
         self._fast: fastloop.FastLoop | None = None
         self._sets: dict[str, FastSet] = {}
+        self._topology: Mapping[int, Cpu] = {}
         self._state = 'off'
 
     def _is_slow(self, group: str) -> bool:
@@ -86,17 +89,18 @@ class Isolation:
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
         if self.mode is Mode.OFF or not buffer_cores:
-            self._say('off' if self.mode is Mode.OFF else
+            self.stop('off' if self.mode is Mode.OFF else
                       f'off: buffer_cores is 0 on {len(rates.topology)} '
-                      'CPUs, cpu.idle carries the job')
+                      'CPUs, cpu.idle is used instead')
             return wishes
         groups = {w.workload.group or w.workload.id
                   for w in rates.workloads
                   if w.workload.priority is Priority.BACKGROUND
                   and not self._is_slow(w.workload.group or w.workload.id)}
         enforce = self.mode is Mode.ENFORCE and not held_back
-        if not groups or self._failed():
-            self.stop()
+        problem = self._problem()
+        if not groups or problem:
+            self.stop(problem)
             return wishes
         claims = {cap.workload: parse_cpus(str(cap.value))
                   for cap in wishes if cap.knob is Knob.CPU_SET}
@@ -107,16 +111,17 @@ class Isolation:
             self._lease(groups if enforce else set(), actuator)
             self._start(allowed, rates, enforce)
         except errors.ScavengerError as exc:
-            self.stop()
-            self._say(f'off: {exc}')
+            self.stop(f'off: {exc}')
             return wishes
         return decider.left_over(wishes, self.owns,
                                  self._floors(rates, enforce))
 
-    def stop(self) -> None:
+    def stop(self, state: str = '') -> None:
         """End the fast loop; its leases are lifted by the next diff.
 
         While a write of its hangs in the kernel it stays the writer.
+
+        :param state: why, for the status
         """
         if self._fast is not None:
             try:
@@ -125,7 +130,9 @@ class Isolation:
                 self._say(f'off: {exc}')
                 return
             self._fast = None
-            self._say('off')
+            state = state or 'off'
+        if state:
+            self._say(state)
         self._sets = {}
 
     def facts(self) -> dict[str, Any]:
@@ -151,13 +158,13 @@ class Isolation:
                 for w in rates.workloads
                 if w.workload.priority is Priority.BACKGROUND]
 
-    def _failed(self) -> bool:
-        if self._fast is not None and (self._fast.problem
-                                       or self._fast.stopping):
-            self._say('off: ' + (self._fast.problem
-                                 or 'a write of a CPU set hangs'))
-            return True
-        return False
+    def _problem(self) -> str:
+        """Why the fast loop that runs has to end; '' if it has not."""
+        if self._fast is None:
+            return ''
+        if self._fast.problem:
+            return 'off: ' + self._fast.problem
+        return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
     def _lease(self, groups: set[str],
                actuator: actuator_.Actuator) -> None:
@@ -181,11 +188,15 @@ class Isolation:
         for fast_set in self._sets.values():
             fast_set.refresh()
 
-    def _within_originals(self, allowed: frozenset[int]) -> frozenset[int]:
+    def _within_originals(self, allowed: frozenset[int],
+                          online: frozenset[int]) -> frozenset[int]:
         for group in self._sets:
             original = self._leases.original(group, Knob.CPU_SET)
-            if original:
-                allowed &= parse_cpus(str(original))
+            # A set with no CPU online limits nothing: the kernel, too, lets
+            # the group run on those of its parent.
+            own = parse_cpus(str(original or '')) & online
+            if own:
+                allowed &= own
         if not allowed:
             raise errors.DriverError(
                 'no CPU is left for the background: its own CPU sets and '
@@ -194,11 +205,19 @@ class Isolation:
 
     def _start(self, watched: frozenset[int], rates: Rates,
                enforce: bool) -> None:
-        allowed = self._within_originals(watched)
+        topology = rates.topology
+        allowed = self._within_originals(watched, frozenset(topology))
+        current = allowed
         if self._fast is not None:
-            self._fast.allowed = allowed
-            self._fast.watched = watched
-            return
+            if topology is self._topology or topology == self._topology:
+                self._fast.allowed = allowed
+                self._fast.watched = watched
+                return
+            # CPUs came or went: another buffer, other cores and caches.
+            current = self._fast.cpus or allowed
+            self._fast.stop()
+            self._fast = None
+        self._topology = topology
         sets = list(self._sets.values())
 
         def write(cpus: frozenset[int]) -> None:
@@ -216,7 +235,7 @@ class Isolation:
         self._fast = fastloop.FastLoop(
             running.Running(),
             perfiso.Controller(
-                self._params, topology=rates.topology, current=allowed),
+                self._params, topology=topology, current=current),
             write, self._leases.check, allowed,
             self._params.poll_interval_ms / 1000, watched)
         self._fast.start()

@@ -188,7 +188,7 @@ class Host:
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
-            cpu_model=self._proc.cpu_model, topology=self._proc.topology,
+            cpu_model=self._proc.cpu_model, topology=self._proc.topology(),
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
             links=links, link_tx_bytes=link_tx, link_of=self._link_of)

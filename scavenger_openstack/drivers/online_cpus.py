@@ -15,37 +15,68 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from scavenger_openstack.types import parse_cpus
 
 LOG = logging.getLogger(__name__)
 
+_SIZE = 16384
+
+
+def path(root_dir: str = '/') -> str:
+    """The file in which the kernel lists them."""
+    return f'{root_dir.rstrip("/")}/sys/devices/system/cpu/online'
+
+
+def read(root_dir: str = '/') -> frozenset[int]:
+    """The CPUs that are online at this moment; none if that is unknown."""
+    try:
+        with open(path(root_dir), encoding='ascii') as file:
+            return parse_cpus(file.read())
+    except (OSError, ValueError):
+        return frozenset()
+
 
 class OnlineCpus:
     """The CPUs that were online at the last look.
+
+    The file is kept open: a look is one system call.
 
     :ivar now: the first CPU until it is known better
     """
 
     def __init__(self, root_dir: str = '/') -> None:
-        self._path = f'{root_dir.rstrip("/")}/sys/devices/system/cpu/online'
-        self._text = ''
+        self._path = path(root_dir)
+        self._fd: int | None = None
+        self._data = b''
         self._said = False
         self.now: frozenset[int] = frozenset((0,))
 
     def look(self) -> bool:
         """Whether they have changed since the last look."""
         try:
-            with open(self._path, encoding='ascii') as file:
-                text = file.read()
-            if text == self._text:
+            if self._fd is None:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(self._fd, _SIZE, 0)
+            if data == self._data:
                 return False
-            self.now = parse_cpus(text) or self.now
+            found = parse_cpus(data.decode('ascii'))
         except (OSError, ValueError) as exc:
             if not self._said:
                 LOG.warning('cannot tell which CPUs are online: %s; counting '
                             'on %s', exc, sorted(self.now))
             self._said = True
+            self.close()        # opened anew at the next look
             return False
-        self._text = text
+        self._data = data
+        if not found or found == self.now:
+            return False
+        self.now = found
         return True
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

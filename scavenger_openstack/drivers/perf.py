@@ -438,3 +438,4 @@ class Perf:
         if self._clock is not None:
             self._clock.close()
             self._clock = None
+        self._cpus.close()

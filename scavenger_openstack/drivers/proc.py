@@ -22,8 +22,10 @@ import logging
 import os
 from typing import TypeVar
 
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
 
 LOG = logging.getLogger(__name__)
@@ -153,7 +155,23 @@ class Proc:
         if not self.boot_id:
             raise errors.DriverError(f'cannot read {path}: mount /proc')
         self.cpu_model = self._cpu_model()
-        self.topology: Mapping[int, Cpu] = read_topology(root_dir)
+        self._online = online_cpus.OnlineCpus(root_dir)
+        self._online.look()
+        self._topology: Mapping[int, Cpu] = read_topology(root_dir)
+
+    def topology(self) -> Mapping[int, Cpu]:
+        """Where each CPU sits that is online now.
+
+        It is the same object until one comes or goes.
+        """
+        if self._online.look():
+            before, self._topology = self._topology, read_topology(
+                self._root or '/')
+            if before.keys() != self._topology.keys():
+                LOG.info('the host has %d CPUs online now (%s), it had %d',
+                         len(self._topology), format_cpus(self._topology),
+                         len(before))
+        return self._topology
 
     def cpu_busy_s(self) -> dict[int, float]:
         """Seconds that each CPU has run something; empty when unknown."""
@@ -169,6 +187,7 @@ class Proc:
         for fd in self._fds.values():
             os.close(fd)
         self._fds = {}
+        self._online.close()
 
     def _ask(self, path: str, parse: Callable[[bytes], Answer]
              ) -> Answer | None:

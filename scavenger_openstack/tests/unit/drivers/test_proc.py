@@ -65,6 +65,22 @@ class TestProc(testtools.TestCase):
         self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
         self.assertEqual((24684096 * 1024, 1000 * 1024), host.memory())
 
+    def test_cpus_come_and_go(self) -> None:
+        self.put('sys/devices/system/cpu/online', '0-3\n')
+        host = self.proc()
+        first = host.topology()
+        self.assertEqual({0, 1, 2, 3}, first.keys())
+        self.assertIs(first, host.topology())
+        self.put('sys/devices/system/cpu/online', '0,2\n')
+        self.assertEqual({0, 2}, host.topology().keys())
+        self.assertIs(host.topology(), host.topology())
+        self.assertIn('2 CPUs online now (0,2), it had 4', self.logs.output)
+        for bad in ('', '\n', 'garbage\n', '3-1\n'):
+            self.put('sys/devices/system/cpu/online', bad)
+            self.assertEqual({0, 2}, host.topology().keys(), bad)
+        self.put('sys/devices/system/cpu/online', '0-3\n')
+        self.assertEqual({0, 1, 2, 3}, host.topology().keys())
+
     def test_garbage_is_unknown_and_said_once(self) -> None:
         host = self.proc()
         asked = {'proc/stat': (host.cpu_busy_s, {}),

@@ -1,0 +1,206 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Blind isolation between the loops, on groups and CPUs of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import time
+from typing import Any
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import isolation
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+GROUP = '/batch'
+
+
+class Cpus:
+    """What BPF would say: so many of the CPUs that are asked for are idle.
+    """
+
+    made = 0
+    idle: frozenset[int] = frozenset()
+
+    def __init__(self) -> None:
+        type(self).made += 1
+
+    def idle_count(self, cpus: frozenset[int]) -> int:
+        return len(self.idle & cpus)
+
+    def observe(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def refused() -> None:
+    raise errors.Unsupported('no BPF')
+
+
+class Group:
+    """A CPU set that takes anything."""
+
+    def __init__(self) -> None:
+        self.written: list[frozenset[int]] = []
+
+    def set(self, cpus: frozenset[int]) -> None:
+        self.written.append(cpus)
+
+    def foreign(self) -> frozenset[int] | None:
+        return None
+
+    def refresh(self) -> None:
+        pass
+
+
+class Host:
+    """Driver, leases and actuator at once: what isolation asks of them."""
+
+    def __init__(self) -> None:
+        self.group = Group()
+        self.first: Value | None = None
+
+    def fast_cpu_set(self, group: str) -> Group:
+        return self.group
+
+    def check(self) -> None:
+        pass
+
+    def original(self, workload: str, knob: Knob) -> Value | None:
+        return self.first
+
+    def hold(self, workload: str, knob: Knob) -> None:
+        pass
+
+
+def foreground(name: str, cpus: Iterable[int] | None = None,
+               **more: Any) -> WorkloadRates:
+    return WorkloadRates(Workload(
+        name, Priority.FOREGROUND, group=name,
+        allowed_cpus=None if cpus is None else frozenset(cpus), **more), 1.0)
+
+
+class IsolationTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.running.Running', Cpus))
+        Cpus.made, Cpus.idle = 0, frozenset(range(64))
+        self.host = Host()
+
+    def start(self, mode: Mode = Mode.ENFORCE, **params: Any) -> None:
+        host: Any = self.host
+        self.isolation = isolation.Isolation(
+            host, host, perfiso.Params(grow_interval_ms=0.1, **params), mode)
+        self.addCleanup(lambda: self.isolation.stop())
+
+    def follow(self, cpus: Iterable[int], *more: WorkloadRates,
+               claim: str = '') -> list[Cap]:
+        host: Any = self.host
+        batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
+                                       group=GROUP), 1.0)
+        wishes = [Cap(GROUP, Knob.CPU_SET, claim, 'scavenger', '')] * bool(
+            claim)
+        return self.isolation.follow(
+            wishes, Rates(1.0, 1.0, (batch, *more), topology={
+                cpu: Cpu(cpu, 0, 0) for cpu in cpus}), False, host)
+
+    def state(self) -> str:
+        return str(self.isolation.facts()['state'])
+
+    def settled(self) -> frozenset[int]:
+        """What the group has after the loop had some polls more."""
+        end = self.isolation.facts()['polls'] + 200
+        deadline = time.monotonic() + 20
+        while self.isolation.facts()['polls'] < end:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+        return self.host.group.written[-1]
+
+
+class TestCpusComeAndGo(IsolationTestCase):
+
+    def test_an_offline_cpu_is_neither_chosen_nor_idle(self) -> None:
+        self.start()
+        self.follow(range(16))
+        self.assertEqual(set(range(16)), self.settled())
+        # SMT off; the CPUs that are gone look idle for ever.
+        Cpus.idle = frozenset(range(8, 16)) | {0}
+        self.follow(range(8))
+        # One is idle, and not nine of them: down to one CPU.
+        self.assertEqual(1, len(self.settled()))
+        Cpus.idle = frozenset(range(16))
+        self.assertEqual(set(range(8)), self.settled())
+        Cpus.idle = frozenset({0, 1})       # the buffer of eight, not of 16
+        self.assertEqual(set(range(8)), self.settled())
+        Cpus.idle = frozenset(range(16))
+        self.follow(range(16))
+        self.assertEqual(set(range(16)), self.settled())
+
+    def test_it_goes_on_with_what_the_background_has(self) -> None:
+        self.start()
+        Cpus.idle = frozenset()
+        self.follow(range(16))
+        self.assertEqual(1, len(self.settled()))
+        Cpus.idle = frozenset({0, 1})       # just the buffer of eight
+        self.follow(range(8))
+        self.assertEqual(1, len(self.settled()))
+
+    def test_too_few_are_left_for_a_buffer(self) -> None:
+        self.start()
+        self.follow(range(8))
+        self.assertIn('running', self.state())
+        wishes = self.follow(range(4), claim='0-3')
+        self.assertEqual(['0-3'], [cap.value for cap in wishes])
+        self.assertIn('buffer_cores is 0 on 4 CPUs', self.state())
+        polls = len(self.host.group.written)
+        self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
+        time.sleep(0.02)
+        self.assertEqual(polls, len(self.host.group.written))
+        self.follow(range(8))
+        self.assertIn('running', self.state())
+
+    def test_an_original_with_offline_cpus_only(self) -> None:
+        self.start()
+        self.host.first = '8-15'
+        self.follow(range(16))
+        self.assertEqual(set(range(8, 16)), self.settled())
+        self.follow(range(8))
+        self.assertIn('running on CPUs 0-7', self.state())
+        self.assertLessEqual(self.settled(), set(range(8)))
+
+    def test_one_line_when_it_cannot_run(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.running.Running',
+            refused))
+        self.start()
+        for _ in range(3):
+            self.follow(range(8))
+        self.assertEqual(['blind isolation: off: no BPF'],
+                         self.logs.output.splitlines())
