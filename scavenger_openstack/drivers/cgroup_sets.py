@@ -29,6 +29,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import Entry
 from scavenger_openstack.drivers.cgroup_files import explain
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
@@ -107,9 +108,17 @@ class FastCpuSet:
     within what is left of them; one that is left with nothing gets the
     whole new set.  A cgroup without any set (v1: nothing can run there yet)
     is left alone.  Threads may share this object.
+
+    When a CPU goes offline the kernel takes it out of all sets of v1, and
+    does not put it back.  That is nobody's write: the set still counts as
+    the one that was set.
+
+    :param root_dir: where /sys is looked for
     """
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, root_dir: str = '/') -> None:
+        self._root_dir = root_dir
+        self._taken = _NONE         # out of our last set, by the kernel
         self._root = _Node(directory, None)
         self._order = [self._root]
         self._lock = threading.Lock()
@@ -141,14 +150,39 @@ class FastCpuSet:
         self._order = order
 
     def foreign(self) -> frozenset[int] | None:
-        """What somebody else wrote over our last set, ``None`` if nobody.
+        """What another program wrote over our last set, ``None`` if none.
 
         :raises DriverError: it cannot be read.
         """
         with self._lock:
-            now = read_cpus(self._root.directory)
-            ours = self._root.now == self._root.target != _NONE
-            return now if ours and now != self._root.now else None
+            known, target = self._root.now, self._root.target
+            now = self._look()
+            if now == target or target == _NONE or known == now:
+                return None
+            return now if known in (target, target - self._taken) else None
+
+    def read(self) -> frozenset[int]:
+        """The set of the group, with what the kernel took out of ours.
+
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> frozenset[int]:
+        """What the group holds, or our last set if the kernel has taken
+        CPUs out of that and nothing else has happened to it."""
+        root = self._root
+        now = read_cpus(root.directory)
+        missing = root.target - now
+        if not missing or root.directory.version != 1 or now - root.target:
+            return now
+        online = online_cpus.read(self._root_dir)
+        self._taken |= missing - online if online else _NONE
+        if not missing <= self._taken:
+            return now
+        root.now = now      # so that the next set is written
+        return root.target
 
     def set(self, cpus: frozenset[int]) -> None:
         """Let the subtree run on ``cpus`` only; quick when it already does.
@@ -170,10 +204,12 @@ class FastCpuSet:
             try:
                 self._move(cpus)
             except OSError:
-                # Somebody made or changed a cgroup below: look, once more.
+                # A cgroup below was made or changed, or a CPU went offline,
+                # which v1 does not take: look, once more.
                 self._refresh()
                 try:
-                    self._move(cpus)
+                    self._move(cpus & online_cpus.read(self._root_dir)
+                               or cpus)
                 except OSError as exc:
                     self._root.target = _NONE
                     raise explain(
@@ -182,6 +218,7 @@ class FastCpuSet:
                     ) from exc
 
     def _move(self, cpus: frozenset[int]) -> None:
+        self._taken = _NONE
         for node in self._order:
             if node.parent is None:
                 target = cpus

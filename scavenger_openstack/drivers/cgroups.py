@@ -273,9 +273,7 @@ class Cgroups:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
-                cpus = cgroup_sets.read_cpus(
-                    self._directory(workload, 'cpuset'))
-                return format_cpus(cpus) or None
+                return format_cpus(self._set_in_force(workload)) or None
             rule = self._rule(knob)
             return rule.read(self._directory(workload, rule.controller))
         except errors.WorkloadGone:
@@ -415,9 +413,17 @@ class Cgroups:
             if 'cpuset' not in self._mounts:
                 raise errors.Unsupported(
                     'cpu_set: this host has no cpuset controller')
-            found = FastCpuSet(self._directory(name, 'cpuset'))
+            found = FastCpuSet(self._directory(name, 'cpuset'),
+                               self._root_dir)
             self._sets[name] = found
         return found
+
+    def _set_in_force(self, name: str) -> frozenset[int]:
+        """The CPU set of v1."""
+        directory = self._directory(name, 'cpuset')
+        known = self._sets.get(name)
+        return (cgroup_sets.read_cpus(directory) if known is None
+                else known.read())
 
     def _check_same(self, name: str, knob: Knob,
                     directory: Directory) -> None:

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host of plain files whose CPUs come and go, with cgroups on it.
+
+It answers writes to ``cpuset.cpus`` as the kernel does, and keeps what was
+written where.  It shares no code with what is tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import errno
+import os
+import pathlib
+
+import fixtures
+
+V1_MOUNTS = ('cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n'
+             'cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n')
+V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n'
+CPU_V1 = {'cpu.cfs_quota_us': '-1', 'cpu.cfs_period_us': '100000',
+          'cpu.shares': '1024', 'cpu.idle': '0'}
+CPU_V2 = {'cpu.max': 'max 100000', 'cpu.weight': '100', 'cpu.idle': '0',
+          'cgroup.freeze': '0'}
+
+
+def listed(cpus: Iterable[int]) -> str:
+    """A CPU list without ranges, as anybody may write it."""
+    return ','.join(map(str, sorted(cpus)))
+
+
+def cpus_of(text: str) -> set[int]:
+    found: set[int] = set()
+    for part in filter(None, text.strip().split(',')):
+        ends = [int(end) for end in part.split('-')]
+        found |= set(range(ends[0], ends[-1] + 1))
+    return found
+
+
+class Host(fixtures.Fixture):
+    """A root directory.
+
+    :ivar written: the path below the cgroup mount and the text of each write
+        that was taken, the oldest first
+    """
+
+    def __init__(self, cpus: int, version: int) -> None:
+        super().__init__()
+        self.possible = set(range(cpus))
+        self.online = set(self.possible)
+        self.version = version
+        self.written: list[tuple[str, str]] = []
+
+    def _setUp(self) -> None:
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.top = self.root / 'sys/fs/cgroup'
+        self.sets = self.top / 'cpuset' if self.version == 1 else self.top
+        self.put('proc/self/mounts',
+                 V1_MOUNTS if self.version == 1 else V2_MOUNTS)
+        self.put('proc/sys/kernel/random/boot_id', 'b-1')
+        self.put('sys/devices/system/cpu/possible', listed(self.possible))
+        self.put('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu')
+        self.sets.mkdir(exist_ok=True)
+        self._follow()
+        self._pwrite = os.pwrite
+        self.useFixture(fixtures.MonkeyPatch('os.pwrite', self._write))
+
+    def put(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text + '\n')
+
+    def cgroup(self, path: str, cpus: Iterable[int] | None = None) -> None:
+        """Make a cgroup as a program that runs containers does."""
+        for top in ((self.sets, self.top / 'cpu') if self.version == 1
+                    else (self.top,)):
+            (top / path.strip('/')).mkdir(parents=True)
+        files = CPU_V1 if self.version == 1 else CPU_V2
+        for name, text in {'cgroup.procs': '', **files}.items():
+            self._text(path, name, text)
+        text = listed(cpus or ())
+        if self.version == 1:
+            (self.sets / path.strip('/') / 'cgroup.procs').write_text('\n')
+            text = text or listed(self._parent(path))
+        self._text(path, 'cpuset.cpus', text)
+        self._follow()
+
+    def delete(self, path: str) -> None:
+        for top in {self.sets, self.top / 'cpu', self.top}:
+            where = top / path.strip('/')
+            if where.is_dir() and (where != self.top):
+                for file in where.iterdir():
+                    file.unlink()
+                where.rmdir()
+
+    def set_by_another(self, path: str, cpus: Iterable[int]) -> None:
+        self._text(path, 'cpuset.cpus', listed(cpus))
+        self._follow()
+
+    def set_of(self, path: str) -> set[int]:
+        return cpus_of((self.sets / path.strip('/') / 'cpuset.cpus'
+                        ).read_text())
+
+    def take_offline(self, *cpus: int) -> None:
+        self.online -= set(cpus)
+        if self.version == 1:
+            for path in self._every():
+                left = self.set_of(path) & self.online
+                self._text(path, 'cpuset.cpus', listed(left))
+        self._follow()
+
+    def bring_online(self, *cpus: int) -> None:
+        """v1 gives them back to no group."""
+        self.online |= set(cpus) & self.possible
+        self._follow()
+
+    def _every(self) -> Iterator[str]:
+        for where, below, _ in os.walk(self.sets):
+            for name in below:
+                yield os.path.relpath(os.path.join(where, name), self.sets)
+
+    def _parent(self, path: str) -> set[int]:
+        above = os.path.dirname(path.strip('/'))
+        return self.set_of(above) if above else set(self.online)
+
+    def _text(self, path: str, name: str, text: str) -> None:
+        top = (self.sets if name.startswith('cpuset') or self.version == 2
+               else self.top / 'cpu')
+        (top / path.strip('/') / name).write_text(text + '\n')
+
+    def _follow(self) -> None:
+        """Say everywhere which CPUs are online."""
+        self.put('sys/devices/system/cpu/online', listed(self.online))
+        self.put('proc/stat', 'cpu  1 0 0 0 0 0 0 0 0 0\n' + '\n'.join(
+            f'cpu{cpu} 1 0 0 0 0 0 0 0 0 0' for cpu in sorted(self.online)))
+        if self.version == 1:
+            self._text('', 'cpuset.cpus', listed(self.online))
+            for path in ('', *self._every()):
+                self._text(path, 'cpuset.effective_cpus',
+                           listed(self.set_of(path) or self._parent(path)))
+            return
+        known = {'': self.online}
+        self._text('', 'cpuset.cpus.effective', listed(self.online))
+        for path in self._every():
+            above = known[os.path.dirname(path)]
+            known[path] = self.set_of(path) & above or above
+            self._text(path, 'cpuset.cpus.effective', listed(known[path]))
+
+    def _write(self, fd: int, data: bytes, offset: int) -> int:
+        path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
+        if self.top not in path.parents:
+            return self._pwrite(fd, data, offset)
+        if path.name == 'cpuset.cpus':
+            self._check(path.parent, cpus_of(data.decode()))
+        os.ftruncate(fd, 0)
+        self.written.append((str(path.relative_to(
+            self.sets if self.sets in path.parents else self.top)),
+            data.decode().strip()))
+        count = self._pwrite(fd, data, offset)
+        self._follow()
+        return count
+
+    def _check(self, where: pathlib.Path, cpus: set[int]) -> None:
+        """What the kernel refuses."""
+        refused = 0
+        if not cpus <= (self.online if self.version == 1 else self.possible):
+            refused = errno.EINVAL
+        elif self.version == 1:
+            path = str(where.relative_to(self.sets))
+            if not cpus <= self._parent(path):
+                refused = errno.EACCES
+            elif any(not self.set_of(f'{path}/{one.name}') <= cpus
+                     for one in where.iterdir() if one.is_dir()):
+                refused = errno.EBUSY
+        if refused:
+            raise OSError(refused, os.strerror(refused))

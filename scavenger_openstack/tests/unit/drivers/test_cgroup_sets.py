@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""CPU sets while CPUs go offline and come back."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack.tests.unit import cpusets
+from scavenger_openstack.types import Knob
+
+BATCH = '/batch'
+
+
+class OfflineCase(testtools.TestCase):
+
+    version = 1
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(cpusets.Host(8, self.version))
+        for path in (BATCH, '/batch/a', '/batch/a/deep'):
+            self.host.cgroup(path)
+        self.driver = Cgroups([BATCH], root_dir=str(self.host.root))
+        self.addCleanup(self.driver.close)
+        self.set = self.driver.fast_cpu_set(BATCH)
+
+    def give(self, *cpus: int) -> None:
+        self.set.set(frozenset(cpus))
+
+    def read(self) -> set[int]:
+        return cpusets.cpus_of(str(self.driver.read(BATCH, Knob.CPU_SET)))
+
+    def test_what_the_kernel_takes_is_nobodys_write(self) -> None:
+        self.give(4, 5, 6, 7)
+        self.host.take_offline(6, 7)
+        self.assertIsNone(self.set.foreign())
+        self.assertEqual({4, 5, 6, 7}, self.read())
+        self.set.refresh()
+        self.assertIsNone(self.set.foreign())
+        # Nor is it when they are back, which v1 gives to no group.
+        self.host.bring_online(6)
+        self.assertIsNone(self.set.foreign())
+        self.assertEqual({4, 5, 6, 7}, self.read())
+        self.host.bring_online(7)
+        self.give(4, 5, 6, 7)
+        for path in (BATCH, '/batch/a'):
+            if self.version == 1:
+                self.assertEqual({4, 5, 6, 7}, self.host.set_of(path))
+
+    def test_all_of_the_set_go(self) -> None:
+        self.give(7)
+        self.host.take_offline(7)
+        self.assertIsNone(self.set.foreign())
+        self.assertEqual({7}, self.read())
+        self.give(1)
+        self.assertEqual({1}, self.host.set_of(BATCH))
+
+    def test_another_program_is_still_seen(self) -> None:
+        for theirs in ({4}, {3}, {4, 5, 0}, {4, 5}):
+            self.give(4, 5, 6, 7)
+            self.host.take_offline(7)
+            self.host.set_by_another(BATCH, theirs)
+            self.assertEqual(theirs, self.set.foreign())
+            self.assertEqual(theirs, self.read())
+            self.set.refresh()
+            self.assertIsNone(self.set.foreign())
+            self.host.bring_online(7)
+
+    def test_another_program_after_the_kernel(self) -> None:
+        self.give(4, 5, 6, 7)
+        self.host.take_offline(7)
+        self.assertIsNone(self.set.foreign())
+        self.host.set_by_another(BATCH, {2})
+        self.assertEqual({2}, self.set.foreign())
+
+    def test_a_cpu_that_went_since_the_last_tick(self) -> None:
+        self.give(*range(8))
+        self.host.take_offline(7)
+        self.give(6, 7)
+        self.assertEqual({6}, self.host.set_of(BATCH) - {7})
+        self.assertIsNone(self.set.foreign())
+        self.give(5, 6)
+        self.assertEqual({5, 6}, self.host.set_of(BATCH))
+
+
+class TestVersion2(OfflineCase):
+
+    version = 2
