@@ -230,6 +230,10 @@ def run(step: Step, mounts: Sequence[Mount], *,
         remember: Callable[[str], object] = str) -> bool:
     """Carry out one valid step and read it back; whether it changed a thing.
 
+    v1 takes no CPU set with CPUs that are offline, or that were and so are
+    missing in the parent's set: of such a set those are restored that the
+    parent has; all of the parent's, if it has none of them.
+
     A v1 CPU set passes to groups made below it while it was capped.  Those
     whose inode is not in ``named`` and whose set equals the capped one get
     their parent's set.  ``remember`` is called with the capped set before
@@ -253,8 +257,7 @@ def run(step: Step, mounts: Sequence[Mount], *,
         if changed:
             if subtree:
                 remember(was)
-            _write(directory, step['file'],
-                   f'{step.get("device", "")} {step["text"]}'.strip())
+            step = _put(directory, step, named)
             got = _read(directory, step['file'])
             if not same(step, got):
                 raise RestoreError(
@@ -275,6 +278,31 @@ def run(step: Step, mounts: Sequence[Mount], *,
     finally:
         if directory is not None:
             os.close(directory)
+
+
+def _put(directory: int, step: Step, named: Collection[int]) -> Step:
+    """Write what the step says; return the step as the kernel takes it.
+
+    A parent in ``named`` is still to be restored: it limits nothing.
+    """
+    device, text = step.get('device', ''), step['text']
+    try:
+        _write(directory, step['file'], f'{device} {text}'.strip())
+    except OSError as exc:
+        if (step['file'] != 'cpuset.cpus'
+                or exc.errno not in (errno.EINVAL, errno.EACCES)):
+            raise
+        parent = os.open('..', _DIRECTORY, dir_fd=directory)
+        try:
+            if exc.errno == errno.EACCES and os.fstat(parent).st_ino in named:
+                raise
+            above = _read(parent, 'cpuset.cpus')
+        finally:
+            os.close(parent)
+        cpus = _cpus(text) & _cpus(above)
+        text = ','.join(map(str, sorted(cpus))) or above
+        _write(directory, step['file'], text)
+    return {**step, 'text': text}
 
 
 def _enter(step: Step, mounts: Sequence[Mount]) -> int:

@@ -18,6 +18,7 @@ written where.  It shares no code with what is tested.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 import errno
@@ -73,8 +74,13 @@ class Host(fixtures.Fixture):
         self.put('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu')
         self.sets.mkdir(exist_ok=True)
         self._follow()
-        self._pwrite = os.pwrite
-        self.useFixture(fixtures.MonkeyPatch('os.pwrite', self._write))
+        plain, at = os.write, os.pwrite
+        self.useFixture(fixtures.MonkeyPatch(
+            'os.pwrite', lambda fd, data, offset: self._write(
+                fd, data, lambda: at(fd, data, offset))))
+        self.useFixture(fixtures.MonkeyPatch(
+            'os.write', lambda fd, data: self._write(
+                fd, data, lambda: plain(fd, data))))
 
     def put(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -156,17 +162,17 @@ class Host(fixtures.Fixture):
             known[path] = self.set_of(path) & above or above
             self._text(path, 'cpuset.cpus.effective', listed(known[path]))
 
-    def _write(self, fd: int, data: bytes, offset: int) -> int:
+    def _write(self, fd: int, data: bytes, write: Callable[[], int]) -> int:
         path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
         if self.top not in path.parents:
-            return self._pwrite(fd, data, offset)
+            return write()
         if path.name == 'cpuset.cpus':
             self._check(path.parent, cpus_of(data.decode()))
         os.ftruncate(fd, 0)
         self.written.append((str(path.relative_to(
             self.sets if self.sets in path.parents else self.top)),
             data.decode().strip()))
-        count = self._pwrite(fd, data, offset)
+        count = write()
         self._follow()
         return count
 

@@ -14,9 +14,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import fixtures
 import testtools
 
+from scavenger_openstack.agent import steps
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroups import Cgroups
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Knob
@@ -95,6 +99,67 @@ class OfflineCase(testtools.TestCase):
         self.assertIsNone(self.set.foreign())
         self.give(5, 6)
         self.assertEqual({5, 6}, self.host.set_of(BATCH))
+
+    def restore(self, taken: Sequence[base.Step]) -> None:
+        kind = 'cgroup' if self.version == 1 else 'cgroup2'
+        mounts = [(str(self.host.sets), kind,
+                   self.host.sets.stat().st_dev)]
+        for step in taken:
+            steps.run(step, mounts, named={one['inode'] for one in taken})
+
+    def every(self) -> list[set[int]]:
+        return [self.host.set_of(path)
+                for path in (BATCH, '/batch/a', '/batch/a/deep')]
+
+    def test_restored_while_a_cpu_is_offline(self) -> None:
+        self.host.set_by_another(BATCH, range(2, 8))
+        self.host.set_by_another('/batch/a', range(2, 8))
+        self.host.set_by_another('/batch/a/deep', {5, 7})
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        self.give(2, 3)
+        self.host.take_offline(7)
+        self.restore(taken)
+        left = [set(one) - {7} if self.version == 1 else set(one)
+                for one in (range(2, 8), range(2, 8), {5, 7})]
+        if self.version == 2:       # nothing below is ever written
+            left[1:] = self.every()[1:]
+        self.assertEqual(left, self.every())
+
+    def test_restored_when_all_of_its_cpus_are_offline(self) -> None:
+        self.host.set_by_another('/batch/a/deep', {7})
+        for path in ('/batch/a', BATCH):
+            self.host.set_by_another(path, {6, 7})
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        self.give(6)
+        self.host.take_offline(6, 7)
+        self.restore(taken)
+        self.assertEqual(set(range(6)) if self.version == 1 else {6, 7},
+                         self.every()[0])
+
+    def test_restored_as_it_was_once_they_are_back(self) -> None:
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        before = self.every()
+        self.give(2, 7)
+        self.host.take_offline(7)
+        self.host.bring_online(7)
+        self.restore(taken)
+        found = self.every()
+        if self.version == 2:       # empty before: all CPUs, the same effect
+            found[0] = set()
+        self.assertEqual(before, found)
+
+    def test_restored_below_a_parent_that_lost_a_cpu(self) -> None:
+        self.host.cgroup('/slice')
+        self.host.cgroup('/slice/jobs')
+        driver = Cgroups(['/slice/jobs'], root_dir=str(self.host.root))
+        self.addCleanup(driver.close)
+        taken = driver.restore_steps('/slice/jobs', Knob.CPU_SET)
+        driver.fast_cpu_set('/slice/jobs').set(frozenset({1}))
+        self.host.take_offline(7)
+        self.host.bring_online(7)
+        self.restore(taken)
+        self.assertEqual(set(range(7 if self.version == 1 else 8)),
+                         self.host.set_of('/slice/jobs'))
 
 
 class TestVersion2(OfflineCase):
