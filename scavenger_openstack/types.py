@@ -112,6 +112,8 @@ class Workload:
     ``instance`` is the UUID of the VM, which stays the same over a hard
     reboot; '' for what is another workload when it is made anew.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
+    ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
+    that is not known: see :mod:`.algorithms.pins`.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
     """
@@ -131,6 +133,7 @@ class Workload:
     instance: str = ''
     killable: bool = False
     created_s: float = 0.0
+    dedicated_cpus: frozenset[int] | None = None
 
 
 class WorkloadSample(NamedTuple):

@@ -27,16 +27,15 @@ said last.  After a gap longer than a window, that window is learnt anew.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 import math
 from typing import Any
 
 from scavenger_openstack.algorithms.arbitrate import split
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
+from scavenger_openstack.algorithms import pins as pins_
 from scavenger_openstack.algorithms.quota import Quota
 from scavenger_openstack.algorithms.reserve import reason
 from scavenger_openstack.algorithms.reserve import Resource
@@ -95,26 +94,6 @@ def foreground_rate(sent: float | None, background: float,
         return None
     x = max(sent - background, min(sent, foreground))
     return 0.0 if -math.inf < x < 0 else x
-
-
-def allowed_cpus(cpus: Iterable[int],
-                 pinned: Sequence[Collection[int]]) -> frozenset[int]:
-    """All CPUs but those that foreground workloads have to themselves.
-
-    ``pinned`` are the CPUs of each pinned foreground workload.  A set
-    counts when it is a proper part of the host's CPUs and shares none of
-    them with another pinned workload.  The result may be empty.  Source:
-    Scavenger, section 4.5; DESIGN 7.7.
-    """
-    every = frozenset(cpus)
-    sets = [every.intersection(one) for one in pinned]
-    sets = [one for one in sets if one and one != every]
-    users: dict[int, int] = {}
-    for one in sets:
-        for cpu in one:
-            users[cpu] = users.get(cpu, 0) + 1
-    return every.difference(*(
-        one for one in sets if all(users[cpu] == 1 for cpu in one)))
 
 
 class _Tick:
@@ -382,9 +361,7 @@ class Controller:
 
 def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
     every = tick.rates.topology.keys()
-    pinned = [one[0].allowed_cpus for one in tick.foreground
-              if one[0].allowed_cpus is not None]
-    allowed = allowed_cpus(every, pinned) if pinned else frozenset(every)
+    allowed, _, pinned = pins_.of(tick.foreground, every)
     crowded = not allowed
     why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
            f'pinned foreground workloads')
@@ -395,7 +372,7 @@ def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
     if crowded or len(allowed) < len(every):
         tick.caps += [Cap(group, Knob.CPU_SET, text, NAME, why)
                       for group in groups(tick.background)]
-    return crowded, {'allowed': text, 'pinned': len(pinned)}
+    return crowded, {'allowed': text, 'pinned': pinned}
 
 
 def groups(background: Iterable[WorkloadRates]) -> list[str]:

@@ -166,22 +166,25 @@ class Domain:
     warnings: tuple[str, ...]
 
     def workload(self, *, created_s: float) -> Workload:
-        """The domain in the words of the controllers.
-
-        CPUs that foreground is merely confined to, with others, are not
-        told: the rules would take them for its own.
-        """
-        background = self.priority is Priority.BACKGROUND
+        """The domain in the words of the controllers."""
         return Workload(
             id=self.uuid, priority=self.priority, source=self.source,
             project=self.project, application=self.application,
             vcpus=float(self.vcpus), group=self.uuid, floor=self.floor,
             memory_allotment_bytes=float(self.memory_allotment_bytes),
-            allowed_cpus=(self.allowed_cpus
-                          if self.dedicated or background else None),
+            allowed_cpus=self.allowed_cpus,
+            dedicated_cpus=self._dedicated_cpus(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
             instance=self.uuid)
+
+    def _dedicated_cpus(self) -> frozenset[int]:
+        """The CPUs that are one vCPU's alone: what a pin of a dedicated
+        vCPU looks like.  A guest of mixed policy has others beside."""
+        if not self.dedicated:
+            return frozenset()
+        own = [one for one in self.pins.values() if len(one) == 1]
+        return frozenset().union(*own) or self.allowed_cpus or frozenset()
 
 
 def parse(text: str, floors: Mapping[Knob, float] = DEFAULT_FLOORS

@@ -24,7 +24,6 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.algorithms.scavenger import allowed_cpus
 from scavenger_openstack.algorithms.scavenger import Controller
 from scavenger_openstack.algorithms.scavenger import foreground_memory
 from scavenger_openstack.algorithms.scavenger import foreground_rate
@@ -112,17 +111,6 @@ class EquationsTest(testtools.TestCase):
         for window_s, interval_s, wanted in ((60, 1, 60), (60, 5, 12),
                                              (15, 0.1, 150), (2, 10, 2)):
             self.assertEqual(wanted, samples(window_s, interval_s))
-
-    def test_allowed_cpus(self) -> None:
-        for pinned, wanted in (
-                ((), {0, 1, 2, 3}), (({0},), {1, 2, 3}),
-                (({0}, {1, 2}), {3}), (({0, 1, 2, 3},), {0, 1, 2, 3}),
-                # Shared by two: nobody has them to himself.
-                (({0, 1}, {1, 2}), {0, 1, 2, 3}),
-                (({0, 1}, {1, 2}, {3}), {0, 1, 2}),
-                (({9},), {0, 1, 2, 3}), (({0, 9},), {1, 2, 3}),
-                ((set(),), {0, 1, 2, 3}), (({0, 1}, {2, 3}), set())):
-            self.assertEqual(wanted, allowed_cpus(range(4), pinned))
 
     def test_defaults_of_section_6_1(self) -> None:
         found = Params()
@@ -487,6 +475,11 @@ class CpuTest(testtools.TestCase):
         self.assertIsNone(value(found, '/batch', Knob.CPU_SET))
         self.assertEqual('0-3', found.facts['cpu_set']['allowed'])
         found = self.step(use(A), self.pinned('f', 0), self.pinned('g', 2))
+        self.assertEqual('1,3', value(found, '/batch', Knob.CPU_SET))
+
+    def test_guests_that_share_some_of_their_cpus(self) -> None:
+        found = self.step(use(A), self.pinned('f', 0, 1),
+                          self.pinned('g', 1, 2))
         self.assertEqual('1,3', value(found, '/batch', Knob.CPU_SET))
 
     def test_no_cpu_left(self) -> None:

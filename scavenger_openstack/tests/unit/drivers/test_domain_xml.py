@@ -403,7 +403,7 @@ class TestDomain(testtools.TestCase):
     def test_as_a_workload(self) -> None:
         shared = domain(vcpu="<vcpu cpuset='0-3'>2</vcpu>")
         one = domain_xml.parse(shared).workload(created_s=7)
-        self.assertEqual((UUID, UUID, None, 2.0, 128.0 * MIB, 7),
+        self.assertEqual((UUID, UUID, {0, 1, 2, 3}, 2.0, 128.0 * MIB, 7),
                          (one.id, one.group, one.allowed_cpus, one.vcpus,
                           one.memory_allotment_bytes, one.created_s))
         self.assertEqual(('', '', ''), one.disks)     # where, is not known
@@ -414,3 +414,21 @@ class TestDomain(testtools.TestCase):
         self.assertEqual({0, 1, 2, 3}, one.allowed_cpus)
         one = domain_xml.parse(domain(tune=TUNE)).workload(created_s=7)
         self.assertEqual({0, 1}, one.allowed_cpus)
+
+    def test_dedicated_cpus(self) -> None:
+        def of(vcpu: str, tune: str = '', policy: str = ''
+               ) -> frozenset[int] | None:
+            specs = {'hw:cpu_policy': policy} if policy else {}
+            return domain_xml.parse(domain(
+                nova(specs), vcpu=vcpu, tune=tune)).workload(
+                    created_s=7).dedicated_cpus
+        shared = "<vcpu cpuset='0-3'>2</vcpu>"
+        self.assertEqual(set(), of('<vcpu>2</vcpu>'))
+        self.assertEqual(set(), of(shared))
+        self.assertEqual({0, 1}, of('<vcpu>2</vcpu>', TUNE))
+        mixed = ("<cputune><vcpupin vcpu='0' cpuset='0-3'/>"
+                 "<vcpupin vcpu='1' cpuset='7'/></cputune>")
+        self.assertEqual({7}, of(shared, mixed, 'mixed'))
+        self.assertEqual(set(), of(shared, mixed))
+        # Not as Nova pins: all of it, rather than none.
+        self.assertEqual({0, 1, 2, 3}, of(shared, '', 'dedicated'))

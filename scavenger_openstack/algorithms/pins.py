@@ -1,0 +1,88 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which CPUs belong to foreground workloads, and which they share.
+
+Source: Scavenger, section 4.5; DESIGN 7.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import WorkloadRates
+
+
+class Pins(NamedTuple):
+    """What the pins of the foreground leave of a host's CPUs.
+
+    :param allowed: those that the background may have; may be empty
+    :param shared: those that known foreground may use beside others; all of
+        ``allowed`` if none is known to
+    :param pinned: how many foreground workloads have pins
+    """
+
+    allowed: frozenset[int]
+    shared: frozenset[int]
+    pinned: int
+
+
+def allowed_cpus(cpus: Iterable[int], confined: Sequence[Collection[int]],
+                 dedicated: Iterable[int] = ()) -> frozenset[int]:
+    """All CPUs but those that foreground workloads have to themselves.
+
+    ``dedicated`` are the CPUs that their dedicated pins name.  ``confined``
+    are the CPUs of each foreground workload of which is only known where it
+    may run: if these are a proper part of the host's, each of them that no
+    other such workload has is its own.  The result may be empty.  Source:
+    Scavenger, section 4.5; DESIGN 7.7.
+    """
+    every = frozenset(cpus)
+    users: dict[int, int] = {}
+    for one in confined:
+        within = every.intersection(one)
+        for cpu in within if within != every else ():
+            users[cpu] = users.get(cpu, 0) + 1
+    return every.difference(
+        dedicated, [cpu for cpu, number in users.items() if number == 1])
+
+
+def of(workloads: Iterable[WorkloadRates], cpus: Iterable[int]) -> Pins:
+    """The pins of the foreground among ``workloads``.
+
+    :param cpus: those of the host that are online
+    """
+    every = frozenset(cpus)
+    foreground = [one[0] for one in workloads
+                  if one[0].priority is Priority.FOREGROUND]
+    confined: list[frozenset[int]] = []
+    dedicated: set[int] = set()
+    shared: set[int] = set()
+    pinned = 0
+    for one in foreground:
+        pinned += one.allowed_cpus is not None or bool(one.dedicated_cpus)
+        if one.dedicated_cpus is not None:
+            dedicated |= one.dedicated_cpus
+        elif one.allowed_cpus is not None:
+            confined.append(one.allowed_cpus)
+    if not pinned:
+        return Pins(every, every, 0)
+    allowed = allowed_cpus(every, confined, dedicated)
+    for one in foreground:
+        # Where none of a workload's CPUs is online, it may run anywhere.
+        shared |= ((one.allowed_cpus or every) & every) or every
+    return Pins(allowed, (allowed & shared) or allowed, pinned)
