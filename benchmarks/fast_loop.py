@@ -154,7 +154,8 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
     topology = {cpu: Cpu(cpu, 0, 0) for cpu in BOTH}
     loop = fastloop.FastLoop(
         running.Running(), perfiso.Controller(params, topology=topology),
-        stage.write, lambda: None, BOTH, interval_ms / 1e3)
+        stage.write, lambda: None, perfiso.Bounds(BOTH, BOTH, 1),
+        interval_ms / 1e3)
     before = set(os.listdir('/proc/self/task'))
     loop.start()
     thread, = set(os.listdir('/proc/self/task')) - before

@@ -34,6 +34,7 @@ from typing import Protocol
 
 from oslo_log import log
 
+from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 
@@ -106,10 +107,11 @@ class Running(Protocol):
 class Controller(Protocol):
     """What it needs of ``algorithms.perfiso.Controller``."""
 
+    buffer_cores: int
     short_steps: int
 
-    def step(self, now: float, idle: int, allowed: frozenset[int]
-             ) -> frozenset[int]:
+    def step(self, now: float, idle: int, allowed: frozenset[int], *,
+             buffer: int | None, least: int) -> frozenset[int]:
         ...
 
 
@@ -117,15 +119,12 @@ class FastLoop:
     """A thread that keeps the background off the buffer of idle CPUs.
 
     ``problem`` says why nothing is written at the moment, '' otherwise.
-    ``watched`` may be replaced at any time, too.
 
     :param running: who runs where; taken over, and closed by :meth:`stop`
     :param set_cpus: puts a CPU set in force, or raises DriverError
     :param leases_check: raises LeaseError when nothing may be written
-    :param allowed: the CPUs to choose from
-    :param watched: the CPUs whose idleness counts: those that any
-        foreground may use, so all but those that foreground workloads have
-        for themselves; ``None`` for ``allowed``
+    :param bounds: the CPUs to choose from, those whose idleness counts, and
+        those that the background has besides
     :param interval_s: time from one poll to the next
     :raises ConfigError: the interval is out of bounds
     """
@@ -133,8 +132,7 @@ class FastLoop:
     def __init__(self, running: Running, controller: Controller,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
-                 allowed: frozenset[int], interval_s: float,
-                 watched: frozenset[int] | None = None) -> None:
+                 bounds: perfiso.Bounds, interval_s: float) -> None:
         if not SHORTEST_S <= interval_s <= LONGEST_S:
             running.close()
             raise errors.ConfigError(
@@ -157,20 +155,19 @@ class FastLoop:
         self._longest_gap_s = 0.0
         self._scheduled = ''
         self.problem = ''
-        self.watched = watched
-        self.allowed = allowed
+        self.bounds = bounds
 
     @property
-    def allowed(self) -> frozenset[int]:
-        """The CPUs to choose from; may be replaced at any time."""
-        return self._allowed
+    def bounds(self) -> perfiso.Bounds:
+        """What it may do; may be replaced at any time."""
+        return self._bounds
 
-    @allowed.setter
-    def allowed(self, cpus: frozenset[int]) -> None:
-        if not cpus:
+    @bounds.setter
+    def bounds(self, bounds: perfiso.Bounds) -> None:
+        if not bounds.allowed:
             raise errors.DriverError('blind isolation: no CPU is allowed to '
                                      'the background; it needs at least one')
-        self._allowed = cpus
+        self._bounds = bounds
 
     @property
     def cpus(self) -> frozenset[int] | None:
@@ -253,6 +250,7 @@ class FastLoop:
         clock, sleep = time.monotonic, time.sleep
         step, idle_count = self._step, self._running.idle_count
         before: frozenset[int] | None = None
+        beside: frozenset[int] = frozenset()
         before_s = due_s = clock()
         again_s = due_s
         while not self._stop:
@@ -268,11 +266,13 @@ class FastLoop:
                 self._longest_gap_s = now - before_s
             before_s = now
             self._polls += 1
-            allowed = self._allowed
-            cpus = step(now, idle_count(self.watched or allowed), allowed)
-            if cpus is not before or now >= again_s:
-                self._write(cpus)
-                before = cpus
+            bounds = self._bounds
+            cpus = step(now, idle_count(bounds.watched), bounds.allowed,
+                        buffer=bounds.buffer, least=int(not bounds.beside))
+            if (cpus is not before or bounds.beside is not beside
+                    or now >= again_s):
+                self._write(cpus | bounds.beside)
+                before, beside = cpus, bounds.beside
                 again_s = now + RETRY_S
 
     def _write(self, cpus: frozenset[int]) -> None:

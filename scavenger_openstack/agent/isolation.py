@@ -31,6 +31,7 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms import pins as pins_
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
@@ -102,14 +103,19 @@ class Isolation:
         if not groups or problem:
             self.stop(problem)
             return wishes
-        claims = {cap.workload: parse_cpus(str(cap.value))
-                  for cap in wishes if cap.knob is Knob.CPU_SET}
-        allowed = frozenset(rates.topology)
-        for group in groups:
-            allowed &= claims.get(group, allowed)
+        # Whatever mode the controller is in that says the same.
+        pins = pins_.of(rates.workloads, rates.topology)
+        allowed = pins.allowed or frozenset((max(rates.topology),))
+        for cap in wishes:
+            if cap.knob is Knob.CPU_SET and cap.workload in groups:
+                allowed &= parse_cpus(str(cap.value))
         try:
             self._lease(groups if enforce else set(), actuator)
-            self._start(allowed, rates, enforce)
+            allowed = self._within_originals(allowed,
+                                             frozenset(rates.topology))
+            self._start(perfiso.bounds(allowed, pins.shared or allowed,
+                                       buffer_cores, rates.topology),
+                        rates, enforce)
         except errors.ScavengerError as exc:
             self.stop(f'off: {exc}')
             return wishes
@@ -203,18 +209,17 @@ class Isolation:
                 'those of pinned foreground workloads do not overlap')
         return allowed
 
-    def _start(self, watched: frozenset[int], rates: Rates,
+    def _start(self, bounds: perfiso.Bounds, rates: Rates,
                enforce: bool) -> None:
         topology = rates.topology
-        allowed = self._within_originals(watched, frozenset(topology))
-        current = allowed
+        current = bounds.allowed
         if self._fast is not None:
             if topology is self._topology or topology == self._topology:
-                self._fast.allowed = allowed
-                self._fast.watched = watched
+                if bounds != self._fast.bounds:
+                    self._fast.bounds = bounds
                 return
             # CPUs came or went: another buffer, other cores and caches.
-            current = self._fast.cpus or allowed
+            current = self._fast.cpus or current
             self._fast.stop()
             self._fast = None
         self._topology = topology
@@ -236,11 +241,11 @@ class Isolation:
             running.Running(),
             perfiso.Controller(
                 self._params, topology=topology, current=current),
-            write, self._leases.check, allowed,
-            self._params.poll_interval_ms / 1000, watched)
+            write, self._leases.check, bounds,
+            self._params.poll_interval_ms / 1000)
         self._fast.start()
         self._say(('running' if enforce else 'observing') + ' on CPUs '
-                  + format_cpus(allowed))
+                  + format_cpus(bounds.allowed | bounds.beside))
 
     def _say(self, state: str) -> None:
         if state != self._state:

@@ -27,6 +27,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import math
+from typing import NamedTuple
 
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import MAX_CPU
@@ -78,14 +79,55 @@ def buffer_cores(params: Params, cpus: int) -> int:
     return 0 if cpus < MIN_CPUS else math.ceil(cpus * BUFFER_SHARE)
 
 
-def grow_or_shrink(S: int, I: int, B: int) -> int:  # noqa: E741
+class Bounds(NamedTuple):
+    """What the loop may do.
+
+    :param allowed: the CPUs that it chooses from
+    :param watched: those whose idleness counts
+    :param buffer: how many of them are to be idle
+    :param beside: CPUs that the background has in any case
+    """
+
+    allowed: frozenset[int]
+    watched: frozenset[int]
+    buffer: int
+    beside: frozenset[int] = frozenset()
+
+
+def bounds(allowed: frozenset[int], shared: frozenset[int], buffer: int,
+           topology: Mapping[int, Cpu]) -> Bounds:
+    """What to choose from and to watch, if known foreground only runs on
+    the ``shared`` CPUs.
+
+    Idle CPUs where it cannot run are no use to it.  So these are not
+    counted, and what the background gets of them does not depend on it.
+    Other foreground may be there (daemons, what nobody configured): they
+    keep their part of the buffer.  Not in the paper; DESIGN 7.7.
+
+    :param allowed: the CPUs that the background may have; at least one
+    :param buffer: B of the host
+    """
+    inside, outside = allowed & shared, allowed - shared
+    if not inside or not outside:
+        watched = shared if inside else allowed
+        return Bounds(allowed, watched,
+                      max(1, min(buffer, len(watched) - 1)))
+    here = max(1, math.ceil(buffer * len(shared)
+                            / (len(shared) + len(outside))))
+    there = min(max(0, buffer - here), len(outside) - 1)
+    return Bounds(inside, shared, here, choose_cpus(
+        len(outside) - there, outside, topology))
+
+
+def grow_or_shrink(S: int, I: int, B: int,  # noqa: E741
+                   least: int = 1) -> int:
     """How many CPUs the background should have.
 
-    I < B: all that is missing at once, down to one CPU.  I > B: one more.
+    I < B: all that is missing at once, down to ``least``.  I > B: one more.
     Source: PerfIso, section 3.1.2; the steps and the one CPU: DESIGN 7.7.
     """
     if I < B:
-        return max(1, S - (B - I))
+        return max(least, S - (B - I))
     return S + 1 if I > B else S
 
 
@@ -179,7 +221,8 @@ class Controller:
         self._chosen: dict[tuple[frozenset[int], int], frozenset[int]] = {}
 
     def step(self, now: float, idle: Collection[int] | int,
-             allowed: Collection[int]) -> frozenset[int]:
+             allowed: Collection[int], *, buffer: int | None = None,
+             least: int = 1) -> frozenset[int]:
         """The CPUs that the background should have now.
 
         ``idle``: the idle CPUs of the host, or how many there are (the
@@ -189,24 +232,30 @@ class Controller:
         Shrinking does not wait; one CPU more comes when
         ``grow_interval_ms`` have passed since the last change.  With a
         buffer of 0 it is all of ``allowed``.
+
+        :param buffer: B, if it is not that of the host
+        :param least: 0 when the background has other CPUs besides
         """
         number = idle if isinstance(idle, int) else len(idle)
         cpus = self._cpus
         if allowed is not self._allowed:
-            cpus = self._clamp(allowed)
+            cpus = self._clamp(allowed, least)
             if self._allowed is None:
                 return cpus
-        buffer = self.buffer_cores
-        if number == buffer or not cpus:
+        elif len(cpus) < least:
+            cpus = self._cpus = choose_cpus(least, allowed, self._topology)
+        if buffer is None:
+            buffer = self.buffer_cores
+        if number == buffer:
             return cpus
         size = len(cpus)
         if number > buffer and (size == len(self._allowed or ())
                                 or now - self._changed_s
                                 < self._grow_interval_s):
             return cpus
-        wanted = grow_or_shrink(size, number, buffer)
+        wanted = grow_or_shrink(size, number, buffer, least)
         if wanted == size:
-            self.short_steps += 1
+            self.short_steps += least
             return cpus
         self._changed_s = now
         # The same few sets come again and again: choosing takes 80 us with
@@ -221,7 +270,8 @@ class Controller:
         self._cpus = chosen
         return chosen
 
-    def _clamp(self, allowed: Collection[int]) -> frozenset[int]:
+    def _clamp(self, allowed: Collection[int], least: int
+               ) -> frozenset[int]:
         if not allowed:
             return self._cpus
         limits = frozenset(allowed)
@@ -232,7 +282,7 @@ class Controller:
         if self.buffer_cores == 0:
             held = limits
         elif not held:
-            held = choose_cpus(1, limits, self._topology)
+            held = choose_cpus(least, limits, self._topology)
         if held != self._cpus:
             self._cpus = held
         return self._cpus

@@ -58,7 +58,8 @@ class FastLoopTestCase(base.FunctionalTestCase):
             reader, perfiso.Controller(
                 perfiso.Params(buffer_cores=1), current=self.cpus,
                 topology={cpu: Cpu(cpu, 0, 0) for cpu in self.cpus}),
-            self.set.set, self.check, self.cpus, 0.001)
+            self.set.set, self.check,
+            perfiso.Bounds(self.cpus, self.cpus, 1), 0.001)
         self.addCleanup(self.loop.stop)
 
     def check(self):
@@ -117,7 +118,8 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.loop.start()
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
         self.tree.delete('/a')
-        self.loop.allowed = frozenset(sorted(self.cpus)[:1])
+        self.loop.bounds = self.loop.bounds._replace(
+            allowed=frozenset(sorted(self.cpus)[:1]))
         self.wait_for('it is told', lambda: self.loop.problem)
         self.assertIn(self.tree.name, self.loop.problem)
         self.loop.stop()

@@ -67,7 +67,8 @@ class FastLoopTestCase(testtools.TestCase):
             self.cpus, perfiso.Controller(
                 perfiso.Params(buffer_cores=1, grow_interval_ms=5),
                 topology=TOPOLOGY, current=current),
-            self.write, self.check, FOUR, interval_s, **more)
+            self.write, self.check, perfiso.Bounds(FOUR, FOUR, 1),
+            interval_s, **more)
         self.addCleanup(loop.stop)
         return loop
 
@@ -97,10 +98,11 @@ class FastLoopTestCase(testtools.TestCase):
             self.assertIn('choose 0.1 to 10 ms', str(exc))
 
     def test_no_cpu_allowed(self):
-        exc = self.assertRaises(errors.DriverError, setattr, self.loop,
-                                'allowed', frozenset())
+        exc = self.assertRaises(
+            errors.DriverError, setattr, self.loop, 'bounds',
+            self.loop.bounds._replace(allowed=frozenset()))
         self.assertIn('at least one', str(exc))
-        self.assertEqual(FOUR, self.loop.allowed)
+        self.assertEqual(FOUR, self.loop.bounds.allowed)
 
     def test_written_on_change_only(self):
         fastloop.RETRY_S = 60
@@ -134,14 +136,32 @@ class FastLoopTestCase(testtools.TestCase):
         self.wait_for(lambda: len(self.written) == 3)
         self.assertEqual([FOUR] * 3, self.written)
 
-    def test_allowed_and_watched_replaced(self):
+    def test_bounds_replaced(self):
         self.loop.start()
         self.wait_polls(3)
         self.assertEqual(FOUR, self.cpus.watched)
-        self.loop.watched = frozenset({0, 1, 2, 3, 4})
-        self.loop.allowed = frozenset({2, 3})
+        self.loop.bounds = perfiso.Bounds(
+            frozenset({2, 3}), frozenset({0, 1, 2, 3, 4}), 1)
         self.wait_for(lambda: self.loop.cpus == {2, 3})
         self.assertEqual({0, 1, 2, 3, 4}, self.cpus.watched)
+
+    def test_what_it_has_beside(self):
+        fastloop.RETRY_S = 60
+        self.loop.start()
+        self.wait_for(lambda: self.loop.cpus == FOUR)
+        beside, self.cpus.number = frozenset({6, 7}), 0
+        self.loop.bounds = self.loop.bounds._replace(beside=beside)
+        self.wait_for(lambda: self.loop.cpus == beside)
+        self.loop.short()
+        self.wait_polls(20)
+        self.assertFalse(self.loop.short())
+        self.loop.bounds = self.loop.bounds._replace(beside=frozenset({6}))
+        self.wait_for(lambda: self.loop.cpus == {6})
+        self.cpus.number = 1
+        self.wait_polls(20)
+        self.loop.bounds = self.loop.bounds._replace(beside=frozenset())
+        self.wait_for(lambda: len(self.loop.cpus & FOUR) == 1)
+        self.assertNotIn(frozenset(), self.written)
 
     def test_no_lease_no_write_until_there_is_one(self):
         self.lease_failure = errors.LeaseError('ran out')
@@ -209,7 +229,7 @@ class FastLoopTestCase(testtools.TestCase):
 
         self.loop = fastloop.FastLoop(
             self.cpus, perfiso.Controller(topology=TOPOLOGY), hang,
-            self.check, FOUR, 0.001)
+            self.check, perfiso.Bounds(FOUR, FOUR, 1), 0.001)
         self.loop.start()
         entered.wait(5)
         exc = self.assertRaises(errors.DriverError, self.loop.stop)

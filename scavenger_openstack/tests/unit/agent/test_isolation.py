@@ -204,3 +204,50 @@ class TestCpusComeAndGo(IsolationTestCase):
             self.follow(range(8))
         self.assertEqual(['blind isolation: off: no BPF'],
                          self.logs.output.splitlines())
+
+
+class TestPins(IsolationTestCase):
+
+    def test_a_foreground_that_fills_its_half_of_the_host(self) -> None:
+        self.start()
+        half = frozenset(range(32))
+        guests = [foreground(name, half, dedicated_cpus=frozenset())
+                  for name in 'ab']
+        self.follow(range(64), *guests)
+        self.assertTrue(half < self.settled())
+        Cpus.idle = frozenset(range(64)) - half
+        found = self.settled()
+        self.assertEqual(set(), found & half)
+        # Foreground that is not known may run there, and keeps its part of
+        # the buffer: 6 of 11 CPUs are for the other half.
+        self.assertEqual(32 - 5, len(found))
+        self.assertEqual([], self.follow(range(64), *guests))
+        Cpus.idle = frozenset(range(64))
+        self.assertEqual(64 - 5, len(self.settled()))
+        # One comes that may run anywhere.
+        Cpus.idle = frozenset(range(11))
+        self.follow(range(64), *guests, foreground('c'))
+        Cpus.idle = frozenset()
+        self.assertEqual(1, len(self.settled()))
+
+    def test_pins_hold_whatever_mode_scavenger_is_in(self) -> None:
+        self.start()
+        self.follow(range(16), foreground(
+            'mixed', range(6), dedicated_cpus=frozenset({4, 5})), foreground(
+            'container', range(12, 14)), foreground('c'))
+        self.assertEqual(set(range(16)) - {4, 5, 12, 13}, self.settled())
+        self.follow(range(16), foreground('container', range(12, 14)))
+        self.assertEqual(set(range(16)) - {12, 13}, self.settled())
+
+    def test_no_cpu_is_left(self) -> None:
+        self.start()
+        guests = [foreground(name, cpus) for name, cpus in (
+            ('a', range(8)), ('b', range(8, 16)))]
+        self.follow(range(16), *guests)
+        self.assertEqual({15}, self.settled())
+        Cpus.idle = frozenset()
+        self.follow(range(16), *guests)
+        self.settled()
+        self.assertEqual(['/batch/a'], [
+            cap.workload for cap in self.follow(range(16), *guests)
+            if cap.knob is Knob.CPU_CORES])

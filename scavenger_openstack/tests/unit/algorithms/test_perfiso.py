@@ -19,6 +19,8 @@ import random
 
 import testtools
 
+from scavenger_openstack.algorithms.perfiso import bounds
+from scavenger_openstack.algorithms.perfiso import Bounds
 from scavenger_openstack.algorithms.perfiso import buffer_cores
 from scavenger_openstack.algorithms.perfiso import choose_cpus
 from scavenger_openstack.algorithms.perfiso import Controller
@@ -47,6 +49,39 @@ class BufferTest(testtools.TestCase):
                                     (9, 8, 7), (1, 1, 0)):
             self.assertEqual(wanted, buffer_cores(
                 Params(buffer_cores=given), cpus))
+
+
+class BoundsTest(testtools.TestCase):
+
+    def test_foreground_that_may_run_anywhere(self) -> None:
+        every, some = frozenset(range(8)), frozenset({2, 3})
+        self.assertEqual(Bounds(every, every, 2),
+                         bounds(every, every, 2, FLAT))
+        self.assertEqual(Bounds(some, every, 2),
+                         bounds(some, every, 2, FLAT))
+
+    def test_foreground_that_runs_on_some(self) -> None:
+        every, low = frozenset(range(8)), frozenset(range(6))
+        self.assertEqual(
+            Bounds(low, low, 2, frozenset({6, 7})),
+            bounds(every, low, 2, FLAT))
+        self.assertEqual(
+            Bounds(low, low, 3, frozenset({7})),
+            bounds(every, low, 4, FLAT))
+        self.assertEqual(
+            Bounds(frozenset({5}), low, 2, frozenset({6, 7})),
+            bounds(frozenset({5, 6, 7}), low, 2, FLAT))
+
+    def test_the_background_is_elsewhere(self) -> None:
+        high = frozenset({6, 7})
+        self.assertEqual(Bounds(high, high, 1),
+                         bounds(high, frozenset(range(6)), 2, FLAT))
+
+    def test_hardly_a_cpu(self) -> None:
+        one = frozenset({7})
+        self.assertEqual(Bounds(one, one, 1), bounds(one, one, 2, FLAT))
+        found = bounds(frozenset({6, 7}), one, 2, FLAT)
+        self.assertEqual(Bounds(one, one, 1, frozenset({6})), found)
 
 
 class GrowOrShrinkTest(testtools.TestCase):
