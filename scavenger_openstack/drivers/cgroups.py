@@ -130,6 +130,7 @@ class Cgroups:
         self._sets: dict[str, FastCpuSet] = {}
         self._leased: dict[tuple[str, Knob], int] = {}
         self._turn: list[str] = []
+        self._anew = 0
         self._out_of_files = False
         cgroup_files.allow_many_files()
 
@@ -188,14 +189,21 @@ class Cgroups:
                for field, value in limits.items()):
             one.workload = dataclasses.replace(one.workload, **limits)
 
+    def cpus_changed(self) -> None:
+        """CPUs came or went: look at once where the foreground may run, and
+        again, since the kernel may take a moment."""
+        self._anew = SETTLING_TICKS
+
     def _refresh_next(self) -> None:
         """One foreground workload per tick, in turn: none has a cap."""
-        if not self._turn:
+        if not self._turn or self._anew:
             self._turn = [
                 name for name, one in self._known.items()
                 if one.workload.priority is Priority.FOREGROUND]
-        if self._turn:
-            self.refresh(self._turn.pop())
+        for name in self._turn[:len(self._turn) if self._anew else 1]:
+            self.refresh(name)
+            self._turn.remove(name)
+        self._anew = max(0, self._anew - 1)
 
     def _meet(self, fresh: Sequence[cgroup_parents.Child]) -> None:
         """Get to know new workloads.

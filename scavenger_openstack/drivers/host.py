@@ -41,6 +41,7 @@ from scavenger_openstack.drivers import proc
 from scavenger_openstack.drivers import tap
 from scavenger_openstack.drivers import uplinks
 from scavenger_openstack import errors
+from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
@@ -83,6 +84,7 @@ class Host:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._name: str = conf.agent.host
+        self._topology: Mapping[int, Cpu] = {}
         group = conf.cgroups
         uri = conf_host.libvirt_uri(conf)
         self._links = conf_host.links(conf)
@@ -158,6 +160,10 @@ class Host:
                 else self._domains.libvirt_facts())
 
     def sample(self) -> HostSample:
+        topology = self._proc.topology()
+        if topology is not self._topology:
+            self._cgroups.cpus_changed()
+            self._topology = topology
         workloads = self._cgroups.sample()
         virtual: tuple[WorkloadSample, ...] = ()
         if self._domains is not None:
@@ -188,7 +194,7 @@ class Host:
         return HostSample(
             host=self._name, boot_id=self._proc.boot_id,
             time_s=time_s, wall_time_s=time.time(), workloads=workloads,
-            cpu_model=self._proc.cpu_model, topology=self._proc.topology(),
+            cpu_model=self._proc.cpu_model, topology=topology,
             cpu_busy_s=self._proc.cpu_busy_s(),
             memory_total_bytes=memory[0], memory_available_bytes=memory[1],
             links=links, link_tx_bytes=link_tx, link_of=self._link_of)

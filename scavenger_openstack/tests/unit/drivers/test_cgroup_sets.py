@@ -161,6 +161,26 @@ class OfflineCase(testtools.TestCase):
         self.assertEqual(set(range(7 if self.version == 1 else 8)),
                          self.host.set_of('/slice/jobs'))
 
+    def test_foreground_is_looked_at_once_more(self) -> None:
+        self.host.cgroup('/web')
+        for name in 'abcd':
+            self.host.cgroup(f'/web/{name}', {5, 6})
+        driver = Cgroups([BATCH], ['/web'], root_dir=str(self.host.root))
+        self.addCleanup(driver.close)
+
+        def seen() -> set[frozenset[int] | None]:
+            return {one.workload.allowed_cpus for one in driver.sample()
+                    if one.workload.id.startswith('/web')}
+        for _ in range(5):
+            seen()
+        self.host.take_offline(6)
+        driver.cpus_changed()
+        self.assertEqual({frozenset({5})}, seen())
+        self.host.bring_online(6)
+        driver.cpus_changed()
+        self.assertEqual({frozenset({5} if self.version == 1 else {5, 6})},
+                         seen())
+
 
 class TestVersion2(OfflineCase):
 
