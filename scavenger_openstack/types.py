@@ -217,6 +217,7 @@ class Rates:
 
     ``links`` and ``link_tx_bytes_per_s`` are keyed by device.  ``complete``
     is false for the first sample, which has gauges but no rates.
+    ``cpu_busy_s`` is a total as in the sample: who needs it is rarely there.
     """
 
     time_s: float
@@ -231,6 +232,7 @@ class Rates:
     link_of: Mapping[str, str] = dataclasses.field(default_factory=dict)
     complete: bool = True
     cpu_model: str | None = None
+    cpu_busy_s: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
 
 class Cap(NamedTuple):

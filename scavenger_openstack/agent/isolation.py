@@ -28,6 +28,7 @@ from oslo_log import log
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import preview
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
@@ -45,6 +46,10 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 LOG = log.getLogger(__name__)
+
+RETRY_S, LONGEST_RETRY_S = 10.0, 3600.0
+"""Where the kernel does not let us see who runs, it is asked again after so
+long, then after twice as long each time."""
 
 
 class FastSet(Protocol):
@@ -72,6 +77,9 @@ class Isolation:
         self._fast: fastloop.FastLoop | None = None
         self._sets: dict[str, FastSet] = {}
         self._topology: Mapping[int, Cpu] = {}
+        self._preview = preview.Preview(params)
+        self._observing = False
+        self._wait_s = self._retry_s = 0.0
         self._state = 'off'
 
     def _is_slow(self, group: str) -> bool:
@@ -87,6 +95,7 @@ class Isolation:
     def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
                actuator: actuator_.Actuator) -> list[Cap]:
         """Bring the fast loop up to date; the wishes that it leaves over."""
+        self._observing = False
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
         if self.mode is Mode.OFF or not buffer_cores:
@@ -100,7 +109,8 @@ class Isolation:
                   and not self._is_slow(w.workload.group or w.workload.id)}
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
-        if not groups or problem:
+        refused = enforce and rates.time_s < self._retry_s
+        if not groups or problem or refused:
             self.stop(problem)
             return wishes
         # Whatever mode the controller is in that says the same.
@@ -113,14 +123,24 @@ class Isolation:
             self._lease(groups if enforce else set(), actuator)
             allowed = self._within_originals(allowed,
                                              frozenset(rates.topology))
-            self._start(perfiso.bounds(allowed, pins.shared or allowed,
-                                       buffer_cores, rates.topology),
-                        rates, enforce)
+            bounds = perfiso.bounds(allowed, pins.shared or allowed,
+                                    buffer_cores, rates.topology)
+            if not enforce:
+                self._observe(rates, bounds)
+                return wishes
+            self._start(bounds, rates.topology, rates.time_s)
         except errors.ScavengerError as exc:
             self.stop(f'off: {exc}')
             return wishes
-        return decider.left_over(wishes, self.owns,
-                                 self._floors(rates, enforce))
+        return decider.left_over(wishes, self.owns, self._floors(rates))
+
+    def _observe(self, rates: Rates, bounds: perfiso.Bounds) -> None:
+        """Only look what it would do, by this tick's sample."""
+        self.stop()
+        self._preview.look(rates, bounds)
+        self._observing = True
+        self._say('observing on CPUs '
+                  + format_cpus(bounds.allowed | bounds.beside))
 
     def stop(self, state: str = '') -> None:
         """End the fast loop; its leases are lifted by the next diff.
@@ -144,16 +164,18 @@ class Isolation:
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON."""
         found: dict[str, Any] = {'mode': self.mode, 'state': self._state}
+        if self._observing:
+            found.update(self._preview.facts())
         if self._fast is not None:
             found.update(self._fast.facts())
         return found
 
-    def _floors(self, rates: Rates, enforce: bool) -> list[Cap]:
+    def _floors(self, rates: Rates) -> list[Cap]:
         """The quota floor, while one CPU is still more than there is.
 
         Source: DESIGN 7.7.
         """
-        if not enforce or self._fast is None or not self._fast.short():
+        if self._fast is None or not self._fast.short():
             return []
         return [Cap(w.workload.id, Knob.CPU_CORES,
                     w.workload.floor.get(Knob.CPU_CORES, arbitrate.
@@ -209,9 +231,8 @@ class Isolation:
                 'those of pinned foreground workloads do not overlap')
         return allowed
 
-    def _start(self, bounds: perfiso.Bounds, rates: Rates,
-               enforce: bool) -> None:
-        topology = rates.topology
+    def _start(self, bounds: perfiso.Bounds, topology: Mapping[int, Cpu],
+               now: float) -> None:
         current = bounds.allowed
         if self._fast is not None:
             if topology is self._topology or topology == self._topology:
@@ -238,14 +259,31 @@ class Isolation:
                 raise problem
 
         self._fast = fastloop.FastLoop(
-            running.Running(),
+            self._running(now),
             perfiso.Controller(
                 self._params, topology=topology, current=current),
             write, self._leases.check, bounds,
             self._params.poll_interval_ms / 1000)
         self._fast.start()
-        self._say(('running' if enforce else 'observing') + ' on CPUs '
+        self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
+
+    def _running(self, now: float) -> running.Running:
+        """Who runs where; later, if the kernel refuses that.
+
+        :raises Unsupported: it does.
+        """
+        try:
+            found = running.Running()
+        except errors.Unsupported as exc:
+            self._wait_s = min(LONGEST_RETRY_S,
+                               max(RETRY_S, 2 * self._wait_s))
+            self._retry_s = now + self._wait_s
+            raise errors.Unsupported(
+                f'{exc}; tried again after {RETRY_S:g} s, then after twice '
+                'as long each time') from exc
+        self._wait_s = 0.0
+        return found
 
     def _say(self, state: str) -> None:
         if state != self._state:

@@ -168,7 +168,7 @@ def rates(prev: HostSample | None, cur: HostSample) -> Rates:
         time_s=cur.time_s,
         interval_s=interval_s,
         workloads=tuple(workloads),
-        topology=cur.topology,
+        topology=cur.topology, cpu_busy_s=cur.cpu_busy_s,
         memory_total_bytes=cur.memory_total_bytes,
         memory_available_bytes=cur.memory_available_bytes,
         links=cur.links,

@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+import threading
 import time
 from typing import Any
 
@@ -57,10 +59,6 @@ class Cpus:
         pass
 
 
-def refused() -> None:
-    raise errors.Unsupported('no BPF')
-
-
 class Group:
     """A CPU set that takes anything."""
 
@@ -83,6 +81,7 @@ class Host:
     def __init__(self) -> None:
         self.group = Group()
         self.first: Value | None = None
+        self.held = 0
 
     def fast_cpu_set(self, group: str) -> Group:
         return self.group
@@ -94,7 +93,7 @@ class Host:
         return self.first
 
     def hold(self, workload: str, knob: Knob) -> None:
-        pass
+        self.held += 1
 
 
 def foreground(name: str, cpus: Iterable[int] | None = None,
@@ -121,15 +120,17 @@ class IsolationTestCase(testtools.TestCase):
         self.addCleanup(lambda: self.isolation.stop())
 
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
-               claim: str = '') -> list[Cap]:
+               claim: str = '', now: float = 1.0,
+               busy_s: Mapping[int, float] = {}) -> list[Cap]:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
                                        group=GROUP), 1.0)
         wishes = [Cap(GROUP, Knob.CPU_SET, claim, 'scavenger', '')] * bool(
             claim)
         return self.isolation.follow(
-            wishes, Rates(1.0, 1.0, (batch, *more), topology={
-                cpu: Cpu(cpu, 0, 0) for cpu in cpus}), False, host)
+            wishes, Rates(now, 1.0, (batch, *more), topology={
+                cpu: Cpu(cpu, 0, 0) for cpu in cpus}, cpu_busy_s=busy_s),
+            False, host)
 
     def state(self) -> str:
         return str(self.isolation.facts()['state'])
@@ -195,15 +196,93 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.assertIn('running on CPUs 0-7', self.state())
         self.assertLessEqual(self.settled(), set(range(8)))
 
-    def test_one_line_when_it_cannot_run(self) -> None:
+
+class TestRefused(IsolationTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tries: list[float] = []
+        self.now = 0.0
+
+        def refused() -> None:
+            self.tries.append(self.now)
+            raise errors.Unsupported('no BPF')
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.running.Running',
-            refused))
+            'scavenger_openstack.drivers.running.Running', refused))
         self.start()
-        for _ in range(3):
-            self.follow(range(8))
-        self.assertEqual(['blind isolation: off: no BPF'],
-                         self.logs.output.splitlines())
+
+    def turn(self, until: int) -> None:
+        while self.now < until:
+            self.now += 1
+            self.follow(range(8), now=self.now)
+
+    def test_it_is_tried_twice_as_late_each_time(self) -> None:
+        self.turn(100)
+        self.assertEqual([1, 11, 31, 71], self.tries)
+        self.assertIn('off: no BPF; tried again after 10 s', self.state())
+        self.turn(40_000)
+        late = [two - one for one, two in zip(
+            self.tries, self.tries[1:], strict=False)]
+        self.assertEqual([3600.0] * 5, late[-5:])
+        self.assertEqual(1, len(self.logs.output.splitlines()))
+        self.assertEqual(len(self.tries), self.host.held)
+
+    def test_until_it_is_allowed(self) -> None:
+        self.turn(5)
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.running.Running', Cpus))
+        self.turn(10)
+        self.assertIn('off', self.state())
+        self.turn(11)
+        self.assertIn('running', self.state())
+
+
+class TestObserve(IsolationTestCase):
+
+    def test_no_thread_and_no_bpf(self) -> None:
+        self.start(Mode.OBSERVE)
+        busy = dict.fromkeys(range(16), 0.0)
+        for now in range(1, 4):
+            wishes = self.follow(range(16), claim='0-15', now=now,
+                                 busy_s=busy)
+            self.assertEqual(['0-15'], [cap.value for cap in wishes])
+        self.assertEqual(0, Cpus.made)
+        self.assertNotIn('fast-loop', [
+            thread.name for thread in threading.enumerate()])
+        self.assertEqual([], self.host.group.written)
+        self.assertIn('observing on CPUs 0-15', self.state())
+
+    def would_be(self) -> int | None:
+        found: int | None = self.isolation.facts()['would_be_cpus']
+        return found
+
+    def test_what_the_background_would_have(self) -> None:
+        self.start(Mode.OBSERVE)
+        busy = dict.fromkeys(range(16), 0.0)
+        self.follow(range(16), now=1, busy_s=busy)
+        self.assertIsNone(self.would_be())
+        # 14 of 16 are busy: one less than the buffer of 3 is idle.
+        busy = {cpu: 1.0 if cpu < 14 else 0.0 for cpu in range(16)}
+        self.follow(range(16), now=2, busy_s=busy)
+        self.assertEqual(15, self.would_be())
+        # 12 CPUs busy half of the time: 10 idle in the mean.
+        busy = {cpu: used + (0.5 if cpu < 12 else 0.0)
+                for cpu, used in busy.items()}
+        self.follow(range(16), now=3, busy_s=busy)
+        self.assertEqual(16, self.would_be())
+        # What is not known, or went backwards, changes nothing or is busy.
+        self.follow(range(16), now=4)
+        self.assertEqual(16, self.would_be())
+        self.follow(range(16), now=5, busy_s={0: 0.0, 1: 5.0})
+        self.assertEqual(16, self.would_be())
+        self.follow(range(16), now=6, busy_s={0: 1.0, 1: 4.0})
+        self.assertEqual(14, self.would_be())
+
+    def test_nothing_is_shown_once_it_is_off(self) -> None:
+        self.start(Mode.OBSERVE)
+        self.follow(range(16))
+        self.follow(range(4))
+        self.assertNotIn('would_be_cpus', self.isolation.facts())
 
 
 class TestPins(IsolationTestCase):
