@@ -43,6 +43,7 @@ class Beat:
         self._due_s = 0.0
         self._shown: object = None
         self._asked: object = None
+        self._kinds: list[str] = []
         self._ready = False
 
     def turn(self, *, passed: bool = False) -> None:
@@ -64,7 +65,8 @@ class Beat:
             wanted = self._wanted.look(self._state.fd)
             if wanted is not self._asked:
                 self._asked = wanted
-                self._prober.want(abilities.valid(wanted))
+                self._kinds = abilities.valid(wanted)
+                self._prober.want(self._kinds)
         try:
             if self._state.watcher >= 0:
                 if self._state.publisher is None:
@@ -75,3 +77,10 @@ class Beat:
             self._say.problem('beat', f'{self._state.path}/{watcher.NAME}: '
                               f'{exc}; the agent sets no limit without it')
         say_.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that the agent asked for was tried and published."""
+        known = self._prober.known()
+        return known is self._shown and all(
+            kind in known for kind in self._kinds)

@@ -37,6 +37,9 @@ import sys
 import time
 
 from scavenger_openstack.agent.beat import Beat
+from scavenger_openstack.agent.pause import Pause
+from scavenger_openstack.agent.pause import POLL_S
+from scavenger_openstack.agent.pause import QUIET_S
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
@@ -56,7 +59,6 @@ __all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'Say', 'boot_id',
 
 STATE_DIR = '/run/scavenger'
 STOP_FILE = '/var/lib/scavenger/stop'
-POLL_S = 0.25
 MAX_PAUSE_S = 2.0
 WORK_SHARE = 0.1
 """So much of its time the watcher works at leases that have to stay, unless
@@ -206,7 +208,10 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
     :raises OSError: the state directory cannot be used.
     """
     state.pid, state.expires_s = 0, 0.0
-    if not state.open() or not state.has_leases():
+    state.held, state.due = False, True
+    state.found = state.open() and state.has_leases()
+    if not state.found:
+        state.due = False
         say.forget()
         return []
     lock = state.take('lock')
@@ -225,6 +230,7 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
                    'the leases have run out and no agent lives')
         else:
             say.problems.pop('why', None)
+            state.due = False
             return []
         say.problem('why', why)
         return lift_all(state.fd, say, delete=lock >= 0, progress=progress)
@@ -287,9 +293,18 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
     ending: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: ending.append(got))
-    beat = Beat(state, say)
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakes)
+    beat, pause = Beat(state, say), Pause(state, stop_file, woken)
+
+    def turn() -> bool:
+        beat.turn()
+        return (bool(ending) or with_parent and os.getppid() != parent
+                or not beat.settled)
+
     while True:
         last = bool(ending)
+        pause.mark()
         began_s = time.monotonic()
         left: list[Lease] = []
         try:
@@ -315,6 +330,11 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
             return 1 if left else 0
         if with_parent and os.getppid() != parent and not left:
             return 0
+        if state.watcher >= 0 and not (
+                last or state.due or state.unreadable or not beat.settled
+                or state.pid and state.pid == state.died):
+            pause.wait(QUIET_S, turn)
+            continue
         # A pass over hundreds of limits of VMs takes a second of libvirtd,
         # and is made again for as long as an agent hangs.  The lock of one
         # that has died is free at any moment.

@@ -47,7 +47,8 @@ class StateDir:
         self.publisher: watcher_.Publisher | None = None
         self.id = (0, 0)
         self.pid = self.died = 0
-        self.held = False
+        self.held = self.found = self.due = False
+        """What the last pass saw: a living agent, leases, any to lift."""
         self.expires_s = self._expires_s = 0.0
         self.unreadable = 0
 
