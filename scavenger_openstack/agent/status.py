@@ -25,6 +25,7 @@ import os
 import pathlib
 from typing import Any
 
+from scavenger_openstack.agent import amounts
 from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -133,7 +134,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     lines += _rows('limits that would be set', _caps(document, 'would'))
     if document['unmet_bytes']:
         lines.append('memory that was not given back:')
-        lines += [f'  {name}: {amount} bytes'
+        lines += [f'  {name}: {amounts.of_bytes(amount)}'
                   for name, amount in document['unmet_bytes'].items()]
     if document['actions']:
         lines.append('actions:')
@@ -200,13 +201,10 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
 def _rows(title: str, caps: list[Cap]) -> list[str]:
     if not caps:
         return []
-    rows = [(cap.workload, cap.knob, _number(cap.value), cap.reason)
+    rows = [(cap.workload, cap.knob, amounts.of_knob(cap.knob, cap.value),
+             cap.reason)
             for cap in caps]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return [f'{title}:', *(
         f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'
         for a, b, c, d in rows)]
-
-
-def _number(value: Any) -> str:
-    return f'{value:.10g}' if isinstance(value, float) else str(value)

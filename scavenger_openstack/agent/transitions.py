@@ -25,6 +25,7 @@ from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
+from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.types import Action
@@ -285,8 +286,9 @@ def _words(event: Event) -> str:
 
 def _of_limit(event: LimitEvent) -> str:
     what = f'limit {event.what}: {event.workload} {event.knob}'
-    value, before, lowest, highest = [amount(event.knob, one) for one in (
-        event.value, event.original, event.lowest, event.highest)]
+    value, before, lowest, highest = [
+        amounts.of_knob(event.knob, one) for one in (
+            event.value, event.original, event.lowest, event.highest)]
     spread = ('' if event.lowest == event.highest else
               f', from {lowest} to {highest} since the last line')
     if event.what == 'removed':
@@ -297,21 +299,6 @@ def _of_limit(event: LimitEvent) -> str:
     return (f'{what} = {value}'
             + (f', before: {before}' if event.what == 'set' else '')
             + f'{spread}: {event.reason} ({event.owner})')
-
-
-def amount(knob: Knob, value: Value | None) -> str:
-    """A knob's value as a person reads it, with its unit."""
-    if value is None:
-        return 'unlimited'
-    if isinstance(value, str):
-        return f'CPUs {value}' if knob is Knob.CPU_SET else value
-    if knob is Knob.MEMORY_BYTES:
-        return f'{value / 2 ** 20:,.0f} MiB'
-    if knob in (Knob.IO_BYTES_PER_S, Knob.EGRESS_BYTES_PER_S):
-        return f'{value / 1e6:.3g} MB/s'
-    return f'{value:.3g}' + {
-        Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
-        Knob.LLC_WAYS: ' ways'}.get(knob, '')
 
 
 def limits_in(in_force: Mapping[Key, Cap], held: Sequence[Key], owner: str,

@@ -141,6 +141,20 @@ class TableTest(testtools.TestCase):
                       'in force', text)
         self.assertIn('history    f: disk full', text)
 
+    def test_amounts_have_the_units_that_people_read(self) -> None:
+        text = self.said(unmet_bytes={'/batch/a': 64 * 2 ** 20}, caps=[
+            there_and_back(Cap('/batch/a', knob, value, 'scavenger', 'why'))
+            for knob, value in (
+                (Knob.MEMORY_BYTES, 22_810 * 2.0 ** 20),
+                (Knob.CPU_CORES, 1.25), (Knob.CPU_SET, '0-1'),
+                (Knob.IO_BYTES_PER_S, 12.5e6), (Knob.IO_OPS_PER_S, 100.0),
+                (Knob.EGRESS_BYTES_PER_S, 125e3))])
+        for words in ('memory_bytes 22,810 MiB why', 'cpu_cores 1.25 cores '
+                      'why', 'cpu_set CPUs 0-1 why', 'io_bytes_per_s 12.5 '
+                      'MB/s why', 'io_ops_per_s 100 operations/s why',
+                      'egress_bytes_per_s 0.125 MB/s why', '/batch/a: 64 MiB'):
+            self.assertIn(words, ' '.join(text.split()))
+
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:
         self.assertIn('victim \\x1b[2J', self.said(
             Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))

@@ -1,0 +1,41 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Values of knobs as a person reads them: with their units."""
+
+from __future__ import annotations
+
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+
+def of_bytes(value: float) -> str:
+    return f'{value / 2 ** 20:,.0f} MiB'
+
+
+def of_bytes_per_s(value: float) -> str:
+    return f'{value / 1e6:.3g} MB/s'
+
+
+def of_knob(knob: Knob, value: Value | None) -> str:
+    """A knob's value with its unit."""
+    if value is None:
+        return 'unlimited'
+    if isinstance(value, str):
+        return f'CPUs {value}' if knob is Knob.CPU_SET else value
+    if knob is Knob.MEMORY_BYTES:
+        return of_bytes(value)
+    if knob in (Knob.IO_BYTES_PER_S, Knob.EGRESS_BYTES_PER_S):
+        return of_bytes_per_s(value)
+    return f'{value:.3g}' + {
+        Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
+        Knob.LLC_WAYS: ' ways'}.get(knob, '')
