@@ -136,6 +136,26 @@ class Workload:
     dedicated_cpus: frozenset[int] | None = None
 
 
+class Instance(NamedTuple):
+    """A VM as its operator knows it; names may come from tenants.
+
+    ``source`` is ``flavor`` when the flavor says the priority, and
+    ``specs_known`` whether its extra specs are known here.  ``ignored`` says
+    of each extra spec of ours that is not understood what it is and why.
+    """
+
+    uuid: str
+    name: str
+    display_name: str
+    flavor: str
+    priority: Priority
+    source: str
+    vcpus: int
+    memory_allotment_bytes: int
+    specs_known: bool
+    ignored: tuple[str, ...] = ()
+
+
 class WorkloadSample(NamedTuple):
     """What one workload has used so far, and what limits it now.
 

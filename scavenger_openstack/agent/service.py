@@ -36,6 +36,7 @@ from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import claims
 from scavenger_openstack.agent import history
+from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
@@ -174,6 +175,7 @@ class Service:
         self._transitions = transitions.Transitions()
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20)
+        self._rows = instances.Rows()
         self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
@@ -306,7 +308,9 @@ class Service:
         self._remember(tick, state, isolation.get('cpu_set'))
         try:
             status.write(self._state_dir / 'status.json',
-                         self._document(tick, state, isolation))
+                         self._document(tick, state, isolation),
+                         self._rows.look(tick.time_s, getattr(
+                             self._driver, 'instances', ()), tick.rates))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 

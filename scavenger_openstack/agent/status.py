@@ -26,6 +26,7 @@ import pathlib
 from typing import Any
 
 from scavenger_openstack.agent import amounts
+from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -36,13 +37,17 @@ STALE_TICKS = 3
 """Intervals after which the status counts as old."""
 
 
-def write(path: pathlib.Path, document: Mapping[str, Any]) -> None:
+def write(path: pathlib.Path, document: Mapping[str, Any],
+          instances: bytes = b'') -> None:
     """Replace ``path`` by ``document``, never leaving half a file.
 
+    :param instances: the JSON of one more field, if not empty
     :raises OSError: the directory is full or gone.
     """
     temporary = path.with_name(path.name + '.new')
     data = json.dumps(document, separators=(',', ':')).encode()
+    if instances:
+        data = data[:-1] + b',"instances":' + instances + b'}'
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC
                          | os.O_NOFOLLOW, 0o640)
     try:
@@ -130,6 +135,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     fault = (document.get('history') or {}).get('fault')
     if fault:
         lines.append(f'history    {fault}')
+    lines += instances_.table(document)
     lines += _rows('limits in force', _caps(document, 'caps'))
     lines += _rows('limits that would be set', _caps(document, 'would'))
     if document['unmet_bytes']:

@@ -24,6 +24,7 @@ import time
 from oslo_config import cfg
 
 from scavenger_openstack.agent import history
+from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
@@ -134,6 +135,7 @@ def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
     document['refused'] = refused
     if conf.json:
         document['age_s'] = now - document['time_s']
+        document['instances'] = instances.complete(document)
         print(json.dumps(document, indent=1))
     else:
         print(status.table(document, now))

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import logging
 import threading
@@ -36,6 +37,7 @@ from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
+from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 
 LOG = logging.getLogger(__name__)
@@ -89,6 +91,8 @@ class Keeper:
         self._root_dir = root_dir
         self._parse = parse
         self.snapshots: Mapping[str, Snapshot] = {}
+        self._listed: Mapping[str, Snapshot] = {}
+        self._instances: Sequence[Instance] = ()
         self._turn = threading.Condition()
         self._todo: dict[str, bool] = {}    # whether it may wait
         self._looked_s: dict[str, float] = {}
@@ -100,6 +104,14 @@ class Keeper:
         self._said: dict[str, tuple[str, ...]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-keeper')
+
+    def instances(self) -> Sequence[Instance]:
+        """All domains that run; the same object while nothing changes."""
+        listed = self.snapshots
+        if listed is not self._listed:
+            self._instances = [one.domain.instance for one in listed.values()]
+            self._listed = listed
+        return self._instances
 
     def start(self, wait_s: float) -> None:
         """Begin, and wait that long for the first answers."""

@@ -47,6 +47,7 @@ from scavenger_openstack.drivers.domain_markup import some
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack import errors
+from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -163,7 +164,23 @@ class Domain:
     virt_type: str
     specs_known: bool
     found: domain_record.Found
-    warnings: tuple[str, ...]
+    display_name: str
+    flavor: str
+    ignored: tuple[str, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to log of its extra specs."""
+        return tuple(f'instance {shown(self.name)} ({self.uuid}): {one}'
+                     for one in self.ignored)
+
+    @property
+    def instance(self) -> Instance:
+        """The domain as its operator knows it."""
+        return Instance(
+            self.uuid, self.name, self.display_name, self.flavor,
+            self.priority, self.source, self.vcpus,
+            self.memory_allotment_bytes, self.specs_known, self.ignored)
 
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
@@ -216,8 +233,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     if not memory or vcpu is None or not vcpu.text:
         raise ValueError(f'{shown(name)} has no memory or no vcpu')
     balloon = root.find('devices/memballoon')
-    flavor = _Flavor(root.find('metadata'), f'instance {shown(name)} '
-                                            f'({uuid})')
+    flavor = _Flavor(root.find('metadata'))
     found = domain_record.find(root)
     tune = root.find('cputune')
     pins, emulator_pin = _pins(tune, found)
@@ -250,19 +266,18 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
-        found=found, warnings=tuple(flavor.warnings))
+        found=found, display_name=flavor.display_name, flavor=flavor.name,
+        ignored=tuple(flavor.ignored))
 
 
 class _Flavor:
     """What Nova's metadata says; all of it may be missing or wrong."""
 
-    def __init__(self, metadata: ElementTree.Element | None, who: str
-                 ) -> None:
-        self.warnings: list[str] = []
+    def __init__(self, metadata: ElementTree.Element | None) -> None:
+        self.ignored: list[str] = []
         self.floor: dict[Knob, float] = {}
         self.priority, self.source = Priority.FOREGROUND, 'default'
         self.application: str | None = None
-        self._who = who
         instance, nova = None, ''
         for uri in NOVA if metadata is not None else ():
             if instance is None and metadata is not None:
@@ -270,6 +285,11 @@ class _Flavor:
                 instance = metadata.find(f'{nova}instance')
         if instance is None:
             instance = ElementTree.Element('none')
+        self.display_name = instance.findtext(
+            f'{nova}name', '').strip()[:_APPLICATION_CHARS]
+        kind = instance.find(f'{nova}flavor')
+        self.name = ('' if kind is None
+                     else kind.get('name', '')[:_APPLICATION_CHARS])
         owner = instance.find(f'{nova}owner/{nova}project')
         project = '' if owner is None else owner.get('uuid', '')
         self.project = project if _PROJECT.fullmatch(project) else None
@@ -321,8 +341,8 @@ class _Flavor:
         return None
 
     def _wrong(self, key: str, value: str, why: str) -> None:
-        self.warnings.append(f'{self._who}: extra spec {shown(key)} = '
-                             f'{shown(value)} is ignored: {why}')
+        self.ignored.append(f'extra spec {shown(key)} = {shown(value)} is '
+                            f'ignored: {why}')
 
 
 def _named(parent: ElementTree.Element | None, tag: str) -> dict[str, str]:

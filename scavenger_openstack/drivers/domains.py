@@ -125,6 +125,7 @@ class Domains:
             parse=lambda text: domain_xml.parse(text, floors))
         self._lifter = domain_lift.Lifter(self._contact, self._keeper,
                                           self._ours)
+        self.instances = self._keeper.instances
         self._keeper.start(timeout_s)
 
     # --- what there is

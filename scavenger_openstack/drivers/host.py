@@ -43,6 +43,7 @@ from scavenger_openstack.drivers import uplinks
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
@@ -158,6 +159,11 @@ class Host:
                     'since_s': None, 'domains': {}, 'waits': []}
         return (None if self._domains is None
                 else self._domains.libvirt_facts())
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """The VMs; the same object while nothing of them changes."""
+        return () if self._domains is None else self._domains.instances()
 
     def sample(self) -> HostSample:
         topology = self._proc.topology()

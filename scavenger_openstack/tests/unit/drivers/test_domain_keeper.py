@@ -83,3 +83,14 @@ class Events(testtools.TestCase):
         self.assertEqual(1, self.log.output.count(libvirtd.ODD_UUID),
                          self.log.output)
         self.assertIn('cannot be understood', self.log.output)
+
+    def test_the_instances(self) -> None:
+        """They are made anew when something changed, and only then."""
+        driver = self.libvirtd.driver
+        before = driver.instances()
+        self.assertEqual([libvirtd.UUID], [one.uuid for one in before])
+        self.assertIs(before, driver.instances())
+        self.machine.quota = 50_000
+        self.libvirtd.happens('TUNABLE')
+        self.wait_for(0.5)
+        self.assertIsNot(before, driver.instances())

@@ -136,6 +136,25 @@ class TestDomain(testtools.TestCase):
         return domain_xml.parse(domain(nova(
             {f'scavenger:{key}': value for key, value in specs.items()})))
 
+    def test_as_its_operator_knows_it(self) -> None:
+        for version in ('1.0', '1.1'):
+            one = domain_xml.parse(domain(nova(
+                {'scavenger:priority': 'backgroud'}, name=' web 1 ',
+                version=version))).instance
+            self.assertEqual(
+                (UUID, 'instance-00000001', 'web 1', 'm1.small',
+                 Priority.FOREGROUND, 'default', True),
+                (one.uuid, one.name, one.display_name, one.flavor,
+                 one.priority, one.source, one.specs_known))
+            self.assertEqual((
+                "extra spec 'scavenger:priority' = 'backgroud' is ignored: "
+                'it has to be foreground or background',), one.ignored)
+        one = domain_xml.parse(domain(nova(name='x' * 5000))).instance
+        self.assertEqual(128, len(one.display_name))
+        one = domain_xml.parse(domain()).instance
+        self.assertEqual(('', '', False),
+                         (one.display_name, one.flavor, one.specs_known))
+
     def test_all_of_a_domain(self) -> None:
         one = domain_xml.parse(domain(nova({
             'scavenger:priority': 'background',

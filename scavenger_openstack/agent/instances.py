@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The VMs of this host, as their operator knows them, and what they use.
+
+The agent writes rows of plain JSON values; who shows them adds the limits
+and incidents of the same status (:func:`complete`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import textwrap
+from typing import Any
+
+from scavenger_openstack.agent import amounts
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Rates
+
+EVERY_S = 5.0
+"""How often the rows are made anew while there are the same VMs."""
+COLUMNS = 100
+USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
+       'net_tx_bytes_per_s')
+_WORDS = {
+    Knob.CPU_SET: '{}', Knob.CPU_CORES: '{}',
+    Knob.CPU_IDLE: 'CPU only when idle', Knob.MEMORY_BYTES: 'memory {}',
+    Knob.IO_BYTES_PER_S: 'disk {}', Knob.IO_OPS_PER_S: 'disk {}',
+    Knob.EGRESS_BYTES_PER_S: 'sends {}', Knob.LLC_WAYS: '{} of cache',
+    Knob.PAUSED: 'paused'}
+
+
+class Rows:
+    """The rows of one agent, made now and then."""
+
+    def __init__(self) -> None:
+        self._made_s = 0.0
+        self._of: Sequence[Instance] = ()
+        self._json = b'[]'
+
+    def look(self, now: float, instances: Sequence[Instance],
+             rates: Rates | None) -> bytes:
+        """The rows in JSON.
+
+        :param now: CLOCK_BOOTTIME in seconds
+        :param instances: the same object while nothing of them changes
+        """
+        if instances is not self._of or now - self._made_s >= EVERY_S:
+            self._made_s, self._of = now, instances
+            self._json = json.dumps(rows(instances, rates),
+                                    separators=(',', ':')).encode()
+        return self._json
+
+
+def rows(instances: Sequence[Instance], rates: Rates | None
+         ) -> list[dict[str, Any]]:
+    """One for each VM, by its name; of what it uses, what is known."""
+    uses = {one.workload.id: one for one in (rates.workloads if rates else ())
+            } if instances else {}
+    return [{**one._asdict(), **{name: value for name in USE if (
+        value := getattr(uses.get(one.uuid), name, None)) is not None}}
+        for one in sorted(instances, key=lambda one: one.name)]
+
+
+def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a status, with the ``limits`` in force of each VM, knob ->
+    value, and the incidents of which it is the victim, ``suffers``."""
+    limits: dict[str, dict[str, Any]] = {}
+    for cap in document.get('caps', ()):
+        limits.setdefault(cap['workload'], {})[cap['knob']] = cap['value']
+    return [{**row, 'limits': limits.get(row['uuid'], {}), 'suffers': [
+        one for one in document.get('incidents', ())
+        if one['victim'] == row['uuid']]}
+        for row in document.get('instances', ())]
+
+
+def table(document: Mapping[str, Any]) -> list[str]:
+    """The lines of a status about VMs, for people."""
+    found = complete(document)
+    if not found:
+        return []
+    heads = [(row['name'], _cut(row['display_name'] or '-', 24),
+              _cut(row['flavor'] or '-', 20),
+              f'{row["priority"]} ({row["source"]})') for row in found]
+    widths = [max(len(head[column]) for head in heads) for column in range(4)]
+    lines = ['VMs (instance, name, flavor, priority and where it is from):']
+    for head, row in zip(heads, found, strict=True):
+        lines.append('  ' + '  '.join(
+            f'{text:<{width}}' for text, width in zip(
+                head, widths, strict=True)).rstrip())
+        for text in (f'{row["uuid"]}  {_limits(row)}', _use(row),
+                     *map(_suffers, row['suffers']), *row['ignored']):
+            lines += textwrap.wrap(text, COLUMNS, initial_indent=' ' * 6,
+                                   subsequent_indent=' ' * 8)
+    return lines
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most - 3] + '...'
+
+
+def _use(row: Mapping[str, Any]) -> str:
+    cores, memory, disk, ops, sends = map(row.get, USE)
+    return 'uses ' + ', '.join((
+        f'{_known(cores, "{:.2f}")} of {row["vcpus"]} cores',
+        ('unknown' if memory is None else f'{memory / 2 ** 20:,.0f}')
+        + f' of {amounts.of_bytes(row["memory_allotment_bytes"])}',
+        'disk ' + ('unknown' if disk is None else
+                   amounts.of_bytes_per_s(disk))
+        + (f' ({ops:.0f} operations/s)' if ops is not None else ''),
+        'sends ' + ('unknown' if sends is None else
+                    amounts.of_bytes_per_s(sends))))
+
+
+def _known(value: float | None, form: str) -> str:
+    return 'unknown' if value is None else form.format(value)
+
+
+def _limits(row: Mapping[str, Any]) -> str:
+    found = [_WORDS[Knob(knob)].format(amounts.of_knob(Knob(knob), value))
+             for knob, value in row['limits'].items()]
+    return 'limits: ' + ', '.join(found) if found else 'no limits'
+
+
+def _suffers(incident: Mapping[str, Any]) -> str:
+    by = incident.get('antagonists') or ()
+    value, threshold = (_known(incident.get(name), '{:.3g}')
+                        for name in ('value', 'threshold'))
+    return (f'SUFFERS from {incident["cause"]}: {incident["signal"]} {value}, '
+            f'threshold {threshold}; ' + (
+                f'caused by {", ".join(by)}' if by else
+                'no cause is proven, so nothing is limited for it'))

@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The list of VMs in the status."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import instances
+from scavenger_openstack.agent import status
+from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+MIB = 2 ** 20
+IGNORED = ("extra spec 'scavenger:priority' = 'backgroud' is ignored: it has "
+           'to be foreground or background')
+
+
+def uuid(number: int) -> str:
+    return f'7f1bb3a0-5f0a-4e6c-8a3e-{number:012x}'
+
+
+def instance(number: int, **more: Any) -> Instance:
+    return Instance(**{
+        'uuid': uuid(number), 'name': f'instance-{number:08x}',
+        'display_name': f'web-{number}', 'flavor': 'm1.small',
+        'priority': Priority.BACKGROUND, 'source': 'flavor', 'vcpus': 2,
+        'memory_allotment_bytes': 2048 * MIB, 'specs_known': True, **more})
+
+
+def rates(number: int) -> WorkloadRates:
+    return WorkloadRates(
+        Workload(uuid(number), Priority.BACKGROUND), 1.0, cpu_cores=1.3,
+        memory_bytes=812 * MIB, io_bytes_per_s=3.1e6, io_ops_per_s=42.0,
+        net_tx_bytes_per_s=2e5)
+
+
+def document(found: list[Instance], *uses: WorkloadRates,
+             caps: tuple[Cap, ...] = (), incidents: tuple[Incident, ...] = ()
+             ) -> dict[str, Any]:
+    return json.loads(json.dumps({
+        'instances': instances.rows(found, Rates(1.0, 1.0, uses)),
+        'caps': [cap._asdict() for cap in caps],
+        'incidents': [as_json(one) for one in incidents]}))
+
+
+ALL = [Cap(uuid(3), knob, value, 'scavenger', 'why') for knob, value in (
+    (Knob.CPU_CORES, 0.5), (Knob.CPU_SET, '0-1'), (Knob.CPU_IDLE, 1.0),
+    (Knob.MEMORY_BYTES, 812.0 * MIB), (Knob.IO_BYTES_PER_S, 10e6),
+    (Knob.IO_OPS_PER_S, 100.0), (Knob.EGRESS_BYTES_PER_S, 5e6),
+    (Knob.LLC_WAYS, 2.0), (Knob.PAUSED, 1.0))]
+
+
+class TableTest(testtools.TestCase):
+
+    def test_a_vm(self) -> None:
+        self.assertEqual([
+            '  instance-00000003  web-3  m1.small  background (flavor)',
+            f'      {uuid(3)}  limits: 0.5 cores, CPUs 0-1, CPU only when '
+            'idle, memory',
+            '        812 MiB, disk 10 MB/s, disk 100 operations/s, sends 5 '
+            'MB/s, 2 ways of cache, paused',
+            '      uses 1.30 of 2 cores, 812 of 2,048 MiB, disk 3.1 MB/s (42 '
+            'operations/s), sends 0.2 MB/s'],
+            instances.table(document([instance(3)], rates(3),
+                                     caps=tuple(ALL)))[1:])
+
+    def test_nothing_is_known_of_it(self) -> None:
+        self.assertEqual([
+            '  instance-00000001  -  -  foreground (default)',
+            f'      {uuid(1)}  no limits',
+            '      uses unknown of 2 cores, unknown of 2,048 MiB, disk '
+            'unknown, sends unknown'],
+            instances.table(document([instance(
+                1, display_name='', flavor='', source='default',
+                priority=Priority.FOREGROUND)]))[1:])
+
+    def test_an_extra_spec_that_is_ignored(self) -> None:
+        text = ' '.join(' '.join(instances.table(document([
+            instance(1, ignored=(IGNORED,))]))).split())
+        self.assertIn(IGNORED, text)
+
+    def test_a_victim_with_and_without_a_proven_cause(self) -> None:
+        one = Incident('1', 5.0, 'h', uuid(1), 'io_wait', 0.0312, 0.01,
+                       'disk')
+        text = ' '.join(' '.join(instances.table(document(
+            [instance(1), instance(2)], incidents=(one, Incident(
+                '2', 5.0, 'h', uuid(2), 'cpi', None, None, 'cpu',
+                antagonists=(uuid(3),)))))).split())
+        self.assertIn(
+            'SUFFERS from disk: io_wait 0.0312, threshold 0.01; no cause is '
+            'proven, so nothing is limited for it', text)
+        self.assertIn(
+            'SUFFERS from cpu: cpi unknown, threshold unknown; caused by '
+            f'{uuid(3)}', text)
+
+    def test_ten_fit_100_columns(self) -> None:
+        found = [instance(number, display_name='x' * 128, flavor='y' * 128,
+                          ignored=(IGNORED,)) for number in range(10)]
+        lines = instances.table(document(
+            found, *map(rates, range(10)), caps=tuple(ALL)))
+        self.assertGreater(len(lines), 40)
+        self.assertLessEqual(max(map(len, lines)), 100)
+
+    def test_no_vm(self) -> None:
+        self.assertEqual([], instances.table(document([])))
+        self.assertEqual([], instances.table({}))
+
+
+class JsonTest(testtools.TestCase):
+
+    def test_limits_and_victims_are_beside_the_vm(self) -> None:
+        one, = instances.complete(document([instance(3)], rates(3),
+                                           caps=tuple(ALL[:2])))
+        self.assertEqual(
+            ({'cpu_cores': 0.5, 'cpu_set': '0-1'}, [], 1.3, 812 * MIB,
+             'web-3', 'm1.small', 'flavor'),
+            (one['limits'], one['suffers'], one['cpu_cores'],
+             one['memory_bytes'], one['display_name'], one['flavor'],
+             one['source']))
+
+    def test_in_the_file(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')
+        made = instances.Rows()
+        for found in ([], [instance(1), instance(2)]):
+            status.write(path, {'schema': 1, 'time_s': 1.0},
+                         made.look(1.0, found, None))
+            self.assertEqual([one.uuid for one in found], [
+                row['uuid'] for row in status.read(path)['instances']])
+
+    def test_made_anew_now_and_then_or_with_other_vms(self) -> None:
+        found = [instance(1)]
+        made = instances.Rows()
+        first = made.look(100.0, found, None)
+        later = Rates(101.0, 1.0, (rates(1),))
+        self.assertIs(first, made.look(101.0, found, later))
+        self.assertIn(b'1.3', made.look(100.0 + instances.EVERY_S, found,
+                                        later))
+        self.assertIn(b'web-2', made.look(105.5, [instance(2)], None))
