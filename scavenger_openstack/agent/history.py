@@ -155,11 +155,12 @@ class History:
                          '%.0f s: see scavenger-agent history',
                          self._lines - LOG_LINES, LOG_WINDOW_S)
             self._window_s, self._lines = now_s, 0
-        for event in events:
-            if isinstance(event, LimitEvent | IncidentEvent):
-                self._lines += 1
-                if self._lines <= LOG_LINES:
-                    LOG.info('%s', transitions.sentence(event))
+        for sentence in transitions.sentences([
+                event for event in events
+                if isinstance(event, LimitEvent | IncidentEvent)]):
+            self._lines += 1
+            if self._lines <= LOG_LINES:
+                LOG.info('%s', sentence)
 
 
 def older(path: pathlib.Path) -> pathlib.Path:

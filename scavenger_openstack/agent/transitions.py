@@ -284,6 +284,32 @@ def _words(event: Event) -> str:
             + (f' (process {event.pid})' if event.pid else ''))
 
 
+def sentences(events: Sequence[Event]) -> list[str]:
+    """The lines of one tick for the log: one for all limits of a workload
+    that were set, changed or removed at once."""
+    groups: dict[tuple[object, ...], list[Event]] = {}
+    for index, event in enumerate(events):
+        key = ((event.what, event.workload, event.why)
+               if isinstance(event, LimitEvent) else (index,))
+        groups.setdefault(key, []).append(event)
+    return [sentence(found[0]) if len(found) == 1 else
+            status.shown(_of_limits([one for one in found if isinstance(
+                one, LimitEvent)])).replace('\n', '\\n')
+            for found in groups.values()]
+
+
+def _of_limits(events: Sequence[LimitEvent]) -> str:
+    first, removed = events[0], events[0].what == 'removed'
+    limits = ', '.join(
+        f'{one.knob} ' + ('is' if removed else '=') + ' ' + amounts.of_knob(
+            one.knob, one.original if removed else one.value)
+        for one in events)
+    return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
+            + (f': {first.why}' if first.why else '')
+            + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
+            'see scavenger-agent history for each')
+
+
 def _of_limit(event: LimitEvent) -> str:
     what = f'limit {event.what}: {event.workload} {event.knob}'
     value, before, lowest, highest = [

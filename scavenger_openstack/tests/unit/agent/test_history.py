@@ -354,6 +354,44 @@ class FilesTest(testtools.TestCase):
         one.add(self.some(61, 1))
         self.assertIn('50 more changes', self.log.output)
 
+    def test_the_limits_of_a_workload_have_one_line_in_the_log(self) -> None:
+        """As after a reboot of a VM; the file has a line for each."""
+        knobs = {Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
+                 Knob.IO_BYTES_PER_S: 1e7}
+        one = self.history()
+        for time_s, what, why in ((1.0, 'removed', 'it ended'),
+                                  (2.0, 'set', '')):
+            one.add([LimitEvent(time_s, what, workload, knob, 'o', 'r', None,
+                                value, value, value, 0.0, why)
+                     for knob, value in knobs.items()
+                     for workload in ('vm1', 'vm2')])
+        self.assertEqual([line for workload in ('vm1', 'vm2') for line in (
+            f'3 limits removed: {workload} cpu_cores is unlimited, '
+            'memory_bytes is unlimited, io_bytes_per_s is unlimited: it '
+            'ended (o); see scavenger-agent history for each',
+            f'3 limits set: {workload} cpu_cores = 0.5 cores, memory_bytes = '
+            '64 MiB, io_bytes_per_s = 10 MB/s (o); see scavenger-agent '
+            'history for each')], sorted(
+                self.log.output.splitlines(), key=lambda line: (
+                    'vm2' in line, 'set' in line.split(':')[0])))
+        self.assertEqual(12, len(self.events()))
+
+    def test_others_have_a_line_each(self) -> None:
+        """Other workloads, other words, incidents, names of terminals."""
+        found = [*self.some(0, 1), *(
+            LimitEvent(0.0, what, workload, Knob.CPU_IDLE, 'o', 'r', 0.0, 1.0,
+                       1.0, 1.0, 0.0, why)
+            for what, workload, why in (
+                ('removed', '/batch/a', ''), ('removed', '/batch/a', 'x'),
+                ('set', '/batch/b', ''))),
+            IncidentEvent(0.0, 'began', 'cpi2', incident())]
+        self.assertEqual([transitions.sentence(one) for one in found],
+                         transitions.sentences(found))
+        odd, = transitions.sentences([
+            LimitEvent(0.0, 'set', '\x1b\n', knob, 'o', 'r', 0.0, 1.0)
+            for knob in (Knob.CPU_IDLE, Knob.PAUSED)])
+        self.assertTrue(odd.isprintable(), odd)
+
     def test_none_is_wanted(self) -> None:
         self.history(0).add(self.some(0, 1))
         self.assertFalse(self.path.exists())
