@@ -40,6 +40,7 @@ from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import status
@@ -142,18 +143,10 @@ def _uris(conf: cfg.ConfigOpts) -> list[str]:
     return [uri] if uri else []
 
 
-class Shown(logging.Filter):
-    """Keeps control characters of tenants' names out of the log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = status.shown(record.getMessage()), None
-        return True
-
-
 def set_up_log(conf: cfg.ConfigOpts) -> None:
     log.setup(conf, 'scavenger')
     for handler in logging.getLogger().handlers:
-        handler.addFilter(Shown())
+        handler.addFilter(names.LOGGED)
 
 
 class Service:
@@ -305,12 +298,14 @@ class Service:
                  'cannot read the host' if tick.sample is None else
                  'running')
         isolation = self._isolation.facts()
+        instances_ = getattr(self._driver, 'instances', ())
+        names.LOGGED.follow(instances_)
         self._remember(tick, state, isolation.get('cpu_set'))
         try:
             status.write(self._state_dir / 'status.json',
                          self._document(tick, state, isolation),
-                         self._rows.look(tick.time_s, getattr(
-                             self._driver, 'instances', ()), tick.rates))
+                         self._rows.look(tick.time_s, instances_,
+                                         tick.rates))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Names of VMs in log lines."""
+
+from __future__ import annotations
+
+import logging
+
+import testtools
+
+from scavenger_openstack.agent import names
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Priority
+
+UUID = '7f1bb3a0-5f0a-4e6c-8a3e-1a0b6f5b7c01'
+OTHER = UUID[:-1] + '2'
+
+
+def instance(uuid: str, name: str, display_name: str) -> Instance:
+    return Instance(uuid, name, display_name, 'm1.small', Priority.BACKGROUND,
+                    'flavor', 2, 2 ** 31, True)
+
+
+class NamesTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.names = names.Names()
+        self.names.follow([instance(UUID, 'instance-00000001', 'web'),
+                           instance(OTHER, 'instance-00000002', '')])
+
+    def test_each_is_named(self) -> None:
+        self.assertEqual(
+            f'instance-00000001 (web, {UUID}) and instance-00000002 '
+            f'({OTHER}): x', self.names.beside(f'{UUID} and {OTHER}: x'))
+
+    def test_not_twice_and_not_what_is_not_known(self) -> None:
+        for text in (f'domain instance-00000001 ({UUID})', '/batch/a',
+                     UUID[:-1] + '9'):
+            self.assertEqual(text, self.names.beside(text))
+
+    def test_one_that_has_ended_is_named(self) -> None:
+        self.names.follow([])
+        self.assertIn('web', self.names.beside(UUID))
+
+    def test_a_record(self) -> None:
+        """Tenants choose names, terminals obey."""
+        self.names.follow([instance(UUID, 'vm7', '\x1b[2J' + OTHER)])
+        record = logging.LogRecord('n', 20, 'p', 1, '%s is', (UUID,), None)
+        self.assertTrue(self.names.filter(record))
+        self.assertEqual(f'vm7 (\\x1b[2J{OTHER[:28]}, {UUID}) is',
+                         record.getMessage())
