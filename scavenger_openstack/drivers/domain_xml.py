@@ -39,13 +39,13 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.drivers import domain_cputune
 from scavenger_openstack.drivers import domain_markup
 from scavenger_openstack.drivers.domain_markup import count
 from scavenger_openstack.drivers.domain_markup import cpus
 from scavenger_openstack.drivers.domain_markup import shown
 from scavenger_openstack.drivers.domain_markup import some
 from scavenger_openstack.drivers import domain_record
-from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack import errors
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
@@ -61,7 +61,6 @@ MAX_SPECS = 512
 MAX_DEVICES = 4096
 """So many devices of a domain are looked at."""
 
-REALTIME = frozenset(('fifo', 'rr'))
 VFIO: Mapping[str, frozenset[str]] = {
     'hostdev': frozenset(('pci', 'mdev')),
     'interface': frozenset(('hostdev', 'vdpa')),
@@ -236,7 +235,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
     flavor = _Flavor(root.find('metadata'))
     found = domain_record.find(root)
     tune = root.find('cputune')
-    pins, emulator_pin = _pins(tune, found)
+    pins, emulator_pin = domain_cputune.pins(tune, found)
     allowed = cpuset = cpus(vcpu.get('cpuset'))
     vcpus = count(vcpu.get('current') or vcpu.text) or 1
     if pins:
@@ -259,9 +258,12 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,
         cpuset=cpuset,
         numa_nodes=_numa_nodes(root),
-        dedicated=flavor.dedicated or _one_to_one(pins, vcpus),
-        realtime=_realtime(tune), fixed_memory=_fixed_memory(root),
-        quota_us=_quota(tune), period_us=_limit(tune, 'period'),
+        dedicated=(flavor.dedicated
+                   or domain_cputune.one_to_one(pins, vcpus)),
+        realtime=domain_cputune.realtime(tune),
+        fixed_memory=_fixed_memory(root),
+        quota_us=domain_cputune.quota_us(tune),
+        period_us=domain_cputune.number(tune, 'period'),
         has_balloon=(balloon is not None
                      and balloon.get('model') != 'none'),
         cpu_model=_cpu_model(root.find('cpu')),
@@ -365,35 +367,6 @@ def _bytes(element: ElementTree.Element | None) -> int | None:
     return count(element.text) * _UNITS[unit]
 
 
-def _pins(tune: ElementTree.Element | None, found: domain_record.Found
-          ) -> tuple[dict[int, frozenset[int]], frozenset[int] | None]:
-    """vCPU -> CPUs, and the emulator's, as they are without us."""
-    texts: dict[str, str | None] = {}
-    for pin in some(tune, domain_record.MAX_VALUES):
-        if pin.tag == 'emulatorpin':
-            texts['emulatorpin'] = pin.get('cpuset')
-        elif pin.tag == 'vcpupin':
-            texts[f'vcpupin.{count(pin.get("vcpu"))}'] = pin.get('cpuset')
-    texts.update(found.records.get(Knob.CPU_SET, {}))
-    sets = {text: cpus(text) for text in set(texts.values())}
-    pins = {int(key[8:]): one for key, text in texts.items()
-            if key[:8] == 'vcpupin.' and (one := sets[text]) is not None}
-    return pins, sets.get(texts.get('emulatorpin'))
-
-
-def _one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
-    return (len(pins) >= vcpus and all(len(one) == 1 for one in pins.values())
-            and len(frozenset().union(*pins.values())) == len(pins))
-
-
-def _realtime(tune: ElementTree.Element | None) -> str | None:
-    """The real-time scheduler of some of its vCPUs, if they have one."""
-    for one in some(tune, domain_record.MAX_VALUES):
-        if one.tag == 'vcpusched' and one.get('scheduler') in REALTIME:
-            return one.get('scheduler')
-    return None
-
-
 def _fixed_memory(root: ElementTree.Element) -> str | None:
     """What keeps QEMU from giving back memory that the guest does not use:
     a page that is pinned, encrypted or huge stays where it is."""
@@ -410,21 +383,6 @@ def _fixed_memory(root: ElementTree.Element) -> str | None:
             if one.tag == tag and one.get('type') in types:
                 return f'a device passed through ({tag} {one.get("type")})'
     return None
-
-
-def _limit(tune: ElementTree.Element | None, tag: str) -> int | None:
-    text = None if tune is None else tune.findtext(tag)
-    return None if text is None else count(text)
-
-
-def _quota(tune: ElementTree.Element | None) -> int | None:
-    """``None`` when vCPUs may run all the time, which libvirt writes as a
-    negative number, as its greatest one, or not at all."""
-    text = None if tune is None else tune.findtext('quota')
-    if text is None or text.strip().startswith('-'):
-        return None
-    quota = count(text)
-    return quota if 0 < quota < domain_versions.FREE_QUOTA_US else None
 
 
 def _numa_nodes(root: ElementTree.Element) -> frozenset[int] | None:

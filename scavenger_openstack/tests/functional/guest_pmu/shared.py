@@ -208,8 +208,8 @@ class Shared(counted.PmuTestCase):
         first, last = self.looks(counters)
         one = len(descriptors.of_process() - before)
         # A directory and four counters a CPU; the same with one for the
-        # kernel's clock.
-        self.assertEqual((9 + 3, 5 + 2), (both, one))
+        # kernel's clock; the list of CPUs that are online.
+        self.assertEqual((9 + 3 + 1, 5 + 2 + 1), (both, one))
         self.assertNear(counted.cpi(),
                         rates.rates(first, last).workloads[0].cpi)
         CPU1.write_text('1')
