@@ -110,7 +110,7 @@ class Workload:
     ``disks`` are those of the host that the workload uses, '' for one of which
     the place is not known; none when nothing is known of them.
     ``instance`` is the UUID of the VM, which stays the same over a hard
-    reboot; '' for what is another workload when it is made anew.
+    reboot; '' for what is another workload when it is made again.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
     ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.pins`.

@@ -30,7 +30,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
 
 EVERY_S = 5.0
-"""How often the rows are made anew while there are the same VMs."""
+"""How often the rows are made again while there are the same VMs."""
 COLUMNS = 100
 USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
        'net_tx_bytes_per_s')

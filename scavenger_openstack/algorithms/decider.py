@@ -217,7 +217,7 @@ class Decider:
         return Decision(facts={'fault': what})
 
     def _forget_pauses(self, rates: Rates) -> None:
-        """Of workloads that have ended, or were made anew, as at a hard
+        """Of workloads that have ended, or were made again, as at a hard
         reboot: what runs now has been refused nothing."""
         runs = {one[0].id: one[0].created_s for one in rates.workloads}
         self.pauses = {

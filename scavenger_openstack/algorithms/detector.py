@@ -211,7 +211,7 @@ class Controller:
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.
 
-        Neither caps nor guilt pass on to what is made anew, nor to what an
+        Neither caps nor guilt pass on to what is made again, nor to what an
         operator made foreground.  But an instance is the same when it is
         started again: what is known of it waits for ``remember_s``.
         """

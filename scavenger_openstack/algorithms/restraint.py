@@ -107,7 +107,7 @@ class Remembered(NamedTuple):
     """An antagonist whose cap was lifted: it did not need it, or is away.
 
     ``good`` is its last cap; ``proved`` when nobody suffered while it used
-    that up.  Without ``cases``, as after a restart, it has to be named anew.
+    that up.  Without ``cases``, as after a restart, it has to be named again.
     """
 
     good: float

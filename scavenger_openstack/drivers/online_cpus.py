@@ -67,7 +67,7 @@ class OnlineCpus:
                 LOG.warning('cannot tell which CPUs are online: %s; counting '
                             'on %s', exc, sorted(self.now))
             self._said = True
-            self.close()        # opened anew at the next look
+            self.close()        # opened again at the next look
             return False
         self._data = data
         if not found or found == self.now:

@@ -85,7 +85,7 @@ class Events(testtools.TestCase):
         self.assertIn('cannot be understood', self.log.output)
 
     def test_the_instances(self) -> None:
-        """They are made anew when something changed, and only then."""
+        """They are made again when something changed, and only then."""
         driver = self.libvirtd.driver
         before = driver.instances()
         self.assertEqual([libvirtd.UUID], [one.uuid for one in before])
