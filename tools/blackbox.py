@@ -52,9 +52,11 @@ START_S = 60.0
 GROUPS = ('background', 'background/a', 'background/b', 'foreground',
           'foreground/f')
 ALONE = ('unshare', '--pid', '--fork', '--mount-proc', '--propagation',
-         'private', 'sh', '-c', 'mount -t tmpfs none /var/lib && exec "$@"',
-         'sh')
-"""Before a command that may stop whatever agent it finds."""
+         'private', 'sh', '-c', 'mount -t tmpfs none /var/lib && '
+         'mount -t tmpfs none /run && mkdir -m 700 /run/scavenger && '
+         'exec "$@"', 'sh')
+"""Before a command that may stop whatever agent it finds; the default
+directories are as a fresh installation has them."""
 LEAVES = ('background/a', 'background/b', 'foreground/f')
 
 

@@ -63,9 +63,12 @@ def stop_all(places: places_.Places) -> int:
         _same(agent.seen_at, places.state_dir) for agent in found)
     ended = [_end_limits(target, found, guessed) for target in targets]
     others = _say_others(targets, found)
+    if guessed:
+        _print('whether your agent uses another state directory is not '
+               'known: mend the configuration, or give --state-dir')
     if unknown:
         _print(f'whether another agent runs is not known: {unknown}')
-    return 0 if all(ended) and not others and not unknown else 1
+    return 0 if all(ended) and not (guessed or others or unknown) else 1
 
 
 def resume(places: places_.Places) -> int:
@@ -176,15 +179,13 @@ def _make(stop_file: pathlib.Path) -> None:
 def _end_limits(target: Target, found: Sequence[statedir.Agent],
                 guessed: bool) -> bool:
     """Wait until the limits of one state directory are gone, else restore
-    them; whether nothing is left.  Prints what came of it."""
+    them; whether nothing is left there.  Prints what came of it."""
     state_dir = target.state_dir
+    done = 'no limit is ' + ('recorded' if guessed else 'in force')
     if not state_dir.exists():
         _print(f'state directory: {state_dir}: it does not exist, so no '
                'limit is recorded there')
-        if guessed:
-            _print('whether your agent uses another one is not known: mend '
-                   'the configuration, or give --state-dir')
-        return not guessed
+        return True
     _print(f'state directory: {state_dir}')
     try:
         statedir.StateDir(str(state_dir)).open()
@@ -197,20 +198,20 @@ def _end_limits(target: Target, found: Sequence[statedir.Agent],
     deadline = time.monotonic() + STOP_WAIT_S
     while leases.look():
         if time.monotonic() > deadline:
-            return _restore(target, leases, [
+            return _restore(target, leases, done, [
                 agent for agent in found if _same(agent.seen_at, state_dir)])
         time.sleep(0.1)
-    return _report(leases, 'no limit is in force')
+    return _report(leases, done)
 
 
-def _restore(target: Target, leases: _Leases,
+def _restore(target: Target, leases: _Leases, done: str,
              agents: Sequence[statedir.Agent]) -> bool:
     """Do it in place of an agent that does not answer."""
     code = restore.main(['--all', '--state-dir', str(target.state_dir),
                          '--stop-file', str(target.stop_files[0])])
     left = leases.look()
     if code or not left:
-        return _report(leases, 'no limit is in force')
+        return _report(leases, done)
     pids = ', '.join(str(agent.pid) for agent in agents) or 'unknown'
     return _report(leases, (
         f'the agent (process {pids}) did not answer within '

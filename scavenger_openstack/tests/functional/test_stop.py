@@ -289,17 +289,22 @@ class StopTest(agents.AgentTestCase):
         self.wait_for('limits are back', lambda: self.idle() == '1')
         os.kill(int(pid), signal.SIGTERM)
         self.assertEqual(0, holder.wait(60))
-        # With no agent to ask, nothing is promised.
-        done = subprocess.run(
-            ['unshare', '--pid', '--fork', '--mount-proc', '--mount',
-             '--propagation', 'private', 'sh', '-c', 'mount -t tmpfs none '
-             '/run && mount -t tmpfs none /var/lib && exec "$@"', 'sh',
-             *self.command('agent', 'stop-all')[:-2]], timeout=60,
-            check=False, text=True, capture_output=True)
-        self.assertEqual(1, done.returncode)
-        self.assertNotIn('no limit is in force', done.stdout)
-        self.assertIn('whether your agent uses another one is not known',
-                      done.stdout)
+        # With no agent to ask, nothing is promised, also where the units
+        # have made the default directory.
+        for make in ('true', 'mkdir -m 700 /run/scavenger'):
+            done = subprocess.run(
+                ['unshare', '--pid', '--fork', '--mount-proc', '--mount',
+                 '--propagation', 'private', 'sh', '-c', 'mount -t tmpfs '
+                 f'none /run && mount -t tmpfs none /var/lib && {make} && '
+                 'exec "$@"', 'sh', *self.command('agent', 'stop-all')[:-2]],
+                timeout=60, check=False, text=True, capture_output=True)
+            self.assertEqual((1, make == 'true'), (
+                done.returncode, 'it does not exist' in done.stdout),
+                done.stdout + done.stderr)
+            self.assertNotIn('no limit is in force', done.stdout)
+            self.assertIn('limit is recorded', done.stdout)
+            self.assertIn('whether your agent uses another state directory '
+                          'is not known', done.stdout)
 
     def test_refused_records(self) -> None:
         standalone = self.limited()
