@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import glob
 import os
 import pathlib
 import re
@@ -27,6 +28,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_check
 
 MAX_BYTES = 1 << 22
 """No configuration is larger."""
@@ -70,18 +72,14 @@ def read(arguments: Sequence[str], prog: str,
     :param register: registers all options
     """
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument('--config-file', action='append')
-    parser.add_argument('--config-dir', action='append')
+    parser.add_argument('--config-file', action='append', dest='files',
+                        type=lambda path: (os.path.expanduser(path), False))
+    parser.add_argument('--config-dir', action='append', dest='files',
+                        type=lambda path: (os.path.expanduser(path), True))
     given, rest = parser.parse_known_args(list(arguments))
-    files = [pathlib.Path(path) for path in given.config_file or (
-        cfg.find_config_files(project='scavenger', prog=prog))]
-    for path in given.config_dir or cfg.find_config_dirs(
-            project='scavenger', prog=prog):
-        files += sorted(pathlib.Path(path).glob('*.conf'))
     found: dict[tuple[str, str], str] = {}
-    whole = True
-    for path in files:
-        whole &= _read_file(path, found)
+    whole = all([_read_file(path, found)
+                 for path in _files(given.files or [])])
     for values in (found, {}):
         conf = cfg.ConfigOpts()
         register(conf)
@@ -101,7 +99,33 @@ def read(arguments: Sequence[str], prog: str,
         origin is None or origin.location is cfg.Locations.opt_default))
 
 
-def _read_file(path: pathlib.Path, found: dict[tuple[str, str], str]) -> bool:
+def _files(given: Sequence[tuple[str, bool]]) -> list[str]:
+    """The files that :func:`.conf.read` reads, in its order.
+
+    :param given: the paths on the command line, with whether each is to be
+        a directory
+    """
+    named = {is_dir for _, is_dir in given}
+    files = [] if False in named else _existing(conf_.DEFAULT_CONFIG)
+    if not named:
+        given = [(path, True)
+                 for path in _existing(conf_.DEFAULT_CONFIG_DIR)]
+    for path, is_dir in given:
+        if is_dir and os.access(path, os.R_OK | os.X_OK):
+            files += sorted(glob.glob(f'{glob.escape(path)}/*.conf'))
+        else:
+            files.append(path)
+    return files
+
+
+def _existing(path: str) -> list[str]:
+    try:
+        return conf_check.existing(path)
+    except OSError:     # it may exist: reading it tells
+        return [path]
+
+
+def _read_file(path: str, found: dict[tuple[str, str], str]) -> bool:
     """Add what one file says of :data:`NEEDED`; whether all of the file
     could be read."""
     try:

@@ -17,10 +17,12 @@ from __future__ import annotations
 import pathlib
 
 import fixtures
+from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import places as places_
+from scavenger_openstack import conf as conf_
 
 NAMED = '[DEFAULT]\nstate_dir = /x\n'
 
@@ -72,3 +74,34 @@ class PlacesTest(testtools.TestCase):
                              agent.PROG, agent._register)[1]
         self.assertTrue(found.guessed)
         self.assertEqual('/var/lib/scavenger/stop', str(found.stop_file))
+
+    def test_the_files_that_the_agent_reads(self) -> None:
+        """In the same order, and none of a home directory."""
+        root = self.config.parent
+        self.patch(conf_, 'DEFAULT_CONFIG', f'{root}/etc')
+        self.patch(conf_, 'DEFAULT_CONFIG_DIR', f'{root}/etc.d')
+        self.useFixture(fixtures.EnvironmentVariable('HOME', str(root)))
+        for name in ('.scavenger/scavenger.conf', 'etc', 'etc.d/a.conf',
+                     'd/a.conf', 'd/b.conf', 'a.conf'):
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(f'[DEFAULT]\nstate_dir = /{name}\n')
+        file, directory = f'--config-file={root}/a.conf', '--config-dir=~/d'
+        for words, state_dir in (
+                ([], '/etc.d/a.conf'), ([file], '/a.conf'),
+                ([directory], '/d/b.conf'), ([directory, file], '/a.conf'),
+                ([file, '--config-dir', f'{root}/d'], '/d/b.conf'),
+                ([file, file, directory], '/d/b.conf')):
+            conf = cfg.ConfigOpts()
+            agent._register(conf)
+            conf_.read(conf, ['resume', *words], agent.PROG)
+            self.assertEqual(state_dir, conf.state_dir)
+            found = places_.read(['resume', *words], agent.PROG,
+                                 agent._register)[1]
+            self.assertEqual((state_dir, False), (
+                str(found.state_dir), found.guessed), words)
+
+    def test_a_directory_that_does_not_exist(self) -> None:
+        found = places_.read(
+            ['resume', f'--config-dir={self.config.parent}/none'],
+            agent.PROG, agent._register)[1]
+        self.assertTrue(found.guessed)
