@@ -172,14 +172,15 @@ class Service:
         self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
-        enforcing = Mode.ENFORCE in (
-            Mode(conf.perfiso.mode), *(mode for _, mode in self._controllers))
+        self._enforcing = Mode.ENFORCE in (
+            conf_.mode(conf, 'perfiso'),
+            *(mode for _, mode in self._controllers))
         self._leases = leases_.Leases(
             self._state_dir, conf.agent.lease_s,
             claims.Claims([*conf.cgroups.background_groups,
                            *conf.cgroups.background_parents],
                           _uris(conf))
-            if enforcing else None)
+            if self._enforcing else None)
         # Tried already when the first limit is to be set.
         self._leases.want(kinds(conf))
         self._recorder = (recording.Recorder(record, self._driver)

@@ -39,13 +39,14 @@ class ClaimsTestCase(base.FunctionalTestCase):
             self.useFixture(fixtures.TempDir()).path)
 
     def agent(self, name: str, parent: str, *before: str,
-              mode: str = 'enforce') -> subprocess.Popen[str]:
+              mode: str = 'enforce', more: tuple[str, ...] = (
+                  '[perfiso]', 'mode = off')) -> subprocess.Popen[str]:
         """Start one with a state directory of its own."""
         config = self.directory / f'{name}.conf'
         config.write_text('\n'.join((
             '[agent]', 'interval_s = 0.2', '[cgroups]',
             f'background_parents = {self.tree.name}{parent}',
-            '[scavenger]', f'mode = {mode}', '[perfiso]', 'mode = off')))
+            '[scavenger]', f'mode = {mode}', *more)))
         process = subprocess.Popen(
             [*before, sys.executable, '-m',
              'scavenger_openstack.cmd.standalone', '--config-file',
@@ -118,6 +119,15 @@ class TwoAgents(ClaimsTestCase):
         self.wait_for('it turns', lambda: self.turns('second'))
         self.end(second)
         self.assertEqual(0, second.returncode)
+
+    def test_blind_isolation_alone_enforces(self) -> None:
+        """By [agent] protect, without a mode of its own."""
+        first = self.enforcing()
+        second = self.agent('second', '/batch', mode='observe',
+                            more=('[agent]', 'protect = cpu'))
+        said = second.communicate(timeout=60)[1]
+        self.assertEqual(1, second.returncode, said)
+        self.assertIn(f'process {first.pid} ', said)
 
     def test_beside_each_other(self) -> None:
         self.enforcing()
