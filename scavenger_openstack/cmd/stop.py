@@ -18,7 +18,9 @@ are gone, what is left, and which other agents there are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import os
 import pathlib
 import pwd
@@ -180,7 +182,7 @@ def _end_limits(target: Target, found: Sequence[statedir.Agent],
                 guessed: bool) -> bool:
     """Wait until the limits of one state directory are gone, else restore
     them; whether nothing is left there.  Prints what came of it."""
-    state_dir = target.state_dir
+    state_dir, made_s = target.state_dir, records.now_s()
     done = 'no limit is ' + ('recorded' if guessed else 'in force')
     if not state_dir.exists():
         _print(f'state directory: {state_dir}: it does not exist, so no '
@@ -188,37 +190,63 @@ def _end_limits(target: Target, found: Sequence[statedir.Agent],
         return True
     _print(f'state directory: {state_dir}')
     try:
-        statedir.StateDir(str(state_dir)).open()
+        state = statedir.StateDir(str(state_dir))
+        state.open()
         leases = _Leases(state_dir)
         leases.look()
     except OSError as exc:
         _print(f'it is not used: {exc.strerror or exc} (owner: '
                f'{_owner(state_dir)}). Limits of it may be in force')
         return False
+    at_rest = functools.partial(_at_rest, state, made_s)
     deadline = time.monotonic() + STOP_WAIT_S
-    while leases.look():
+    # In this order: what is at rest sets no further one.
+    while any([not at_rest(), leases.look()]):
         if time.monotonic() > deadline:
-            return _restore(target, leases, done, [
+            return _restore(target, leases, done, at_rest, [
                 agent for agent in found if _same(agent.seen_at, state_dir)])
         time.sleep(0.1)
     return _report(leases, done)
 
 
+def _at_rest(state: statedir.StateDir, made_s: float) -> bool:
+    """Whether no agent is about to set a limit: its last tick began after
+    ``made_s``, when the stop file was there, and saw it, or none lives."""
+    try:
+        seen = status.read(pathlib.Path(state.path) / 'status.json')
+        if seen.get('stopped') is True and seen['time_s'] >= made_s:
+            return True
+    except errors.ScavengerError:
+        pass
+    try:
+        if not os.path.lexists(f'{state.path}/lock'):
+            return True
+        lock = state.take('lock')
+    except OSError:
+        return False
+    if lock >= 0:
+        os.close(lock)
+    return lock >= 0
+
+
 def _restore(target: Target, leases: _Leases, done: str,
-             agents: Sequence[statedir.Agent]) -> bool:
+             at_rest: Callable[[], bool], agents: Sequence[statedir.Agent]
+             ) -> bool:
     """Do it in place of an agent that does not answer."""
     code = restore.main(['--all', '--state-dir', str(target.state_dir),
                          '--stop-file', str(target.stop_files[0])])
-    left = leases.look()
-    if code or not left:
+    rest, left = at_rest(), leases.look()
+    if code if left else rest:
         return _report(leases, done)
     pids = ', '.join(str(agent.pid) for agent in agents) or 'unknown'
     return _report(leases, (
         f'the agent (process {pids}) did not answer within '
-        f'{STOP_WAIT_S:.0f} s, every limit was restored in its place. Its '
-        f'{left} records stay until it answers or ends: '
-        'scavenger-restore --watch restores again what it may still write. '
-        'To be sure, kill it'), restored=True)
+        f'{STOP_WAIT_S:.0f} s'
+        + (', every limit was restored in its place. Its '
+           f'{left} records stay until it answers or ends: '
+           'scavenger-restore --watch restores again what it may still write'
+           if left else '; scavenger-restore --watch restores what it may '
+           'still set') + '. To be sure, kill it'), restored=True)
 
 
 def _report(leases: _Leases, done: str, restored: bool = False) -> bool:

@@ -128,6 +128,29 @@ class StopTest(agents.AgentTestCase):
         self.run_agent('resume', only)
         self.wait_for('limits are back', lambda: self.idle() == '1')
 
+    def test_a_tick_that_has_not_seen_the_stop_file(self) -> None:
+        """It may be about to set a limit, and the status says "stopped", of
+        the last time."""
+        standalone = self.limited()
+        only = self.only(standalone)
+        self.run_agent('stop-all', only)
+        self.wait_for('it says so', lambda: self.status()['stopped'])
+        standalone.send_signal(signal.SIGSTOP)
+        try:
+            self.run_agent('resume', only)
+            done = self.run_agent('stop-all', only)
+            self.assertEqual('', done.stderr)
+            self.assertNotIn('no limit is in force', done.stdout)
+            self.assertIn(
+                f'the agent (process {standalone.pid}) did not answer within '
+                '10 s; scavenger-restore --watch restores what it may still '
+                'set. To be sure, kill it', done.stdout)
+        finally:
+            standalone.send_signal(signal.SIGCONT)
+        done = self.run_agent('stop-all', only)
+        self.assertEqual(0, done.returncode)
+        self.assertIn('no limit is in force', done.stdout)
+
     @contextlib.contextmanager
     def each_broken(self) -> Iterator[Iterator[str]]:
         """The configuration file, broken in one way after the other."""
