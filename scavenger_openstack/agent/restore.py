@@ -65,6 +65,11 @@ WORK_SHARE = 0.1
 that would take pauses above the longest."""
 RETRIES = 20
 RETRY_S = 0.1
+BUSY_TRIES = 50
+"""So often, :data:`RETRY_S` apart, the lock is tried that no agent holds."""
+
+BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
+        'work here: try again when it has ended')
 
 
 def lift(lease: Lease, *, directory: int | None = None,
@@ -246,20 +251,32 @@ def once(state: StateDir, stop_file: str, say: Say, *,
     :raises OSError: the state directory cannot be used.
     """
     if everything and state.open() and not os.path.exists(stop_file):
-        lock = state.take('lock')
+        lock = _take_lock(state)
         if lock < 0:
-            say.out(f'agent {state.holder()} is running: stop it first, or '
-                    f'have it stop by the file {stop_file}')
+            pid = state.holder()
+            say.out(f'agent {pid} is running: stop it first, or have it stop '
+                    f'by the file {stop_file}' if pid else
+                    f'{state.path}: {BUSY}')
             return 1
         os.close(lock)
     for _ in range(RETRIES):
         left = restore(state, stop_file, say, everything=everything)
-        if not (left or say.unread
+        busy = state.held and not (state.pid or state.due)
+        if not (left or say.unread or busy
                 or 0 < state.unreadable < UNREADABLE_POLLS):
             return _rest(state, say)
         time.sleep(RETRY_S)
     _rest(state, say)
     return 1
+
+
+def _take_lock(state: StateDir) -> int:
+    for _ in range(BUSY_TRIES):
+        lock = state.take('lock')
+        if lock >= 0 or state.holder():
+            break
+        time.sleep(RETRY_S)
+    return lock
 
 
 def _rest(state: StateDir, say: Say) -> int:
@@ -268,8 +285,9 @@ def _rest(state: StateDir, say: Say) -> int:
     where = f'{state.path}/leases'
     if count and 'why' not in say.problems:
         say.out(f'{count} limits are in force, '
-                + (f'held by agent {state.pid or "(unknown)"}, which lives; '
-                   'scavenger-agent stop-all removes them' if state.held else
+                + (f'held by agent {state.pid}, which lives; '
+                   'scavenger-agent stop-all removes them' if state.pid else
+                   BUSY if state.held else
                    'no agent lives, and their leases end in '
                    f'{state.expires_s - now_s():.0f} s; scavenger-restore '
                    '--all restores them now') + f' (state directory '

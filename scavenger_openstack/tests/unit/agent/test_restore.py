@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from typing import Any
 
@@ -392,6 +393,32 @@ class StateDirectory(testtools.TestCase):
                 self.assertTrue(path.exists() and bad.exists())
         self.assertEqual(0, self.run_main('--all')[0])
         self.assertFalse(path.exists() or bad.exists())
+
+    def test_another_restorer(self) -> None:
+        """It is waited for, and not taken for an agent."""
+        path = self.put('a.json', lease(self.gone()))
+        with open(self.path / 'lock', 'w') as lock:
+            lock.write('4242 restorer\n')
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            ends = threading.Timer(0.3, fcntl.flock, (lock, fcntl.LOCK_UN))
+            ends.start()
+            self.assertEqual(0, self.run_main('--all')[0])
+            ends.join()
+            self.assertFalse(path.exists())
+            self.put('a.json', lease(self.gone()))
+            self.beat(records.now_s() + 60)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.patch(restore, 'BUSY_TRIES', 2)
+            self.patch(restore, 'RETRIES', 2)
+            for words in ((), ('--all',)):
+                code, text = self.run_main(*words)
+                self.assertEqual(1, code)
+                self.assertIn('such as another scavenger-restore', text)
+                self.assertNotIn('held by', text)
+                self.assertNotIn('is running', text)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        self.assertEqual(0, self.run_main('--all')[0])
 
     def test_heartbeat(self) -> None:
         state = statedir.StateDir(str(self.path))
