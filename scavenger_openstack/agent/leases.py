@@ -144,7 +144,7 @@ class Leases:
                 f'state directory {self.state_dir}: {exc}: nothing is '
                 'capped without it; make it writable, with some free space'
             ) from exc
-        except errors.AlreadyRunning:
+        except errors.ScavengerError:
             self._close_files()
             raise
         with self._mutex:

@@ -49,13 +49,17 @@ class Ownership:
         """Make the directory if need be, and own it from now on.
 
         :raises AlreadyRunning: another agent has it.
+        :raises LeaseError: it belongs to another user; call :meth:`release`.
         :raises OSError: it cannot be used; call :meth:`release`.
         """
         for path in (self.path, self.path / 'leases'):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = path.stat(follow_symlinks=False)
             if found.st_uid != os.geteuid():
-                raise OSError(f'{path} belongs to user {found.st_uid}')
+                raise errors.LeaseError(
+                    f'{path} belongs to user {found.st_uid}, and this is '
+                    f'user {os.geteuid()}: no limit is set without it; run '
+                    'as that user, or give --state-dir')
             if found.st_mode & 0o077:
                 path.chmod(0o700)
         self._lock = _take_lock(self.path / 'lock')

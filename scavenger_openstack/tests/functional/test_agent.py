@@ -172,6 +172,16 @@ class AgentTest(agents.AgentTestCase):
         self.assertEqual(1, done.returncode)
         self.assert_one_line(done.stderr, str(first.pid), 'one agent')
 
+    def test_a_state_directory_of_another_user(self) -> None:
+        self.state_dir.mkdir(mode=0o700)
+        os.chown(self.state_dir, 65534, 65534)
+        done = self.run_agent('run')
+        self.assertEqual((1, '0'), (done.returncode, self.idle()))
+        self.assertIn(f'{self.state_dir} belongs to user 65534, and this is '
+                      'user 0: no limit is set without it; run as that user, '
+                      'or give --state-dir', done.stderr)
+        self.assertNotIn('free space', done.stderr)
+
     def test_sample_prints_what_is_measured_and_touches_nothing(self
                                                                 ) -> None:
         self.spawn(BUSY, self.tree, '/services/s')
