@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from importlib import metadata
+import os
 import pathlib
 import socket
 from typing import TypeVar
@@ -358,19 +359,23 @@ def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
     """Where the kill switch is."""
-    if conf.agent.stop_file:
-        return pathlib.Path(conf.agent.stop_file)
-    if conf.state_dir == DEFAULT_STATE_DIR:
-        return pathlib.Path(DEFAULT_STOP_FILE)
-    return state_dir(conf) / 'stop'
+    return _kept(conf, conf.agent.stop_file, DEFAULT_STOP_FILE)
 
 
 def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    if conf.agent.history_file:
-        return pathlib.Path(conf.agent.history_file)
-    if conf.state_dir == DEFAULT_STATE_DIR:
-        return pathlib.Path(DEFAULT_HISTORY_FILE)
-    return state_dir(conf) / 'history.jsonl'
+    return _kept(conf, conf.agent.history_file, DEFAULT_HISTORY_FILE)
+
+
+def _kept(conf: cfg.ConfigOpts, given: str | None, default: str
+          ) -> pathlib.Path:
+    """As given; else in the state directory, but for the default one, which a
+    reboot empties."""
+    if given:
+        return pathlib.Path(given)
+    if os.path.realpath(conf.state_dir) == os.path.realpath(
+            DEFAULT_STATE_DIR):
+        return pathlib.Path(default)
+    return state_dir(conf) / pathlib.Path(default).name
 
 
 def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:

@@ -372,6 +372,13 @@ def _become_watcher(state: StateDir) -> int:
     return -1
 
 
+def default_stop_file(state_dir: str) -> str:
+    """The same as of the agent: it survives a reboot where it can."""
+    if os.path.realpath(state_dir) == os.path.realpath(STATE_DIR):
+        return STOP_FILE
+    return os.path.join(state_dir, 'stop')
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
     parser = argparse.ArgumentParser(
@@ -395,9 +402,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         help='nothing is capped while it exists '
                              f'[{STOP_FILE}, or DIR/stop]')
     args = parser.parse_args(argv)
-    stop_file = args.stop_file or (
-        STOP_FILE if args.state_dir == STATE_DIR
-        else os.path.join(args.state_dir, 'stop'))
+    stop_file = args.stop_file or default_stop_file(args.state_dir)
     state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:
         return watch(state, stop_file, say, with_parent=args.with_parent)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import pathlib
 
+import fixtures
 from oslo_config import cfg
 import testtools
 
@@ -35,14 +36,29 @@ class Paths(testtools.TestCase):
         self.assertEqual(restore.STATE_DIR, conf_.DEFAULT_STATE_DIR)
         self.assertEqual(restore.STOP_FILE, conf_.DEFAULT_STOP_FILE)
 
-    def test_stop_file_follows_the_state_directory(self) -> None:
-        for arguments, stop_file in (
-                ([], restore.STOP_FILE),
-                (['--state-dir', '/x'], '/x/stop')):
+    def test_files_follow_the_state_directory(self) -> None:
+        """However it is spelt: tab completion ends it with a slash."""
+        default = ('/var/lib/scavenger/stop',
+                   '/var/lib/scavenger/history.jsonl')
+        link = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'run'
+        link.symlink_to('/run')
+        for state_dir, expected in (
+                ('/run/scavenger', default), ('/run/scavenger/', default),
+                ('/run//scavenger/.', default),
+                ('/run/x/../scavenger', default),
+                (f'{link}/scavenger', default),
+                ('/x/', ('/x/stop', '/x/history.jsonl')),
+                ('/run/scavenger/x', ('/run/scavenger/x/stop',
+                                      '/run/scavenger/x/history.jsonl'))):
             conf = cfg.ConfigOpts()
             conf_.register(conf)
-            conf(arguments, default_config_files=[], default_config_dirs=[])
-            self.assertEqual(stop_file, str(conf_.stop_file(conf)))
+            conf(['--state-dir', state_dir], default_config_files=[],
+                 default_config_dirs=[])
+            self.assertEqual(expected, (str(conf_.stop_file(conf)),
+                                        str(conf_.history_file(conf))),
+                             state_dir)
+            self.assertEqual(expected[0],
+                             restore.default_stop_file(state_dir))
 
     def test_units_make_them(self) -> None:
         state = pathlib.Path(conf_.DEFAULT_STATE_DIR)
