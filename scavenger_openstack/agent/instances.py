@@ -89,6 +89,7 @@ def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def table(document: Mapping[str, Any]) -> list[str]:
     """The lines of a status about VMs, for people."""
     found = complete(document)
+    stale = bool(document.get('stale'))
     if not found:
         return []
     heads = [(row['name'], _cut(row['display_name'] or '-', 24),
@@ -100,7 +101,7 @@ def table(document: Mapping[str, Any]) -> list[str]:
         lines.append('  ' + '  '.join(
             f'{text:<{width}}' for text, width in zip(
                 head, widths, strict=True)).rstrip())
-        for text in (f'{row["uuid"]}  {_limits(row)}', _use(row),
+        for text in (f'{row["uuid"]}  {_limits(row, stale)}', _use(row),
                      *map(_suffers, row['suffers']), *row['ignored']):
             lines += textwrap.wrap(text, COLUMNS, initial_indent=' ' * 6,
                                    subsequent_indent=' ' * 8)
@@ -128,10 +129,11 @@ def _known(value: float | None, form: str) -> str:
     return 'unknown' if value is None else form.format(value)
 
 
-def _limits(row: Mapping[str, Any]) -> str:
+def _limits(row: Mapping[str, Any], stale: bool) -> str:
     found = [_WORDS[Knob(knob)].format(amounts.of_knob(Knob(knob), value))
              for knob, value in row['limits'].items()]
-    return 'limits: ' + ', '.join(found) if found else 'no limits'
+    title = 'limits when the agent turned last' if stale else 'limits'
+    return f'{title}: ' + ', '.join(found) if found else 'no limits'
 
 
 def _suffers(incident: Mapping[str, Any]) -> str:

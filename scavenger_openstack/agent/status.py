@@ -36,6 +36,10 @@ SCHEMA = 1
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
 
+IN_FORCE = ('limits in force',
+            'limits when the agent turned last; the watcher restores them')
+"""Title of their rows, and that in a stale status."""
+
 
 def write(path: pathlib.Path, document: Mapping[str, Any],
           instances: bytes = b'') -> None:
@@ -97,7 +101,8 @@ def table(document: Mapping[str, Any], now: float) -> str:
         by an agent of this version.
     """
     try:
-        return shown('\n'.join(_lines(document, now)))
+        return shown('\n'.join(_lines(
+            {**document, 'stale': is_stale(document, now)}, now)))
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise errors.ScavengerError(
             f'the status cannot be understood ({type(exc).__name__}: {exc}); '
@@ -109,7 +114,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     lines = [f'agent      {document["host"]}, process {document["pid"]}, '
              f'last tick {age:.1f} s ago'
              + (' - STALE: it hangs or is gone'
-                if is_stale(document, now) else '')]
+                if document['stale'] else '')]
     lines.append(f'state      {document["state"]}')
     if document.get('grade'):
         lines.append(f'grade      {document["grade"]["text"]}')
@@ -136,7 +141,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     if fault:
         lines.append(f'history    {fault}')
     lines += instances_.table(document)
-    lines += _rows('limits in force', _caps(document, 'caps'))
+    lines += _rows(IN_FORCE[document['stale']], _caps(document, 'caps'))
     lines += _rows('limits that would be set', _caps(document, 'would'))
     if document['unmet_bytes']:
         lines.append('memory that was not given back:')

@@ -155,6 +155,24 @@ class TableTest(testtools.TestCase):
                       'egress_bytes_per_s 0.125 MB/s why', '/batch/a: 64 MiB'):
             self.assertIn(words, ' '.join(text.split()))
 
+    def test_limits_of_a_status_that_is_old(self) -> None:
+        """The agent hangs or is gone, and its limits with it."""
+        uuid = '7f1bb3a0-5f0a-4e6c-8a3e-000000000003'
+        caps = [there_and_back(Cap(workload, Knob.CPU_CORES, 0.5, 'x', 'why'))
+                for workload in ('/batch/a', uuid)]
+        rows = [{'uuid': uuid, 'name': 'n', 'display_name': '', 'flavor': '',
+                 'priority': 'background', 'source': 'flavor', 'vcpus': 1,
+                 'memory_allotment_bytes': 0, 'ignored': ()}]
+        for time_s, title, of_vm in (
+                (9.0, 'limits in force:', '  limits: 0.5 cores'),
+                (1.0, 'limits when the agent turned last; the watcher '
+                 'restores them:',
+                 '  limits when the agent turned last: 0.5 cores')):
+            lines = self.said(time_s=time_s, caps=caps,
+                              instances=rows).splitlines()
+            self.assertIn(title, lines)
+            self.assertIn(f'      {uuid}{of_vm}', lines)
+
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:
         self.assertIn('victim \\x1b[2J', self.said(
             Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))
