@@ -60,10 +60,11 @@ def line(text: str) -> None:
 def notify(message: bytes) -> None:
     """Tell systemd, if it asked."""
     where = os.environ.get('NOTIFY_SOCKET', '')
-    if where:
+    if not where:
+        return
+    try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            try:
-                sock.sendto(message, '\0' + where[1:]
-                            if where.startswith('@') else where)
-            except OSError:
-                pass
+            sock.sendto(message, '\0' + where[1:]
+                        if where.startswith('@') else where)
+    except OSError:
+        pass                # no descriptor is left: systemd waits for a while

@@ -350,6 +350,25 @@ class StateDirectory(testtools.TestCase):
                               capture_output=True, check=True).stdout
         self.assertEqual('Too many open files\n', said)
 
+    def test_systemd_is_not_told_without_descriptors(self) -> None:
+        """That must not end the watcher's pass."""
+        code = textwrap.dedent(f"""
+            import os, resource, socket
+            from scavenger_openstack.agent import say
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
+                ear.bind({str(self.path / 'notify')!r})
+                os.environ['NOTIFY_SOCKET'] = ear.getsockname()
+                say.notify(b'READY=1')
+                print(ear.recv(99))
+                last = os.open('.', os.O_RDONLY)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (last, last))
+                say.notify(b'WATCHDOG=1')
+                print('goes on')
+            """)
+        said = subprocess.run([sys.executable, '-c', code], text=True,
+                              capture_output=True, check=True).stdout
+        self.assertEqual("b'READY=1'\ngoes on\n", said)
+
     def test_only_what_has_run_out(self) -> None:
         path = self.put('a.json', lease(self.gone()))
         self.beat(records.now_s() + 60)
