@@ -38,8 +38,9 @@ from scavenger_openstack.agent.steps_fields import Step
 from scavenger_openstack.agent import steps_network
 from scavenger_openstack.agent import virsh
 
-MOST_WANTED = 64
-"""So many kinds are tried for an agent, besides the cgroup mounts."""
+MOST_WANTED = 1000
+"""So many kinds are tried for an agent, besides the cgroup mounts: one is a
+network namespace whose devices are limited."""
 AGAIN_S = 300.0
 """What worked is tried again after so long."""
 RETRY_S = 2.0

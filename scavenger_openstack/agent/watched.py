@@ -68,7 +68,10 @@ class Watched:
                 f'no {abilities.named(kind)} are set: scavenger-restore '
                 + ((self._answers or {}).get(kind)
                    and f'cannot restore them: {(self._answers or {})[kind]}'
-                   or 'has not tried yet whether it can restore them')
+                   or ('has not tried yet whether it can restore them'
+                       if kind in self._wanted[:abilities.MOST_WANTED] else
+                       f'tries the first {abilities.MOST_WANTED} kinds of '
+                       'limits that it is asked for, and this is a later one'))
                 for kind in sorted(missing)))
 
     def want(self, kinds: Iterable[str]) -> None:

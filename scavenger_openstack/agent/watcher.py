@@ -33,7 +33,7 @@ from scavenger_openstack.agent.records import FILE
 NAME = 'watcher'
 WANTED = 'wanted'
 """The kinds that the agent asks the watcher to try: a list in JSON."""
-MAX_BYTES = 65536
+MAX_BYTES = 2 ** 20
 BEAT_S = 1.0
 """The longest time between two beats of a watcher that is idle."""
 _HEAD = 38

@@ -263,6 +263,15 @@ class Alone(LeasesTestCase):
         held.hold(*A, self.steps, '0')
         self.assertEqual('', self.log.output)
 
+    def test_more_kinds_than_it_tries(self) -> None:
+        held = self.opened()
+        self.useFixture(watching.Watching(self.path)).kinds = {}
+        held.watched()
+        held.want(f'net {number} ' for number in range(1000))
+        self.assertIn('tries the first 1000 kinds of limits', str(
+            self.assertRaises(errors.NotRestorable, held.hold, *A,
+                              self.steps, '0')))
+
     def test_a_lease_that_was_found_and_leads_nowhere_now(self) -> None:
         """Its mount is missing: it is kept, and not written to."""
         (self.path / 'leases').mkdir(parents=True)

@@ -64,6 +64,15 @@ class Published(testtools.TestCase):
         self.assertIs(self.look(), self.look())     # not parsed again
         self.assertEqual(0o600, self.file.stat().st_mode & 0o777)
 
+    def test_as_many_as_are_tried(self) -> None:
+        kinds = {f'net 4026531840 {number:064}': 'x' * 199
+                 for number in range(abilities.MOST_WANTED)}
+        self.publisher().beat(kinds, self.now)
+        self.assertEqual(kinds, self.look())
+        watcher.write_wanted(self.path, list(kinds))
+        self.assertEqual(list(kinds), abilities.valid(
+            watcher.Wanted().look(self.directory)))
+
     def test_only_for_a_while(self) -> None:
         self.publisher().beat(KINDS, self.now)
         self.assertEqual(KINDS, self.look(self.now + STALE_S - 0.1))
@@ -198,7 +207,7 @@ class Kinds(testtools.TestCase):
         for wrong in wrongs:
             self.assertEqual([], abilities.valid(wrong), repr(wrong))
         self.assertEqual(abilities.MOST_WANTED, len(abilities.valid(
-            [f'net {n} ' for n in range(1000)])))
+            [f'net {n} ' for n in range(2000)])))
 
     def test_of_steps(self) -> None:
         mounts = steps.cgroup_mounts()
