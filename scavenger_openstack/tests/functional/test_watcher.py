@@ -61,10 +61,12 @@ class WatcherTestCase(base.FunctionalTestCase):
         self.addCleanup(self.end, process)
         return process
 
-    def watch_after(self, *shell: str) -> subprocess.Popen[str]:
+    def watch_after(self, *shell: str, **more: Any
+                    ) -> subprocess.Popen[str]:
         """In a mount namespace of its own, after these commands."""
         return self.watch('unshare', '-m', '--propagation', 'private', 'sh',
-                          '-c', ' && '.join((*shell, 'exec "$0" "$@"')))
+                          '-c', ' && '.join((*shell, 'exec "$0" "$@"')),
+                          **more)
 
     @staticmethod
     def end(process: subprocess.Popen[str]) -> str:
@@ -200,23 +202,41 @@ class Answers(WatcherTestCase):
              'file': 'cpuset.cpus', 'text': '0'}], '0')
 
     def test_a_stuck_loop_does_not_feed_the_watchdog(self) -> None:
-        """It waits for a lease that hangs: a FIFO that is opened."""
-        path = self.state.parent / 'notify'
+        """It waits for a program; its other threads go on."""
+        ip = shutil.which('ip')
+        if not ip:
+            self.skipTest('needs ip (Debian package iproute2)')
+        path, slow = (self.state.parent / name for name in ('notify', 'ip'))
+        slow.write_text('#!/bin/sh\nexec sleep 8\n')
+        slow.chmod(0o755)
+        leases_ = self.state / 'leases'
+        leases_.mkdir(mode=0o700)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.settimeout(30)
             listener.bind(str(path))
-            process = self.watch(
+            process = self.watch_after(
+                f'mount --bind {slow} {os.path.realpath(ip)}',
                 env={**os.environ, 'NOTIFY_SOCKET': str(path)})
             self.assertEqual(b'READY=1\nWATCHDOG=1', listener.recv(100))
             self.assertEqual(b'WATCHDOG=1', listener.recv(100))
-            process.send_signal(signal.SIGSTOP)
+            draft = leases_ / 'draft'
+            draft.write_bytes(records.dump(records.Lease(
+                'lo', 'egress_bytes_per_s', records.boot_id(), [
+                    {'do': 'tc', 'netns': '', 'dev': 'lo', 'ifindex': 1}],
+                name='a.json')))
+            draft.chmod(0o600)
+            draft.rename(leases_ / 'a.json')
             listener.settimeout(3 * watcher.BEAT_S)
             try:
-                for _ in range(5):      # what was sent before it stopped
+                for _ in range(30):
                     listener.recv(100)
-                self.fail('it is stopped, and feeds the watchdog')
+                self.fail('its loop hangs, and it feeds the watchdog')
             except TimeoutError:
                 pass
+            self.assertIsNone(process.poll())
+            # The call ends, and the loop goes on.
+            listener.settimeout(30)
+            self.assertEqual(b'WATCHDOG=1', listener.recv(100))
 
     def test_a_hierarchy_that_the_watcher_does_not_see(self) -> None:
         """The lease in it stays; the others are lifted."""
