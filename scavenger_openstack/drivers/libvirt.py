@@ -27,6 +27,7 @@ from collections.abc import Mapping
 import contextlib
 import logging
 import re
+import sys
 import threading
 import time
 from typing import Any
@@ -91,8 +92,9 @@ class Loop:
                 except ImportError as exc:
                     raise Missing(
                         f'libvirt-python cannot be used ({exc}); install '
-                        'the package python3-libvirt, or set [libvirt] uri '
-                        'to nothing') from None
+                        f'libvirt-python for {sys.executable} (see '
+                        'Installation), or set [libvirt] uri to nothing'
+                    ) from None
                 libvirt.registerErrorHandler(lambda *_: None, None)
                 libvirt.virEventRegisterDefaultImpl()
                 threading.Thread(target=self._turn, args=(libvirt,),

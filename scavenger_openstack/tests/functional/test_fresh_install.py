@@ -160,7 +160,8 @@ class WithoutLibvirt(base.FunctionalTestCase):
         self.assertIn(
             'missing: the VMs of this host are not watched, and their load '
             "counts as foreground: libvirt-python cannot be used (No module "
-            "named 'libvirt'); install the package python3-libvirt", line)
+            f"named 'libvirt'); install libvirt-python for {sys.executable} "
+            '(see Installation)', line)
 
 
 class FreshInstall(hypervisor.HypervisorTestCase):

@@ -162,4 +162,5 @@ class TestNotLetIn(virtual_host.VirtualHostTestCase):
         self.assertIn('their load counts as foreground', done.stdout)
         self.assertTrue(done.stdout.startswith('True '), done.stdout)
         self.assertIn("'state': 'is not used'", done.stdout)
-        self.assertIn('python3-libvirt', done.stdout)
+        self.assertIn(f'install libvirt-python for {sys.executable} ',
+                      done.stdout)

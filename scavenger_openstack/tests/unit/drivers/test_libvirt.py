@@ -63,7 +63,8 @@ class Uris(testtools.TestCase):
     def test_without_the_library(self) -> None:
         said = subprocess.run([sys.executable, '-c', MISSING], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
-        self.assertIn('install the package python3-libvirt', said)
+        self.assertIn(f'install libvirt-python for {sys.executable} (see '
+                      'Installation)', said)
 
 
 class Connections(testtools.TestCase):
