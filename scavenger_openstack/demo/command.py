@@ -103,7 +103,9 @@ def parser() -> argparse.ArgumentParser:
                        help='rounds to play')
     found.add_argument('--turns', type=_positive(int), metavar='N',
                        help='pairs of turns at most; the verdict on latency '
-                            f'rests on them (default {FULL.turns}, with '
+                            'rests on them, and below '
+                            f'{interval.LEAST} nothing is decided '
+                            f'(default {FULL.turns}, with '
                             f'--quick {QUICK.turns})')
     found.add_argument('--phase-seconds', type=_positive(float),
                        metavar='S', help='measured seconds per phase; with '

@@ -79,7 +79,8 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
                                   turned['high'])
         found.append({
             'name': P99, 'value': known.value, 'low': known.low,
-            'high': known.high, 'sign': '<=', 'limit': P99_LIMIT,
+            'high': known.high, 'pairs': turned['pairs'], 'sign': '<=',
+            'limit': P99_LIMIT,
             'outcome': known.against(P99_LIMIT)
             if turned['pairs'] >= interval.LEAST else INCONCLUSIVE})
     if ours:
@@ -141,12 +142,15 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
         return INCONCLUSIVE, (
             'the batch work does not disturb the service here, even '
             'unmanaged: there is nothing to show')
-    for outcome in (FAILED, INCONCLUSIVE):
-        which = [name for name, test in by_name.items()
-                 if test['outcome'] == outcome]
-        if which:
-            return outcome, ', '.join(which) + (
-                '' if outcome == FAILED else ': the interval holds the bar')
+    failed = [name for name, test in by_name.items()
+              if test['outcome'] == FAILED]
+    if failed:
+        return FAILED, ', '.join(failed)
+    if by_name[P99]['outcome'] == INCONCLUSIVE:
+        pairs = by_name[P99]['pairs']
+        return INCONCLUSIVE, f'{P99}: ' + (
+            f'only {pairs} of {interval.LEAST} pairs of turns'
+            if pairs < interval.LEAST else 'the interval holds the bar')
     return PASSED, 'everything holds that has to'
 
 

@@ -258,6 +258,14 @@ class VerdictTest(testtools.TestCase):
         self.assertEqual('inconclusive', found['verdict'])
         self.assertIn('the interval holds the bar', found['why'])
 
+    def test_fewer_pairs_than_it_takes(self) -> None:
+        for slower in (1.0, 1.3):
+            found = whole(pairs(5, slower=slower))
+            self.assertEqual(
+                ('inconclusive',
+                 'P99 against alone: only 5 of 12 pairs of turns'),
+                (found['verdict'], found['why']))
+
     def test_a_difference_between_phases_alone_does_not_count(self) -> None:
         self.assertEqual('passed',
                          whole(scavenger={'p99_s': 0.02})['verdict'])
