@@ -18,7 +18,9 @@ import configparser
 import contextlib
 import io
 import json
+import os
 import pathlib
+import subprocess
 
 import fixtures
 import testtools
@@ -79,6 +81,29 @@ class CommandTest(testtools.TestCase):
             self.assertEqual(1, code, repr(content))
             self.assertEqual(1, err.count('\n'), err)
             self.assertIn('play it first', err)
+
+
+class ScriptTest(testtools.TestCase):
+
+    def test_arguments(self) -> None:
+        """The script of a clone plays the quick form, of the first act."""
+        script = pathlib.Path(__file__).parents[4] / 'tools' / 'demo.sh'
+        if os.geteuid() != 0 or not script.exists():
+            self.skipTest('needs root, and a clone of the repository')
+        root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, text in (('tools/demo.sh', script.read_text()),
+                           ('tools/setup.sh', '#!/bin/sh\n'),
+                           ('.venv/bin/scavenger-demo',
+                            '#!/bin/sh\necho "$@"\n')):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+            (root / name).chmod(0o755)
+        for words, expected in (
+                ([], '--quick'), (['--seed', '7'], '--quick --seed 7'),
+                (['--json', '--who'], '--json --who')):
+            self.assertEqual(expected + '\n', subprocess.run(
+                [str(root / 'tools/demo.sh'), *words], check=True, text=True,
+                capture_output=True).stdout)
 
 
 class PhasesTest(testtools.TestCase):
