@@ -299,7 +299,8 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
              default_config_dirs=[] if named else conf_check.existing(
                  DEFAULT_CONFIG_DIR))
     except UnicodeDecodeError as exc:
-        path = conf_check.not_utf8([*argv, DEFAULT_CONFIG])
+        path = conf_check.not_utf8(
+            [*argv, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR])
         raise errors.ConfigError(f'{path}: not UTF-8: {exc}') from exc
     except OSError as exc:
         raise errors.ConfigError(

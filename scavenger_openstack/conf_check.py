@@ -52,11 +52,14 @@ def existing(path: str) -> list[str]:
 def not_utf8(words: Sequence[str]) -> str:
     """Which of the files in a command line is not UTF-8."""
     for word in words:
-        path = pathlib.Path(word.removeprefix('--config-file='))
+        path = pathlib.Path(word.removeprefix('--config-file=')
+                            .removeprefix('--config-dir='))
         try:
-            path.read_text('utf-8')
+            for file in (path, *sorted(path.glob('*.conf'))):
+                if not file.is_dir():
+                    file.read_text('utf-8')
         except UnicodeDecodeError:
-            return str(path)
+            return str(file)
         except (OSError, ValueError):
             continue
     return 'a configuration file'

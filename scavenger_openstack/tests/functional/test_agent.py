@@ -250,8 +250,8 @@ class AgentTest(agents.AgentTestCase):
              f'--inh-caps={NO_RIGHTS}', '--', *self.command('agent', 'run')],
             timeout=60, capture_output=True, text=True)
         self.assertEqual(2, done.returncode, done.stderr)
-        self.assert_one_line(done.stderr, str(self.config),
-                             'Permission denied')
+        self.assert_one_line(done.stderr, f'{self.config}: the configuration '
+                             'cannot be read: Permission denied')
         self.config.unlink()
         self.config.mkdir()
         done = self.run_agent('run')

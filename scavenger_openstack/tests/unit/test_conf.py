@@ -141,6 +141,15 @@ class TestWrong(ConfTestCase):
             exc = self.assertRaises(errors.ConfigError, self.load, argv=argv)
             self.assertIn(f'{self.file}: not UTF-8', str(exc))
         self.file.unlink()
+        drop_in = pathlib.Path(conf_.DEFAULT_CONFIG_DIR)
+        drop_in.mkdir()
+        (drop_in / 'a.conf').write_text('[agent]\n')
+        (drop_in / 'b.conf').write_bytes(b'[agent]\n\xff')
+        for argv in ((), ('--config-dir', str(drop_in)),
+                     (f'--config-dir={drop_in}',)):
+            exc = self.assertRaises(errors.ConfigError, self.load, argv=argv)
+            self.assertIn(f'{drop_in}/b.conf: not UTF-8', str(exc))
+        (drop_in / 'b.conf').unlink()
         self.file.mkdir()
         exc = self.assertRaises(errors.ConfigError, self.load)
         self.assertEqual(f'{self.file}: the configuration cannot be read: '
