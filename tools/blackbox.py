@@ -17,9 +17,11 @@
 
 Starts the installed programs on cgroups of its own, kills, stops or
 misleads them, and reads the files of the kernel to see whether every limit
-is back at its original within the lease, and whether what was printed is
-true.  Standard library only; it shares no code with the agent.  It runs on
-cgroup v1 and v2.  The last line counts what passed and failed.
+on CPUs and memory, and every pause, is back at its original within the
+lease, and whether what was printed is true.  Limits of disks, networks and
+VMs are not looked at.  Standard library only; it shares no code with the
+agent.  It runs on cgroup v1 and v2.  The last line counts what passed and
+failed.
 """
 
 from __future__ import annotations
@@ -198,9 +200,11 @@ memory_window_s = 2
         """All that a program wrote."""
         return self.logs[process.pid].read_text()
 
-    def watcher(self) -> subprocess.Popen[bytes]:
+    def watcher(self, before: Sequence[str] = ()
+                ) -> subprocess.Popen[bytes]:
         return self.start('scavenger-restore', '--watch', '--state-dir',
-                          self.state, '--stop-file', self.directory / 'stop')
+                          self.state, '--stop-file', self.directory / 'stop',
+                          before=before)
 
     def agent(self, configuration: pathlib.Path | None = None,
               before: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -452,6 +456,32 @@ def watcher_killed(case: Case) -> None:
     case.wait_for_originals(4 * LEASE_S + SLACK_S)
 
 
+def no_virsh(case: Case) -> None:
+    """A watcher without virsh: no limit of a VM is set, all others are."""
+    socket = case.directory / 'libvirt-sock'
+    uri = f'qemu+unix:///system?socket={socket}'
+    other = case.configuration('libvirt.conf', case.state)
+    other.write_text(other.read_text().replace('uri =\n', f'uri = {uri}\n'))
+    virsh = shutil.which('virsh')
+    case.state.mkdir(mode=0o700, exist_ok=True)
+    case.watch = case.watcher(() if virsh is None else (
+        'unshare', '--mount', '--propagation', 'private', 'sh', '-c',
+        f'mount --bind /dev/null {os.path.realpath(virsh)} && exec "$@"',
+        'sh'))
+    case.acting = case.agent(other)
+    case.wait_for_limits()
+    begin = f'no limits of VMs at {uri} are set'
+    wait('the agent says so', START_S,
+         lambda: begin in case.said(case.acting))
+    line = next(line for line in case.said(case.acting).splitlines()
+                if begin in line)
+    print(f'    {line}')
+    if 'virsh' not in line.partition(begin)[2]:
+        raise Failure('the reason does not name virsh')
+    case.acting.kill()
+    case.wait_for_originals()
+
+
 def refused_left(case: Case) -> None:
     """A record that was refused is not passed over in silence."""
     case.limited()
@@ -484,7 +514,7 @@ def unprivileged(case: Case) -> None:
 
 CASES = (kill_agent, stop_agent, typo, unreadable, elsewhere, stop_all_hangs,
          malformed_restore, malformed_watcher, malformed_agent, second_agent,
-         second_agent_contained, watcher_stopped, watcher_killed,
+         second_agent_contained, watcher_stopped, watcher_killed, no_virsh,
          refused_left, unprivileged)
 
 
