@@ -380,8 +380,8 @@ class Service:
             'counters': self._loop.counters,
             'memory_total_bytes': rates and rates.memory_total_bytes,
             'memory_available_bytes': rates and rates.memory_available_bytes,
-            # How many; "sample" tells each.  Rows for all, every tick,
-            # would cost as much as deciding.
+            # How many; "sample" tells each, and the rows of VMs.  Rows for
+            # all, every tick, would cost as much as deciding.
             'workloads': self._count(tick),
             'caps': [cap._asdict() for cap in list(in_force.values())],
             'would': [cap._asdict() for cap in tick.would],

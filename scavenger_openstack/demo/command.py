@@ -85,7 +85,10 @@ def parser() -> argparse.ArgumentParser:
                     f'a file of {disk.SIZE_MIB} MiB in {disk.ROOM} '
                     f'({disk.SPARE * disk.SIZE_MIB} MiB have to be free), '
                     'and has kernel.task_delayacct set to 1, for the whole '
-                    'machine, while it plays.',
+                    'machine, while it plays.  On cgroup v2 it enables '
+                    'controllers in cgroup.subtree_control of the root, '
+                    'where they stay; in a container the other processes '
+                    'are in a cgroup of its own while it plays.',
         epilog='Exit code: 0 passed (or nothing was to be judged), 1 failed, '
                '2 wrong usage, 3 inconclusive: the machine was not quiet, or '
                'the figures scatter around the bar; 130 interrupted.')
