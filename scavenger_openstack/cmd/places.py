@@ -78,8 +78,9 @@ def read(arguments: Sequence[str], prog: str,
                         type=lambda path: (os.path.expanduser(path), True))
     given, rest = parser.parse_known_args(list(arguments))
     found: dict[tuple[str, str], str] = {}
-    whole = all([_read_file(path, found)
-                 for path in _files(given.files or [])])
+    whole = True
+    for path in _files(given.files or []):
+        whole &= _read_file(path, found)
     for values in (found, {}):
         conf = cfg.ConfigOpts()
         register(conf)

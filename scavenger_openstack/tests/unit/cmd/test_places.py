@@ -98,7 +98,7 @@ class PlacesTest(testtools.TestCase):
             found = places_.read(['resume', *words], agent.PROG,
                                  agent._register)[1]
             self.assertEqual((state_dir, False), (
-                str(found.state_dir), found.guessed), words)
+                str(found.state_dir), found.guessed), str(words))
 
     def test_a_directory_that_does_not_exist(self) -> None:
         found = places_.read(
