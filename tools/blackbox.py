@@ -478,6 +478,7 @@ def no_virsh(case: Case) -> None:
     print(f'    {line}')
     if 'virsh' not in line.partition(begin)[2]:
         raise Failure('the reason does not name virsh')
+    case.wait_for_limits()
     case.acting.kill()
     case.wait_for_originals()
 
