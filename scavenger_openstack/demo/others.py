@@ -75,7 +75,7 @@ def processes(proc: pathlib.Path = PROC) -> dict[int, Process]:
     for entry in os.listdir(proc):
         if entry.isdigit():
             try:
-                text = (proc / entry / 'stat').read_text()
+                text = (proc / entry / 'stat').read_text(errors='replace')
             except OSError:
                 continue   # it ended meanwhile
             name, _, rest = text.partition('(')[2].rpartition(')')

@@ -16,10 +16,12 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 import time
 
+import fixtures
 import testtools
 
 from scavenger_openstack.demo import others
@@ -89,6 +91,18 @@ class BetweenTest(testtools.TestCase):
 
 
 class ProcessesTest(testtools.TestCase):
+
+    def test_a_name_that_is_not_text(self) -> None:
+        """A process calls itself what it likes."""
+        proc = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (proc / '9').mkdir()
+        (proc / '9' / 'stat').write_bytes(
+            b'9 (\xff\x1b[2J\n) x) R 1 ' + b'0 ' * 9 + b'200 100 '
+            + b'0 ' * 6 + b'77 0\n')
+        found, = others.processes(proc).values()
+        self.assertEqual((9, 1, 77, 300 / others.TICKS_PER_S),
+                         (found.pid, found.parent, found.started,
+                          found.cpu_s))
 
     def test_a_busy_process(self) -> None:
         loop = subprocess.Popen([sys.executable, '-c', LOOP])
