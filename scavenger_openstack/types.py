@@ -351,6 +351,13 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ','.join(parts)
 
 
+def printable(text: str) -> str:
+    """The text in one line, with an escape for each character that is not
+    printable: tenants choose names, terminals obey."""
+    return ''.join(c if c.isprintable() else
+                   c.encode('unicode_escape').decode() for c in text)
+
+
 def as_json(value: Any) -> Any:
     """Plain JSON values of anything in this module.
 

@@ -31,6 +31,7 @@ from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
+from scavenger_openstack.types import printable
 
 SCHEMA = 1
 STALE_TICKS = 3
@@ -163,9 +164,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """Text that says what it holds: tenants choose names, terminals obey."""
-    return ''.join(c if c.isprintable() or c == '\n' else
-                   c.encode('unicode_escape').decode() for c in text)
+    """Lines that say what they hold."""
+    return '\n'.join(map(printable, text.split('\n')))
 
 
 def of_incident(incident: Incident) -> str:

@@ -29,6 +29,8 @@ import pathlib
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.types import printable
+
 OTHER_CPUS = 0.15
 """Other load, in CPUs, above which a latency is not trusted; a quiet machine
 was seen at 0.01 to 0.09, mostly the kernel's own threads."""
@@ -81,7 +83,7 @@ def processes(proc: pathlib.Path = PROC) -> dict[int, Process]:
             name, _, rest = text.partition('(')[2].rpartition(')')
             field = rest.split()
             found[int(entry)] = Process(
-                int(entry), name, int(field[1]), int(field[19]),
+                int(entry), printable(name), int(field[1]), int(field[19]),
                 (int(field[11]) + int(field[12])) / TICKS_PER_S)
     return found
 
