@@ -49,6 +49,7 @@ from scavenger_openstack.drivers import domain_record
 from scavenger_openstack import errors
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 
@@ -287,11 +288,9 @@ class _Flavor:
                 instance = metadata.find(f'{nova}instance')
         if instance is None:
             instance = ElementTree.Element('none')
-        self.display_name = instance.findtext(
-            f'{nova}name', '').strip()[:_APPLICATION_CHARS]
+        self.display_name = _name(instance.findtext(f'{nova}name', ''))
         kind = instance.find(f'{nova}flavor')
-        self.name = ('' if kind is None
-                     else kind.get('name', '')[:_APPLICATION_CHARS])
+        self.name = '' if kind is None else _name(kind.get('name', ''))
         owner = instance.find(f'{nova}owner/{nova}project')
         project = '' if owner is None else owner.get('uuid', '')
         self.project = project if _PROJECT.fullmatch(project) else None
@@ -345,6 +344,11 @@ class _Flavor:
     def _wrong(self, key: str, value: str, why: str) -> None:
         self.ignored.append(f'extra spec {shown(key)} = {shown(value)} is '
                             f'ignored: {why}')
+
+
+def _name(text: str) -> str:
+    """On one line, without what would move a terminal's cursor."""
+    return printable(text.strip()[:_APPLICATION_CHARS])[:_APPLICATION_CHARS]
 
 
 def _named(parent: ElementTree.Element | None, tag: str) -> dict[str, str]:

@@ -151,6 +151,10 @@ class TestDomain(testtools.TestCase):
                 'it has to be foreground or background',), one.ignored)
         one = domain_xml.parse(domain(nova(name='x' * 5000))).instance
         self.assertEqual(128, len(one.display_name))
+        one = domain_xml.parse(domain(nova(name='web\n\u202e\x851').replace(
+            'm1.small', 'm1&#10;x'))).instance
+        self.assertEqual(('web\\n\\u202e\\x851', 'm1\\nx'),
+                         (one.display_name, one.flavor))
         one = domain_xml.parse(domain()).instance
         self.assertEqual(('', '', False),
                          (one.display_name, one.flavor, one.specs_known))
