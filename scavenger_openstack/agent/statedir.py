@@ -22,6 +22,7 @@ import fcntl
 import json
 import os
 import select
+import stat
 from typing import NamedTuple
 
 from scavenger_openstack.agent.records import boot_id
@@ -33,6 +34,7 @@ MAX_AHEAD_S = 3600.0
 """A heartbeat that promises more than this is garbage."""
 UNREADABLE_POLLS = 3
 MAX_PID = 2 ** 22
+CAP_DAC_OVERRIDE = 1
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -205,37 +207,82 @@ class Agent(NamedTuple):
     seen_at: str
 
 
-def agents(proc: str = '/proc') -> list[Agent]:
-    """Each agent that is seen from here.
+def agents(proc: str = '/proc', owner: int = 0) -> list[Agent]:
+    """Each agent that is seen from here and runs as root, as this user, as
+    ``owner``, or with the right to write all cgroups.
+
+    Any process can hold a lock and name its files as an agent does, so
+    those of other users do not count, and nothing of theirs is opened.
 
     :param proc: where processes are looked for
+    :param owner: user id, such as that of a state directory
     :raises OSError: the kernel does not list who holds which lock.
     """
     found = set()
-    for pid, file in _flocks(proc):
+    for pid in {pid for pid, _ in _flocks(proc)}:
         try:
-            for fd in os.scandir(f'{proc}/{pid}/fd'):
-                path = os.readlink(fd.path)
-                if not path.endswith('/lock'):
-                    continue
-                lock = os.stat(fd.path)
-                name = (f'{os.major(lock.st_dev):02x}:'
-                        f'{os.minor(lock.st_dev):02x}:{lock.st_ino}')
-                with open(fd.path, 'rb') as text:
-                    holder = text.read(32)
-                if name != file or b'restorer' in holder:
-                    continue
-                seen = own = os.path.dirname(path)
-                if not _is(path, lock):
-                    # Another mount namespace, and perhaps a root in there.
-                    top = os.readlink(f'{proc}/{pid}/root').rstrip('/') + '/'
-                    own = '/' + own.removeprefix(top).lstrip('/')
-                    seen = f'{proc}/{pid}/root{own}'
-                if os.path.isdir(f'{seen}/leases'):
-                    found.add(Agent(pid, own, seen))
-        except OSError:
+            user = _user(f'{proc}/{pid}', {0, os.geteuid(), owner})
+            files = os.listdir(f'{proc}/{pid}/fd') if user is not None else ()
+        except (OSError, ValueError, KeyError):
             continue        # it has ended, or is not ours to look at
+        for fd in files:
+            try:
+                agent = _agent(proc, pid, fd)
+                if (agent and os.path.isdir(f'{agent.seen_at}/leases')
+                        and os.stat(agent.seen_at).st_uid in (0, user)):
+                    found.add(agent)
+            except OSError:
+                continue    # closed meanwhile
     return sorted(found)
+
+
+def _user(process: str, users: set[int]) -> int | None:
+    """The user of a process that may be an agent, ``None`` of any other."""
+    with open(f'{process}/status', errors='replace') as file:
+        fields = dict(line.split(':', 1) for line in file)
+    user, effective = map(int, fields['Uid'].split()[:2])
+    if user != effective:
+        return None         # a program that any user starts as root
+    if user not in users and not (
+            int(fields['CapEff'], 16) & 1 << CAP_DAC_OVERRIDE
+            and os.path.samefile(f'{process}/ns/user', '/proc/self/ns/user')):
+        return None
+    return user
+
+
+def _agent(proc: str, pid: int, fd: str) -> Agent | None:
+    """The agent that a process is by the lock on this open file, if it is.
+
+    The kernel says with the open file which locks are on it; the device in
+    ``/proc/locks`` is not that of the file on every file system.
+
+    :raises OSError: it cannot be looked at.
+    """
+    name = f'{proc}/{pid}/fd/{fd}'
+    path = os.readlink(name)
+    if not path.endswith('/lock'):
+        return None
+    lock = os.stat(name)
+    if not stat.S_ISREG(lock.st_mode):
+        return None
+    with open(f'{proc}/{pid}/fdinfo/{fd}') as file:
+        lines = [line.split() for line in file]
+    if not any(words[:1] == ['lock:'] and words[2] == 'FLOCK'
+               and words[5] == str(pid) for words in lines):
+        return None
+    text = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if b'restorer' in os.read(text, 32):
+            return None
+    finally:
+        os.close(text)
+    seen = own = os.path.dirname(path)
+    if not _is(path, lock):
+        # Another mount namespace, and perhaps a root in there.
+        top = os.readlink(f'{proc}/{pid}/root').rstrip('/') + '/'
+        own = '/' + own.removeprefix(top).lstrip('/')
+        seen = f'{proc}/{pid}/root{own}'
+    return Agent(pid, own, seen)
 
 
 def _is(path: str, file: os.stat_result) -> bool:
