@@ -164,6 +164,26 @@ def _sync(directory: int) -> None:
         os.fsync(directory)
 
 
+def open_or_make(name: str, directory: int) -> int:
+    """Open a file in an open directory for reading and writing.
+
+    One that root makes belongs to the owner of the directory, who may have
+    to write it; the owner of one that is there stays.
+
+    :raises OSError: it cannot be had.
+    """
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | FILE, 0o600,
+                     dir_fd=directory)
+    except FileExistsError:
+        return os.open(name, os.O_RDWR | FILE, dir_fd=directory)
+    if os.geteuid() == 0:
+        owner = os.fstat(directory)
+        with contextlib.suppress(OSError):
+            os.fchown(fd, owner.st_uid, owner.st_gid)
+    return fd
+
+
 def load(directory: int, name: str, owners: set[int]) -> Lease:
     """Read the file ``name`` in an open directory, if it can be trusted.
 

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import FILE
 from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent.records import open_or_make
 from scavenger_openstack.agent import watcher as watcher_
 
 MAX_AHEAD_S = 3600.0
@@ -107,17 +108,13 @@ class StateDir:
     def take(self, name: str) -> int:
         """``flock`` a file in the directory; -1 when somebody has it."""
         try:
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | FILE, 0o600,
-                         dir_fd=self.fd)
+            fd = open_or_make(name, self.fd)
         except OSError:
             fd = os.open(name, os.O_RDONLY | FILE, dir_fd=self.fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            owner, found = os.fstat(self.fd), os.fstat(fd)
-            if found.st_nlink != 1:
+            if os.fstat(fd).st_nlink != 1:
                 return fd   # some other file's second name: not ours to write
-            if os.geteuid() == 0 and found.st_uid != owner.st_uid:
-                os.fchown(fd, owner.st_uid, owner.st_gid)
             os.pwrite(fd, b'%d restorer\n' % os.getpid(), 0)
         except BlockingIOError:
             os.close(fd)

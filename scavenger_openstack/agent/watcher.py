@@ -29,6 +29,7 @@ import zlib
 
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import FILE
+from scavenger_openstack.agent.records import open_or_make
 
 NAME = 'watcher'
 WANTED = 'wanted'
@@ -51,17 +52,14 @@ class Publisher:
 
     def __init__(self, directory: int) -> None:
         """:raises OSError: the file cannot be made."""
-        self._fd = os.open(NAME, os.O_RDWR | os.O_CREAT | FILE, 0o600,
-                           dir_fd=directory)
+        self._fd = open_or_make(NAME, directory)
         self._kinds: Mapping[str, str] | None = None
         self._body = b''
         try:
-            owner, found = os.fstat(directory), os.fstat(self._fd)
+            found = os.fstat(self._fd)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
                 raise OSError(f'{NAME} is not a file of its own: delete it')
             os.fchmod(self._fd, 0o600)
-            if os.geteuid() == 0 and found.st_uid != owner.st_uid:
-                os.fchown(self._fd, owner.st_uid, owner.st_gid)
         except OSError:
             self.close()
             raise

@@ -136,3 +136,26 @@ class AgentsTest(testtools.TestCase):
             '--clear-groups', '--inh-caps=+dac_override',
             '--ambient-caps=+dac_override')
         self.assertEqual(self.of(pid), self.look(pid))
+
+
+class StateDirTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to give files away')
+        self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.path = self.top / 'state'
+        self.path.mkdir(mode=0o700)
+        os.chown(self.path, NOBODY, NOBODY)
+        self.state = statedir.StateDir(str(self.path))
+        self.addCleanup(self.state.close)
+
+    def test_whose_its_locks_are(self) -> None:
+        """Those that root makes are the agent's; one that is there stays."""
+        self.state.open()
+        for user in (NOBODY, 0):
+            fd = self.state.take('lock')
+            os.close(fd)
+            self.assertEqual(user, (self.path / 'lock').stat().st_uid)
+            os.chown(self.path / 'lock', 0, 0)

@@ -140,6 +140,17 @@ class Published(testtools.TestCase):
         self.file.chmod(0o600)
         self.assertEqual(KINDS, self.look())
 
+    def test_whose_its_file_is(self) -> None:
+        """The agent's, if the watcher makes it; one that is there stays."""
+        if os.geteuid() != 0:
+            self.skipTest('needs root, to give files away')
+        os.chown(self.path, 12345, 12345)
+        self.publisher()
+        self.assertEqual(12345, self.file.stat().st_uid)
+        os.chown(self.file, 0, 0)
+        self.publisher()
+        self.assertEqual(0, self.file.stat().st_uid)
+
     def test_the_watcher_writes_into_no_other_file(self) -> None:
         other = self.path / 'other'
         other.write_text('something else')
