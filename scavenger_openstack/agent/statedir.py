@@ -21,6 +21,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pathlib
 import select
 import stat
 from typing import NamedTuple
@@ -62,13 +63,14 @@ class StateDir:
         """
         try:
             found = os.stat(self.path, follow_symlinks=False)
+            if (found.st_dev, found.st_ino) != self.id:
+                self.close()
+                self.fd = os.open(self.path, DIRECTORY)
+                found = os.fstat(self.fd)   # another one may be there by now
+                self.id = (found.st_dev, found.st_ino)
         except FileNotFoundError:
             self.close()
             return False
-        if (found.st_dev, found.st_ino) != self.id:
-            self.close()
-            self.fd = os.open(self.path, DIRECTORY)
-            self.id = (found.st_dev, found.st_ino)
         above = os.stat(self._above)
         if above.st_mode & 0o022 and found.st_uid != os.geteuid():
             raise OSError(f'user {found.st_uid} made it where everybody may '
@@ -76,6 +78,7 @@ class StateDir:
         if found.st_mode & 0o022:
             raise OSError(f'others may write there (mode {found.st_mode:o}): '
                           'chmod 700, and look at the leases in it')
+        _check_above(self._above)
         return True
 
     def close(self) -> None:
@@ -184,6 +187,21 @@ class StateDir:
             self.died = self.pid    # a zombie would wake us without end
         if pidfd >= 0:
             os.close(pidfd)
+
+
+def _check_above(path: str) -> None:
+    """No directory above a state directory may be another user's: that user
+    could put others in its place.  Who owns the root directory or this
+    program can do as it likes anyway.
+
+    :raises OSError: one is.
+    """
+    users = {0, os.geteuid(), os.stat('/').st_uid, os.stat(__file__).st_uid}
+    for above in (path, *map(str, pathlib.PurePath(path).parents)):
+        user = os.stat(above).st_uid
+        if user not in users:
+            raise OSError(f'{above} belongs to user {user}, who could put '
+                          'another directory in its place; use one in /run')
 
 
 def locked_by(device: int, inode: int) -> int:

@@ -159,3 +159,17 @@ class StateDirTest(testtools.TestCase):
             os.close(fd)
             self.assertEqual(user, (self.path / 'lock').stat().st_uid)
             os.chown(self.path / 'lock', 0, 0)
+
+    def test_directories_above_it(self) -> None:
+        """Of root, of us, and of no other user however far up."""
+        path = self.path / 'a' / 'b' / 'state'
+        path.mkdir(mode=0o700, parents=True)
+        state = statedir.StateDir(str(path))
+        self.addCleanup(state.close)
+        with testtools.ExpectedException(
+                OSError, f'{self.path} belongs to user {NOBODY}, .*'):
+            state.open()
+        os.chown(self.path, 0, 0)
+        self.assertTrue(state.open())
+        os.chown(path, NOBODY, NOBODY)      # the agent's own
+        self.assertTrue(state.open())
