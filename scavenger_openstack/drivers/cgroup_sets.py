@@ -29,6 +29,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import Entry
 from scavenger_openstack.drivers.cgroup_files import explain
+from scavenger_openstack.drivers.cgroup_files import GONE
 from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
@@ -37,6 +38,10 @@ from scavenger_openstack.types import parse_cpus
 _FILE = 'cpuset.cpus'
 _ENTRY = Entry(_FILE)
 _NONE: frozenset[int] = frozenset()
+
+MOST = 2000
+"""So many cgroups of v1 are followed below one, each with some descriptors;
+the record of a limit does not hold many more either."""
 
 _text = functools.lru_cache(maxsize=4096)(format_cpus)
 
@@ -82,12 +87,20 @@ class _Node:
             self.own = (None if not now or self.parent is None
                         or now == self.parent.now else now)
 
-    def look_below(self) -> None:
-        """See which cgroups there are below."""
+    def look_below(self, most: int) -> None:
+        """See which cgroups there are below.
+
+        :raises DriverError: they are more than so many, or out of reach.
+        """
         links = self.directory.links()
         if links == self.links and links >= 2:
             return
         names = self.directory.subdirectories()
+        if len(names) > most:
+            raise errors.DriverError(
+                f'{self.directory.path}: {len(names)} more cgroups, and '
+                f'{MOST} are followed below one background cgroup at most: '
+                'no CPU set is written there. Remove those not in use')
         for name in set(self.children) - set(names):
             del self.children[name]
         for name in names:
@@ -95,8 +108,10 @@ class _Node:
                 try:
                     directory = Directory(f'{self.directory.path}/{name}',
                                           version=1)
-                except OSError:
-                    continue  # gone again
+                except OSError as exc:
+                    if exc.errno in GONE:
+                        continue
+                    raise explain(exc, self.directory.path) from exc
                 self.children[name] = _Node(directory, self)
         self.links = links
 
@@ -122,7 +137,12 @@ class FastCpuSet:
         self._root = _Node(directory, None)
         self._order = [self._root]
         self._lock = threading.Lock()
-        self.refresh()
+        try:
+            self.refresh()
+        except errors.DriverError:
+            for node in self._order:    # let go of the descriptors now
+                node.children.clear()
+            raise
 
     def refresh(self) -> None:
         """Take in what others did: cgroups made, removed, or written to.
@@ -135,17 +155,23 @@ class FastCpuSet:
 
     def _refresh(self) -> None:
         order = [self._root]
-        for node in order:  # grows while it is walked: parents come first
-            try:
-                node.look()
-                if node.directory.version == 1:
-                    node.look_below()
-            except errors.WorkloadGone:
-                if node.parent is None:
-                    raise
-                _forget(node)
-                continue
-            order.extend(node.children.values())
+        try:
+            for node in order:  # grows while it is walked, parents first
+                try:
+                    node.look()
+                    if node.directory.version == 1:
+                        known = max(len(order), len(self._order))
+                        node.look_below(MOST + 1 - known + len(node.children))
+                except errors.WorkloadGone:
+                    if node.parent is None:
+                        raise
+                    _forget(node)
+                    continue
+                order.extend(node.children.values())
+        except errors.DriverError:
+            self._order = order
+            self._root.links = -1   # all is looked at before the next move
+            raise
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 

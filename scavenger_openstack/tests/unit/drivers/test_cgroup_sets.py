@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import gc
+import os
 
 import fixtures
 import testtools
@@ -22,6 +24,7 @@ import testtools
 from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Knob
 
@@ -185,3 +188,51 @@ class OfflineCase(testtools.TestCase):
 class TestVersion2(OfflineCase):
 
     version = 2
+
+
+class TestMany(testtools.TestCase):
+    """Tenants make as many cgroups below their own as they like."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.cgroup_sets.MOST', 4))
+        self.host = self.useFixture(cpusets.Host(8, 1))
+        for path in (BATCH, '/batch/a', '/batch/b'):
+            self.host.cgroup(path)
+        self.driver = Cgroups([BATCH], root_dir=str(self.host.root))
+        self.addCleanup(self.driver.close)
+        gc.collect()        # of other tests
+        gc.disable()
+        self.addCleanup(gc.enable)
+
+    def test_no_more_are_followed(self) -> None:
+        one = self.driver.fast_cpu_set(BATCH)
+        self.host.cgroup('/batch/b/c')
+        one.refresh()
+        for name in 'defg':
+            self.host.cgroup(f'/batch/a/{name}')
+        self.assertRaises(errors.DriverError, one.refresh)
+        before = os.listdir('/proc/self/fd')
+        for call in (one.refresh, one.steps, lambda: one.set(frozenset({1}))):
+            self.assertIn('4 more cgroups, and 4 are followed', str(
+                self.assertRaises(errors.DriverError, call)))
+        self.assertEqual(set(range(8)), self.host.set_of(BATCH))
+        self.assertEqual(before, os.listdir('/proc/self/fd'))
+        for name in 'efg':
+            self.host.delete(f'/batch/a/{name}')
+        one.set(frozenset({1}))
+        for path in (BATCH, '/batch/a/d', '/batch/b/c'):
+            self.assertEqual({1}, self.host.set_of(path))
+
+    def test_too_many_from_the_start(self) -> None:
+        for name in 'cdefg':
+            self.host.cgroup(f'/batch/b/{name}')
+        before = os.listdir('/proc/self/fd')
+        for _ in range(9):
+            try:
+                self.fail(self.driver.restore_steps(BATCH, Knob.CPU_SET))
+            except errors.DriverError:
+                pass
+        # The top one is kept, and a file in it.
+        self.assertEqual(len(before) + 2, len(os.listdir('/proc/self/fd')))
