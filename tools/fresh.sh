@@ -17,7 +17,8 @@
 #
 #     tools/fresh.sh [COMMAND...]     default: tools/demo.sh tools/test.sh
 #
-# As root, with debootstrap and git.  What is committed is cloned.  Mirror,
+# As root, with debootstrap, the keyring of the archive (package
+# debian-archive-keyring) and git.  What is committed is cloned.  Mirror,
 # proxies, certificates and the Python index are those that this machine is
 # configured with.  All mounts are in a mount namespace of their own, so
 # they go away with it, and the root is removed where nothing is mounted.
@@ -47,7 +48,8 @@ inside() {
     started=$SECONDS
     uri=$(mirror "$suite")
     [ -n "$uri" ] || die "this machine's apt has no source for $suite"
-    debootstrap --variant=minbase "$suite" "$root" "$uri" >"$root.log" 2>&1 \
+    debootstrap --force-check-gpg --variant=minbase "$suite" "$root" "$uri" \
+        >"$root.log" 2>&1 \
         || { tail -n 20 "$root.log" >&2; die "debootstrap failed"; }
     carry_settings "$root"
     for file in /etc/resolv.conf /etc/hosts; do

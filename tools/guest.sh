@@ -30,10 +30,11 @@
 # boots), GUEST_BOOT_S (seconds that a boot may take, default 600).
 #
 # Needs qemu-system-x86_64, ssh, git, ss, setpriv, as any user; root,
-# debootstrap and mkfs.ext4 where the image has to be made first.  The image
-# is kept in ~/.cache/scavenger-guest (or below $XDG_CACHE_HOME) and never
-# written to: each guest has an overlay that ends with it.  Mirror, proxies,
-# certificates and the Python index are those of this machine.
+# debootstrap with the keyring of the archive (package
+# debian-archive-keyring) and mkfs.ext4 where the image has to be made first.
+# The image is kept in ~/.cache/scavenger-guest (or below $XDG_CACHE_HOME) and
+# never written to: each guest has an overlay that ends with it.  Mirror,
+# proxies, certificates and the Python index are those of this machine.
 
 set -euo pipefail
 
@@ -62,8 +63,9 @@ build() {
     [ -n "$uri" ] || die "this machine's apt has no source for $suite"
     proxy=$(apt_proxy)
     [ -z "$proxy" ] || export http_proxy=$proxy
-    debootstrap --variant=minbase --include="linux-image-cloud-amd64,\
-ca-certificates,dbus,iproute2,kmod,libpam-systemd,openssh-server,procps,\
+    debootstrap --force-check-gpg --variant=minbase \
+        --include="linux-image-cloud-amd64,ca-certificates,\
+dbus,iproute2,kmod,libpam-systemd,openssh-server,procps,\
 systemd-sysv,udev" "$suite" "$root" "$uri" >"$1/log" 2>&1 \
         || { tail -n 20 "$1/log" >&2; die "debootstrap failed"; }
     rm -f "$root"/var/cache/apt/archives/*.deb
