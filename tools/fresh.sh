@@ -60,7 +60,7 @@ inside() {
     chmod +x "$root/usr/sbin/policy-rc.d"
     git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
         --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
-    mapfile -t environment < <(carry_environment "$root")
+    carry_environment "$root"
     for directory in proc sys dev; do
         mount --rbind "/$directory" "$root/$directory"
         mount --make-rslave "$root/$directory"
@@ -75,8 +75,8 @@ inside() {
             echo "fresh: $command, $round time"
             started=$SECONDS code=0
             env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-                LANG=C.UTF-8 TERM=dumb CI=true "${environment[@]}" \
-                chroot "$root" /bin/sh -c "cd /opt/checkout && $command" \
+                LANG=C.UTF-8 TERM=dumb CI=true chroot "$root" /bin/sh -c \
+                ". /opt/machine/environment && cd /opt/checkout && $command" \
                 </dev/null || code=$?
             times+=("$command, $round: $((SECONDS - started)) s, exit $code")
             [ $code = 0 ] || failed=1

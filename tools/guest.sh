@@ -193,7 +193,7 @@ state=$(guest 'systemctl is-system-running --wait' </dev/null) || true
 root=$scratch/root
 mkdir "$root"
 carry_settings "$root"
-mapfile -t environment < <(carry_environment "$root")
+carry_environment "$root"
 git -c safe.directory="$top" -c safe.directory="$top/.git" clone \
     --quiet --no-hardlinks "file://$top" "$root/opt/checkout"
 tar -C "$root" --owner=0 --group=0 -c . >"$scratch/tar"
@@ -207,8 +207,8 @@ times=() failed=0
 for command in "$@"; do
     echo "guest: $command"
     began=$SECONDS code=0
-    guest "cd /opt/checkout && exec env $(printf '%q ' TERM=dumb CI=true \
-        LANG=C.UTF-8 "${environment[@]}" /bin/sh -c "$command")" \
+    guest ". /opt/machine/environment && cd /opt/checkout && exec env $(
+        printf '%q ' TERM=dumb CI=true LANG=C.UTF-8 /bin/sh -c "$command")" \
         </dev/null || code=$?
     times+=("$command: $((SECONDS - began)) s, exit $code")
     [ $code = 0 ] || failed=1

@@ -35,11 +35,19 @@ carry_settings() {
     [ ! -e /etc/pip.conf ] || cp -L /etc/pip.conf "$1/etc/pip.conf"
 }
 
-# Environment of pip, with the files that it names copied into a root.
-# Prints NAME=VALUE.
+# Environment of pip, with the files that it names copied into a root: a shell
+# there sources /opt/machine/environment.  Proxies may have passwords, which
+# must not be on a command line.
 carry_environment() {
+    mkdir -p "$1/opt/machine"
+    install -m 600 /dev/null "$1/opt/machine/environment"
+    environment "$1" >"$1/opt/machine/environment"
+}
+
+# Print it for a shell, and copy the files.
+environment() {
     local name value
-    compgen -e | grep -E '^(PIP_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$)' \
+    exported -E '^(PIP_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$)' \
         | while read -r name; do
         value=${!name}
         case $name in
@@ -47,7 +55,6 @@ carry_environment() {
                 [ -r "$value" ] || continue
                 # ca-certificates replaces its own file when it is
                 # installed, so ours stands elsewhere.
-                mkdir -p "$1/opt/machine"
                 cp -L "$value" "$1/opt/machine/$name.crt"
                 value=/opt/machine/$name.crt
                 ;;
@@ -57,9 +64,18 @@ carry_environment() {
                 cp -rL "$value/." "$1$value"
                 ;;
         esac
-        echo "$name=$value"
+        assignment "$name" "$value"
     done
-    compgen -e | grep -iE '^(https?|no)_proxy$' | while read -r name; do
-        echo "$name=${!name}"
+    exported -iE '^(https?|no)_proxy$' | while read -r name; do
+        assignment "$name" "${!name}"
     done
+}
+
+exported() {
+    compgen -e | grep "$@" || true
+}
+
+assignment() {
+    printf "export %s='%s'\n" "$1" \
+        "$(printf %s "$2" | sed "s/'/'\\\\''/g")"
 }

@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 
+import fixtures
 import testtools
 
 from scavenger_openstack import conf
@@ -179,3 +180,23 @@ class EntryPoints(testtools.TestCase):
                                 None)
                 self.assertTrue(callable(found),
                                 f'{group} {name}: {target} is not there')
+
+
+class Tools(testtools.TestCase):
+
+    def test_what_is_carried_into_other_machines(self) -> None:
+        """By a file for root alone: a proxy may have a password."""
+        top = self.useFixture(fixtures.TempDir()).path
+        proxy = "http://u:it's $x&y\\@proxy"
+        done = subprocess.run(
+            ['bash', '-c', 'set -euo pipefail; . tools/machine.sh; '
+             'carry_environment "$0"', top], cwd=TOP, timeout=60, env={
+                 'PATH': os.environ['PATH'], 'https_proxy': proxy},
+            capture_output=True, text=True)
+        self.assertEqual((0, '', ''),
+                         (done.returncode, done.stdout, done.stderr))
+        file = pathlib.Path(top, 'opt/machine/environment')
+        self.assertEqual(0o600, file.stat().st_mode & 0o777)
+        self.assertEqual(proxy, subprocess.run(
+            ['sh', '-c', '. "$0" && printf %s "$https_proxy"', str(file)],
+            env={}, timeout=60, capture_output=True, text=True).stdout)
