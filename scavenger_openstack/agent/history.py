@@ -33,6 +33,7 @@ from typing import Any
 
 from oslo_log import log
 
+from scavenger_openstack.agent import status
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent.transitions import AgentEvent
 from scavenger_openstack.agent.transitions import Event
@@ -247,19 +248,7 @@ class Reader:
 
 
 def _read(path: pathlib.Path) -> list[bytes]:
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-                 | os.O_NONBLOCK)
-    with open(fd, 'rb') as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise errors.ScavengerError(f'{path}: not a regular file')
-        owners = {0, os.geteuid(), os.stat(path.parent).st_uid}
-        if found.st_uid not in owners or found.st_mode & 0o022:
-            raise errors.ScavengerError(
-                f'{path}: owner {found.st_uid}, mode '
-                f'{stat.S_IMODE(found.st_mode):o}: others may have written '
-                'it, so it is not shown; look at it and delete it')
-        return [line for line in file.read().split(b'\n') if line]
+    return [line for line in status.read_file(path).split(b'\n') if line]
 
 
 def since(text: str, now_s: float) -> float:

@@ -23,6 +23,7 @@ import errno
 import json
 import os
 import pathlib
+import stat
 from typing import Any
 
 from scavenger_openstack.agent import amounts
@@ -34,6 +35,8 @@ from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
 
 SCHEMA = 1
+MAX_BYTES = 1 << 26
+"""No status is longer."""
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
 
@@ -71,7 +74,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     :raises ScavengerError: there is none, or it cannot be read.
     """
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(read_file(path, MAX_BYTES))
     except FileNotFoundError:
         raise errors.ScavengerError(
             f'{path}: no status; is scavenger-agent running with this '
@@ -79,7 +82,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     except PermissionError:
         raise errors.ScavengerError(
             f'{path}: permission denied; must run as root') from None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:
         raise errors.ScavengerError(f'{path}: not readable: {exc}') from exc
     if (not isinstance(document, dict)
             or document.get('schema') != SCHEMA
@@ -87,6 +90,27 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise errors.ScavengerError(
             f'{path}: not a status of this version; restart the agent')
     return document
+
+
+def read_file(path: pathlib.Path, most: int = -1) -> bytes:
+    """What an agent wrote, up to so many bytes.
+
+    :raises OSError: it cannot be read.
+    :raises ScavengerError: others may have written it.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+                 | os.O_NONBLOCK)
+    with open(fd, 'rb') as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise errors.ScavengerError(f'{path}: not a regular file')
+        owners = {0, os.geteuid(), os.stat(path.parent).st_uid}
+        if found.st_uid not in owners or found.st_mode & 0o022:
+            raise errors.ScavengerError(
+                f'{path}: owner {found.st_uid}, mode '
+                f'{stat.S_IMODE(found.st_mode):o}: others may have written '
+                'it, so it is not shown; look at it and delete it')
+        return file.read(most)
 
 
 def is_stale(document: Mapping[str, Any], now: float) -> bool:

@@ -17,8 +17,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pathlib
 from typing import Any
 
+import fixtures
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -183,3 +186,33 @@ class TableTest(testtools.TestCase):
             with testtools.ExpectedException(errors.ScavengerError,
                                              '.*cannot be understood.*'):
                 status.table(document(**wrong), 10.0)
+
+
+class ReadTest(testtools.TestCase):
+
+    def test_only_what_an_agent_wrote(self) -> None:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's.json')
+        status.write(path, document(schema=1))
+        self.assertEqual(1, status.read(path)['schema'])
+
+        def refused() -> str:
+            return str(self.assertRaises(errors.ScavengerError, status.read,
+                                         path))
+
+        path.chmod(0o660)
+        self.assertIn('others may have written it', refused())
+        path.chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(path, 12345, 12345)
+            self.assertIn('owner 12345', refused())
+            os.chown(path, 0, 0)
+        status.read(path)
+        path.write_text('[' * 100000)       # deeper than Python goes
+        self.assertIn('not readable', refused())
+        path.rename(path.with_name('other'))
+        status.write(path.with_name('other'), document(schema=1))
+        path.symlink_to('other')
+        self.assertIn('not readable', refused())
+        path.unlink()
+        os.mkfifo(path)
+        self.assertIn('not a regular file', refused())
