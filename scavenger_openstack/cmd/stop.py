@@ -24,6 +24,8 @@ import functools
 import os
 import pathlib
 import pwd
+import shlex
+import stat
 import time
 from typing import NamedTuple
 
@@ -34,6 +36,7 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.agent import steps
 from scavenger_openstack.cmd import places as places_
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 STOP_WAIT_S = 10.0
 
@@ -55,11 +58,17 @@ def stop_all(places: places_.Places) -> int:
     :raises ScavengerError: it may not, or a stop file cannot be made.
     """
     _need_root('stop-all')
+    failed = [_make(places.stop_file)]      # before anything that may fail
     found, unknown = _agents(places)
     targets = _targets(places, found)
-    for target in targets:
-        for stop_file in target.stop_files:
-            _make(stop_file)
+    failed += [_make(stop_file) for stop_file in _stop_files(targets)
+               if stop_file != places.stop_file]
+    if all(failed):
+        raise errors.ScavengerError(
+            f'{"; ".join(failed)}. Nothing was stopped. Make it writable and '
+            'try again, or end the agent and run scavenger-restore --all')
+    for problem in filter(None, failed):
+        _print(f'{problem}; an agent that looks for it goes on')
     # An agent that was found answers which directory is in use.
     guessed = places.guessed and len(targets) == 1 and not any(
         _same(agent.seen_at, places.state_dir) for agent in found)
@@ -70,40 +79,47 @@ def stop_all(places: places_.Places) -> int:
                'known: mend the configuration, or give --state-dir')
     if unknown:
         _print(f'whether another agent runs is not known: {unknown}')
-    return 0 if all(ended) and not (guessed or others or unknown) else 1
+    return 0 if all(ended) and not (
+        any(failed) or guessed or others or unknown) else 1
 
 
 def resume(places: places_.Places) -> int:
     """Remove the stop file.
 
+    Those that only an agent names are files that stop-all made: empty.
+
+    :return: 0 when none is left
     :raises ScavengerError: it may not.
     """
     _need_root('resume')
-    removed = False
-    targets = _targets(places, _agents(places)[0])
-    for stop_file in [file for one in targets for file in one.stop_files]:
+    removed = failed = False
+    stop_files = _stop_files(_targets(places, _agents(places)[0]))
+    for stop_file in stop_files:
         try:
+            found = os.lstat(stop_file)
+            if stop_file != places.stop_file and (
+                    found.st_size or not stat.S_ISREG(found.st_mode)):
+                raise OSError('it is not an empty file')
             stop_file.unlink()
             _sync(stop_file.parent)
         except FileNotFoundError:
             continue
-        except OSError as exc:
-            raise errors.ScavengerError(
-                f'the stop file {stop_file} cannot be removed: '
-                f'{exc.strerror}') from exc
+        except (OSError, ValueError) as exc:
+            failed = True
+            _print(f'the stop file {stop_file} cannot be removed: {_why(exc)}')
+            continue
         removed = True
         _print(f'stop file removed: {stop_file}; limits may be set again')
-    if not removed:
+    if not removed and not failed:
         _print('nothing was stopped: there is no stop file '
-               + ' or '.join(str(file) for one in targets
-                             for file in one.stop_files))
-    return 0
+               + ' or '.join(map(str, stop_files)))
+    return 1 if failed else 0
 
 
 def elsewhere(places: places_.Places) -> list[str]:
     """The agents that use another state directory, a sentence for each."""
     return [f'an agent runs with another state directory (process '
-            f'{agent.pid}): add --state-dir {agent.state_dir}'
+            f'{agent.pid}): add --state-dir {shlex.quote(agent.state_dir)}'
             for agent in _agents(places)[0]
             if not _same(agent.seen_at, places.state_dir)]
 
@@ -117,9 +133,14 @@ def refused(state_dir: pathlib.Path) -> list[str]:
 
 
 def _agents(places: places_.Places) -> tuple[list[statedir.Agent], str]:
-    """The agents that run, or why that is not known."""
+    """The agents that run as root or as the owner of the state directory,
+    or why that is not known."""
     try:
-        return statedir.agents(places.proc), ''
+        owner = os.lstat(places.state_dir).st_uid
+    except OSError:
+        owner = 0
+    try:
+        return statedir.agents(places.proc, owner), ''
     except OSError as exc:
         return [], str(exc)
 
@@ -147,6 +168,10 @@ def _targets(places: places_.Places, found: Sequence[statedir.Agent]
         for directory in directories]
 
 
+def _stop_files(targets: Sequence[Target]) -> list[pathlib.Path]:
+    return [file for target in targets for file in target.stop_files]
+
+
 def _published(state_dir: pathlib.Path, found: Sequence[statedir.Agent]
                ) -> list[pathlib.Path]:
     """The stop file that the agent in this directory says it looks for: its
@@ -163,19 +188,22 @@ def _published(state_dir: pathlib.Path, found: Sequence[statedir.Agent]
             if isinstance(name, str) and os.path.isabs(name) else [])
 
 
-def _make(stop_file: pathlib.Path) -> None:
+def _make(stop_file: pathlib.Path) -> str:
+    """Make a stop file; why that cannot be, '' when it is there."""
     try:
         stop_file.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(stop_file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                          | os.O_NONBLOCK, 0o644))
         _sync(stop_file.parent)
-    except OSError as exc:
-        if not stop_file.exists():
-            raise errors.ScavengerError(
-                f'the stop file {stop_file} cannot be made: {exc.strerror}. '
-                'Nothing was stopped. Make it writable and try again, or '
-                'end the agent and run scavenger-restore --all') from exc
+    except (OSError, ValueError) as exc:
+        if isinstance(exc, ValueError) or not stop_file.exists():
+            return f'the stop file {stop_file} cannot be made: {_why(exc)}'
     _print(f'stop file made: {stop_file}')
+    return ''
+
+
+def _why(exc: Exception) -> str:
+    return getattr(exc, 'strerror', None) or str(exc)
 
 
 def _end_limits(target: Target, found: Sequence[statedir.Agent],
@@ -322,8 +350,9 @@ def _say_others(targets: Sequence[Target], found: Sequence[statedir.Agent]
         here = agent.seen_at == agent.state_dir
         _print(f'ANOTHER AGENT is not stopped: process {agent.pid}, state '
                f'directory {agent.state_dir}, limits in force: {count}. '
-               + (f'scavenger-agent stop-all --state-dir {agent.state_dir}, '
-                  'with the --config-file of that agent, stops it' if here
+               + ('scavenger-agent stop-all --state-dir '
+                  f'{shlex.quote(agent.state_dir)}, with the --config-file '
+                  'of that agent, stops it' if here
                   else 'It has another mount namespace, such as a '
                   'container\'s: run stop-all in there, or end the process'))
     return bool(others)
@@ -355,4 +384,4 @@ def _sync(directory: pathlib.Path) -> None:
 
 
 def _print(text: str) -> None:
-    print(status.shown(text), flush=True)
+    print(printable(text), flush=True)
