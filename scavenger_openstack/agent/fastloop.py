@@ -24,8 +24,6 @@ reader does not show it to itself (``Running.observe``).
 from __future__ import annotations
 
 from collections.abc import Callable
-import os
-import resource
 import sys
 import threading
 import time
@@ -34,6 +32,7 @@ from typing import Protocol
 
 from oslo_log import log
 
+from scavenger_openstack.agent import scheduling
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
@@ -56,39 +55,6 @@ SWITCH_INTERVAL_S = 0.0001
 3 ms at a stretch, polling each 1 ms, 'foreground wakes' to 'set shrunk' took
 (p50/p99): 1.0/11.6 ms with CPython's 5 ms, 0.7/2.0 with 0.5 ms, 0.5/1.1 with
 this; alone 0.5/1.0 (``benchmarks/fast_loop.py --busy``)."""
-
-RUNAWAY_S = 0.2
-"""If the thread, being real-time, ever computed so long without a pause, the
-kernel ends the agent (RLIMIT_RTTIME) and the watcher lifts everything."""
-
-NICE = -20
-
-
-def hurry() -> str:
-    """Let the calling thread run as soon as it wakes up; say how.
-
-    On a full machine, just when it matters, an ordinary thread waits for
-    milliseconds: a thread that slept 1 ms beside two busy ones started
-    63 us late in the median and 1.5-3 ms in the 90th percentile, nice -20 or
-    a slice of 0.1 ms changed nothing (Linux 6.18), the lowest real-time
-    priority gave 10 and 17 us.  It needs CAP_SYS_NICE or a limit on
-    real-time priority (LimitRTPRIO= in a unit), and a share of real-time
-    where the kernel hands that out by cgroup; else nice, else nothing.
-    """
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK,
-                              os.sched_param(1))
-    except OSError:
-        try:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
-        except OSError:
-            return 'normal'
-        return 'nice'
-    limit = round(RUNAWAY_S * 1e6)
-    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-    if hard == resource.RLIM_INFINITY or hard > limit:
-        resource.setrlimit(resource.RLIMIT_RTTIME, (limit, hard))
-    return 'real-time'
 
 
 class Running(Protocol):
@@ -225,7 +191,7 @@ class FastLoop:
                 'longest_gap_s': round(longest, 6), 'problem': self.problem}
 
     def _main(self) -> None:
-        self._scheduled = hurry()
+        self._scheduled = scheduling.thread()
         while not self._stop:
             try:
                 self._running.observe()

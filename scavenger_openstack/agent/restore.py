@@ -16,7 +16,8 @@
 ``scavenger-restore`` reads the leases that an agent left in its state
 directory and puts each knob back to its original.  It runs on the standard
 library and a few modules beside it (:mod:`.steps`, :mod:`.records`,
-:mod:`.statedir`, :mod:`.watcher`, :mod:`.abilities`), and needs no disk space.
+:mod:`.statedir`, :mod:`.watcher`, :mod:`.abilities`, :mod:`.scheduling`), and
+needs no disk space.
 
 Who holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
@@ -46,6 +47,7 @@ from scavenger_openstack.agent.records import Lease
 from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent import say as say_
 from scavenger_openstack.agent.say import Say
+from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent.statedir import StateDir
 from scavenger_openstack.agent.statedir import UNREADABLE_POLLS
@@ -307,6 +309,8 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
 
     :param with_parent: also end when our parent has, and all is lifted
     """
+    # Before any wait: what it restores late, others suffer from.
+    scheduling.process()
     parent = os.getppid()
     ending: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -21,7 +21,6 @@ import os
 import pathlib
 import resource
 import signal
-import socket
 import threading
 import time
 from types import FrameType
@@ -43,6 +42,8 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
+from scavenger_openstack.agent import say
+from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import changes
@@ -64,6 +65,11 @@ COST_SMOOTHING = 0.1
 
 STATE_EVERY_S = 5.0
 """How often the controllers' windows go to disk."""
+
+NOT_REAL_TIME = (
+    'real-time priority 1 is refused: on a full host this agent may stand '
+    'still for seconds, and its limits are restored meanwhile; allow it with '
+    'LimitRTPRIO=1 in the unit, or CAP_SYS_NICE')
 
 
 def now() -> float:
@@ -165,6 +171,7 @@ class Service:
         self._cpu_s = self._seen_s = 0.0
         self._cpu_share = 0.0
         self._state = ''
+        self._scheduled = 'normal'
         self._transitions = transitions.Transitions()
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20)
@@ -243,13 +250,17 @@ class Service:
             signal.signal(number, self.stop)
         modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
         LOG.info('started: %s', modes or 'no controller')
+        if self._enforcing:
+            self._scheduled = scheduling.process()
+            if self._scheduled == 'normal':
+                LOG.warning(NOT_REAL_TIME)
         self._history.add([transitions.AgentEvent(
             time.time(), 'started', modes, os.getpid())])
         # A tick makes thousands of tuples and no cycles: looking for some
         # after every 700 of them took a tenth of its time.
         gc.set_threshold(100_000)
         gc.freeze()
-        notify('READY=1')
+        say.notify(b'READY=1')
         saved_s = now()
         due = time.monotonic()
         while not self._stop.is_set():
@@ -261,7 +272,7 @@ class Service:
             self._tell(tick)
             if self._recorder:
                 self._recorder.tick(tick, list(self._actuator.in_force))
-            notify('WATCHDOG=1')
+            say.notify(b'WATCHDOG=1')
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 self._save_state()
                 saved_s = tick.time_s
@@ -270,7 +281,7 @@ class Service:
             # happened in it.
             due = max(due + self._interval_s, began + self._interval_s / 2)
             self._stop.wait(max(0.0, due - time.monotonic()))
-        notify('STOPPING=1')
+        say.notify(b'STOPPING=1')
 
     def _count_cpu(self) -> None:
         """Smooth the share of one CPU that all our threads use."""
@@ -367,6 +378,7 @@ class Service:
             'libvirt': getattr(self._driver, 'libvirt', None),
             'protect': self._conf.agent.protect,
             'missing': self._missing(),
+            'scheduled': self._scheduled,
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,
             'peak_rss_bytes': usage.ru_maxrss * 1024,
@@ -430,17 +442,3 @@ class Service:
     @property
     def _windows(self) -> pathlib.Path:
         return self._state_dir / 'windows.json'
-
-
-def notify(message: str) -> None:
-    """Tell systemd, when it started us and wants to know."""
-    address = os.environ.get('NOTIFY_SOCKET')
-    if not address:
-        return
-    if address.startswith('@'):
-        address = '\0' + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.sendto(message.encode(), address)
-        except OSError as exc:
-            LOG.debug('%s: %s', address, exc)

@@ -32,7 +32,7 @@ from scavenger_openstack import errors
 
 SOURCES = pathlib.Path(__file__).parent
 PROGRAMS = ('launch', 'service', 'store', 'hog', 'hoard', 'network',
-            'lookup', 'scan')
+            'lookup', 'scan', 'outside')
 
 REQUESTS_PER_S_AND_CPU = 52.5
 WORK_MS = (2.0, 6.0)

@@ -113,6 +113,10 @@ class Play:
         watch = measure.Watch(self._stage, start_s,
                               self._iterations_per_ms, status)
         end_s = start_s + self._settings.seconds
+        self._stage.launch_outside(
+            str(self._stage.programs / 'outside'),
+            self._stage.file('outside.out'), f'{start_s:.9f}',
+            f'{end_s:.9f}', log='outside')
         quiet = self._run(watch, start_s, end_s, batch)
         self._drain(service, end_s)
         record = self._record(phase, number, watch, batch.kills,
@@ -246,6 +250,7 @@ class Play:
             files=load.read_files(directory / 'files.out'),
             samples=watch.samples, caps_set=watch.caps_set,
             kills=kills, cpus=len(self._stage.cpus), other=other,
+            outside_late_s=load.read_doubles(directory / 'outside.out'),
             memory_bytes=self._stage.memory_bytes)
 
     def compare(self, before: tuple[dict[str, str], str]) -> list[str]:

@@ -112,6 +112,7 @@ def record(*, phase: str, number: int,
            steps: Sequence[load.Step], files: Sequence[load.File],
            samples: Sequence[dict[str, Any]], caps_set: int, kills: int,
            cpus: int, memory_bytes: int,
+           outside_late_s: Sequence[float] = (),
            other: Mapping[str, Any]) -> dict[str, Any]:
     """One phase of one round: its figures and, under ``series``, its plots.
 
@@ -119,6 +120,7 @@ def record(*, phase: str, number: int,
     held, bytes delivered.
 
     :param requests: (moment due in s, latency in s), measured ones only
+    :param outside_late_s: what :file:`outside.c` recorded
     """
     first, last = samples[0], samples[-1]
     seconds = last['at_s'] - first['at_s'] or 1.0
@@ -147,6 +149,7 @@ def record(*, phase: str, number: int,
         'foreground_peak_bytes': max(sample['foreground_bytes']
                                      for sample in samples),
         'cpu_use': per_s('cpu_s') / cpus,
+        'outside_late_s': outside_late_s[0] if outside_late_s else None,
         'others': dict(other), 'kills': kills,
         'caps_set': caps_set,
         'series': {'requests': list(requests), 'samples': list(samples),

@@ -99,6 +99,16 @@ def turns(result: Mapping[str, Any]) -> str:
             'work.')
 
 
+def outside(result: Mapping[str, Any]) -> str:
+    """How late a process outside of the demo's groups woke up."""
+    late = [f'{1000 * max(seconds):.1f} ms ({NAMES.get(name, name)})'
+            for name, phase in result['phases'].items()
+            if (seconds := [one['outside_late_s'] for one in phase['rounds']
+                            if one.get('outside_late_s') is not None])]
+    return ('A process outside, waking 100 times a second, was late by at '
+            f'most {", ".join(late)}.' if late else '')
+
+
 def text(result: Mapping[str, Any]) -> str:
     """The table, the criteria and the verdict."""
     settings = result['settings']
@@ -113,6 +123,8 @@ def text(result: Mapping[str, Any]) -> str:
         *lines(TITLES, rows(result)), '']
     if result['disturbed']:
         said += [f'Not quiet: {result["disturbed"]}.', '']
+    if late := outside(result):
+        said += [late, '']
     if compared := turns(result):
         said += [compared, '']
     if hindsight is not None and 'scavenger' in result['phases']:

@@ -42,7 +42,8 @@ def sample(at_s: float, **more: Any) -> dict[str, Any]:
 def record(phase: str, number: int = 0, *, p99_s: float = 0.01,
            work: float = 1.0, transfer_s: float = 1.75,
            steps: list[load.Step] | None = None,
-           other_cpus: float = 0.0) -> dict[str, Any]:
+           other_cpus: float = 0.0, late_s: float = 0.0
+           ) -> dict[str, Any]:
     """98 requests of 5 ms, two of ``p99_s``; 10 s of work."""
     samples = [sample(at_s / 5, work_cpu_s=work * at_s / 5,
                       work_memory_gib_s=work * at_s / 5,
@@ -54,6 +55,7 @@ def record(phase: str, number: int = 0, *, p99_s: float = 0.01,
         requests=[*requests, (9.8, p99_s), (9.9, p99_s)], unserved=0,
         steps=steps or [], files=[load.File(1.0, 1.0, transfer_s)],
         samples=samples, caps_set=0, kills=0, cpus=2,
+        outside_late_s=[late_s, 500.0],
         memory_bytes=2 * GIB, other=other(other_cpus))
 
 
@@ -366,6 +368,13 @@ class TableTest(testtools.TestCase):
                      'P99.9 ms', 'memory 5 s'):
             self.assertIn(word, text)
         self.assertTrue(text.startswith('passed: everything'), text)
+
+    def test_the_latest_of_all_rounds_outside(self) -> None:
+        records = [record('alone', 0, late_s=0.002),
+                   record('alone', 1, late_s=2.5), record('scavenger')]
+        text = table.text(result.summary(records, SETTINGS))
+        self.assertIn('late by at most 2500.0 ms (alone), 0.0 ms (scavenger)',
+                      text)
 
     def test_unknown_is_a_dash(self) -> None:
         self.assertEqual('-', table.number(None))

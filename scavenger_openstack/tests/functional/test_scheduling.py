@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who runs before ordinary processes: an agent that enforces, its watcher."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from scavenger_openstack.tests.functional import agents
+from scavenger_openstack.tests.functional import base
+
+THREADS = """
+import os, threading
+from scavenger_openstack.agent import scheduling
+wait = threading.Event()
+threading.Thread(target=wait.wait).start()
+print(scheduling.process())
+threading.Thread(target=wait.wait).start()
+print(*(os.sched_getscheduler(int(task))
+        for task in os.listdir('/proc/self/task')))
+wait.set()
+"""
+SPIN = """
+from scavenger_openstack.agent import scheduling
+scheduling.RUNAWAY_S = 0.1
+scheduling.process()
+while True: pass
+"""
+
+
+def policies(pid: int) -> set[int]:
+    """Those of all threads of a process."""
+    return {os.sched_getscheduler(int(task))
+            for task in os.listdir(f'/proc/{pid}/task')}
+
+
+class SchedulingTest(base.FunctionalTestCase):
+
+    def python(self, program: str,
+               **how: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, '-c', program], timeout=60,
+                              check=False, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, **how)
+
+    def test_all_threads_and_those_to_come(self) -> None:
+        done = self.python(THREADS)
+        self.assertEqual(f'real-time\n{" ".join(3 * [str(os.SCHED_RR)])}\n',
+                         done.stdout, done.stderr)
+
+    def test_one_that_spins_is_ended(self) -> None:
+        self.assertEqual(-signal.SIGXCPU, self.python(SPIN).returncode)
+
+
+class AgentTest(agents.AgentTestCase):
+
+    def start_both(self, *lines: str) -> tuple[int, int]:
+        """Process ids of an agent that turns and of its watcher."""
+        self.configure(*lines)
+        process = self.start('standalone')
+        self.wait_for('it turns', self.ticks)
+        return process.pid, int(pathlib.Path(
+            self.state_dir / 'watcher.lock').read_text().split()[0])
+
+    def test_one_that_enforces(self) -> None:
+        agent, watcher = self.start_both('[scavenger]', 'mode = enforce')
+        self.assertEqual({os.SCHED_RR}, policies(agent))
+        self.assertEqual({os.SCHED_RR}, policies(watcher))
+        self.assertEqual('real-time', self.status()['scheduled'])
+
+    def test_one_that_observes(self) -> None:
+        agent, _ = self.start_both('[scavenger]', 'mode = observe')
+        self.assertEqual({os.SCHED_OTHER}, policies(agent))
+        self.assertEqual('normal', self.status()['scheduled'])
+
+    def test_a_host_that_refuses_it(self) -> None:
+        self.configure('[scavenger]', 'mode = enforce')
+        command = self.command('standalone')
+        with subprocess.Popen(
+                ['setpriv', '--inh-caps=-sys_nice',
+                 '--bounding-set=-sys_nice', *command],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True) as process:
+            self.addCleanup(process.kill)
+            self.wait_for('it turns', self.ticks)
+            self.assertEqual({os.SCHED_OTHER}, policies(process.pid))
+            process.terminate()
+            said = process.communicate(timeout=60)[1]
+        self.assertIn('real-time priority 1 is refused', said)
