@@ -72,6 +72,8 @@ BUCKET = steps_network.BUCKET
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PARTITIONS = ('root', 'isolated')
+"""What ``cpuset.cpus.partition`` says of one that is valid."""
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 _UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
 _HINTS = {
@@ -232,7 +234,9 @@ def run(step: Step, mounts: Sequence[Mount], *,
 
     v1 takes no CPU set with CPUs that are offline, or that were and so are
     missing in the parent's set: of such a set those are restored that the
-    parent has; all of the parent's, if it has none of them.
+    parent has; all of the parent's, if it has none of them.  v2 takes CPUs
+    that a cgroup beside this one has as a partition, and ends the partition:
+    those are left out in the same way.
 
     A v1 CPU set passes to groups made below it while it was capped.  Those
     whose inode is not in ``named`` and whose set equals the capped one get
@@ -251,13 +255,15 @@ def run(step: Step, mounts: Sequence[Mount], *,
     directory = None
     try:
         directory = _enter(step, mounts)
+        subtree = inode(step) and kind == 'cgroup'
+        if inode(step) and not subtree:
+            step = _beside_partitions(directory, step)
         was = _read(directory, step['file'])
         changed = not same(step, was)
-        subtree = inode(step) and kind == 'cgroup'
         if changed:
             if subtree:
                 remember(was)
-            step = _put(directory, step, named)
+            step = _put(directory, step, named, subtree)
             got = _read(directory, step['file'])
             if not same(step, got):
                 raise RestoreError(
@@ -280,7 +286,8 @@ def run(step: Step, mounts: Sequence[Mount], *,
             os.close(directory)
 
 
-def _put(directory: int, step: Step, named: Collection[int]) -> Step:
+def _put(directory: int, step: Step, named: Collection[int],
+         subtree: object) -> Step:
     """Write what the step says; return the step as the kernel takes it.
 
     A parent in ``named`` is still to be restored: it limits nothing.
@@ -289,8 +296,7 @@ def _put(directory: int, step: Step, named: Collection[int]) -> Step:
     try:
         _write(directory, step['file'], f'{device} {text}'.strip())
     except OSError as exc:
-        if (step['file'] != 'cpuset.cpus'
-                or exc.errno not in (errno.EINVAL, errno.EACCES)):
+        if not subtree or exc.errno not in (errno.EINVAL, errno.EACCES):
             raise
         parent = os.open('..', _DIRECTORY, dir_fd=directory)
         try:
@@ -303,6 +309,47 @@ def _put(directory: int, step: Step, named: Collection[int]) -> Step:
         text = ','.join(map(str, sorted(cpus))) or above
         _write(directory, step['file'], text)
     return {**step, 'text': text}
+
+
+def _beside_partitions(directory: int, step: Step) -> Step:
+    """The step without the CPUs that cgroups beside have as partitions.
+
+    With what its parent has, if no other CPU is left.
+    """
+    taken: set[int] = set()
+    parent = os.open('..', _DIRECTORY, dir_fd=directory)
+    try:
+        with os.scandir(parent) as entries:
+            names = [entry.name for entry in entries
+                     if entry.is_dir(follow_symlinks=False)]
+        for name in names:
+            try:
+                taken |= _partition(name, parent, step['inode'])
+            except OSError as exc:      # it is gone
+                if exc.errno not in (errno.ENODEV, errno.ENOENT):
+                    raise
+        cpus = _cpus(step['text'])
+        if cpus.isdisjoint(taken):
+            return step
+        cpus = cpus - taken or _cpus(_read(parent, 'cpuset.cpus.effective'))
+    finally:
+        os.close(parent)
+    return {**step, 'text': ','.join(map(str, sorted(cpus)))}
+
+
+def _partition(name: str, parent: int, us: int) -> set[int]:
+    """The CPUs that a cgroup has to itself; none if it is the inode ``us``."""
+    child = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        if (os.fstat(child).st_ino == us or
+                _read(child, 'cpuset.cpus.partition') not in _PARTITIONS):
+            return set()
+        try:
+            return _cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
+        except FileNotFoundError:       # before Linux 6.7
+            return _cpus(_read(child, 'cpuset.cpus'))
+    finally:
+        os.close(child)
 
 
 def _enter(step: Step, mounts: Sequence[Mount]) -> int:

@@ -30,9 +30,11 @@ from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import Entry
 from scavenger_openstack.drivers.cgroup_files import explain
 from scavenger_openstack.drivers.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
 MIN_QUOTA_US = 1000
@@ -222,7 +224,8 @@ def _read_set_v2(d: Directory) -> Value | None:
 
 
 def _write_set_v2(d: Directory, value: Value) -> None:
-    d.put(Entry('cpuset.cpus'), str(value))
+    cpus = cgroup_sets.obtainable(d, parse_cpus(str(value)))
+    d.put(Entry('cpuset.cpus'), format_cpus(cpus))
 
 
 # --- memory

@@ -59,6 +59,24 @@ def read_cpus(directory: Directory, file: str = _FILE) -> frozenset[int]:
                                  f'{text[:40]!r}, not a CPU list') from exc
 
 
+def obtainable(directory: Directory, cpus: frozenset[int]) -> frozenset[int]:
+    """Those of ``cpus`` that a cgroup of version 2 may be given.
+
+    What its parent lacks is offline, or belongs to a cgroup beside it that
+    is a partition: Linux before 6.1 refuses such a set, later versions take
+    it and end the partition.
+
+    :raises DriverError: there is none of them.
+    """
+    found = cpus & (read_cpus(directory, '../cpuset.cpus.effective')
+                    | read_cpus(directory))     # it may be a partition itself
+    if not found:
+        raise errors.DriverError(
+            f'{directory.path}: the cgroup above it does not have these CPUs: '
+            f'{_text(cpus)}')
+    return found
+
+
 class _Node:
     """A cgroup of the subtree.
 
@@ -221,6 +239,8 @@ class FastCpuSet:
                 f'{self._root.directory.path}: an empty CPU set was asked '
                 'for; at least one CPU is needed')
         with self._lock:
+            if self._root.directory.version == 2:
+                cpus = obtainable(self._root.directory, cpus)
             if cpus == self._root.now == self._root.target:
                 return
             if any(not node.now or node.directory.links() != node.links

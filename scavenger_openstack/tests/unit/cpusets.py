@@ -94,12 +94,25 @@ class Host(fixtures.Fixture):
         files = CPU_V1 if self.version == 1 else CPU_V2
         for name, text in {'cgroup.procs': '', **files}.items():
             self._text(path, name, text)
+        if self.version == 2:
+            self._text(path, 'cpuset.cpus.partition', 'member')
         text = listed(cpus or ())
         if self.version == 1:
             (self.sets / path.strip('/') / 'cgroup.procs').write_text('\n')
             text = text or listed(self._parent(path))
         self._text(path, 'cpuset.cpus', text)
         self._follow()
+
+    def partition(self, path: str, cpus: Iterable[int]) -> None:
+        """Make a cgroup of version 2 that has CPUs to itself."""
+        self.cgroup(path, cpus)
+        self._text(path, 'cpuset.cpus.partition', 'root')
+        self._follow()
+
+    def is_partition(self, path: str) -> bool:
+        """Whether it is one, and valid."""
+        return (self.top / path.strip('/') / 'cpuset.cpus.partition'
+                ).read_text() == 'root\n'
 
     def delete(self, path: str) -> None:
         for top in {self.sets, self.top / 'cpu', self.top}:
@@ -155,12 +168,16 @@ class Host(fixtures.Fixture):
                 self._text(path, 'cpuset.effective_cpus',
                            listed(self.set_of(path) or self._parent(path)))
             return
-        known = {'': self.online}
-        self._text('', 'cpuset.cpus.effective', listed(self.online))
-        for path in self._every():
+        known = {'': set(self.online)}
+        # A parent before its children, a partition before those beside it.
+        for path in sorted(self._every(), key=lambda path: (
+                path.count('/'), not self.is_partition(path))):
             above = known[os.path.dirname(path)]
-            known[path] = self.set_of(path) & above or above
-            self._text(path, 'cpuset.cpus.effective', listed(known[path]))
+            known[path] = self.set_of(path) & above or set(above)
+            if self.is_partition(path):
+                above -= known[path]
+        for path, cpus in known.items():
+            self._text(path, 'cpuset.cpus.effective', listed(cpus))
 
     def _write(self, fd: int, data: bytes, write: Callable[[], int]) -> int:
         path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
@@ -173,8 +190,20 @@ class Host(fixtures.Fixture):
             self.sets if self.sets in path.parents else self.top)),
             data.decode().strip()))
         count = write()
+        if path.name == 'cpuset.cpus' and self.version == 2:
+            self._end_partitions(path.parent)
         self._follow()
         return count
+
+    def _end_partitions(self, where: pathlib.Path) -> None:
+        """Linux since 6.1: those beside a cgroup that took their CPUs."""
+        for one in where.parent.iterdir():
+            path = str(one.relative_to(self.top))
+            if (one.is_dir() and one != where and self.is_partition(path)
+                    and self.set_of(path) & self.set_of(
+                        str(where.relative_to(self.top)))):
+                self._text(path, 'cpuset.cpus.partition', 'root invalid '
+                           '(Cpu list in cpuset.cpus not exclusive)')
 
     def _check(self, where: pathlib.Path, cpus: set[int]) -> None:
         """What the kernel refuses."""

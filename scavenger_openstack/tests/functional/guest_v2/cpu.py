@@ -172,6 +172,24 @@ class CpuSet(tree.GuestTestCase):
         self.give_back()
         self.assertEqual({1, 2}, self.cpus(pid))
 
+    def test_cpu_set_beside_a_partition(self) -> None:
+        machine, batch = (self.useFixture(tree.Tree()) for _ in range(2))
+        machine.write('', 'cpuset.cpus', '2')
+        machine.write('', 'cpuset.cpus.partition', 'root')
+        batch.make('/a')
+        pid = batch.run('/a', tree.spin)
+        self.tree, self.parent = batch, batch.name
+        driver = self.driver()
+        self.lease(driver, Knob.CPU_SET, self.parent)
+        self.assertEqual('1', driver.write(self.parent, Knob.CPU_SET, '1-2'))
+        driver.fast_cpu_set(self.parent).set(frozenset({0, 2}))
+        self.assertEqual({0}, self.cpus(pid))
+        self.assertRaises(errors.DriverError, driver.write, self.parent,
+                          Knob.CPU_SET, '2')
+        self.give_back({'/cpuset.cpus': '0-1,3\n'})
+        self.assertEqual({0, 1}, self.cpus(pid))
+        self.assertEqual('root', machine.read('', 'cpuset.cpus.partition'))
+
     def test_cpu_set_moves_fast(self) -> None:
         self.tree.write('/batch', 'cpuset.cpus', '0-2')
         pid = self.tree.run('/batch/a', tree.spin)

@@ -189,6 +189,40 @@ class TestVersion2(OfflineCase):
 
     version = 2
 
+    def test_a_partition_beside_it_keeps_its_cpus(self) -> None:
+        self.host.partition('/machine', {4, 5, 6, 7})
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5'))
+        self.give(0, 1, 4)
+        self.assertEqual({0, 1}, self.host.set_of(BATCH))
+        self.assertRaises(errors.DriverError, self.give, 6)
+        self.assertRaises(errors.DriverError, self.driver.write, BATCH,
+                          Knob.CPU_SET, '6-7')
+        for _ in range(2):
+            self.restore(taken)
+            self.assertEqual({0, 1, 2, 3}, self.host.set_of(BATCH))
+        self.assertTrue(self.host.is_partition('/machine'))
+
+    def test_restored_while_a_partition_has_all_its_cpus(self) -> None:
+        self.host.set_by_another(BATCH, {4, 5})
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        self.host.set_by_another(BATCH, {0})
+        self.host.partition('/machine', {4, 5})
+        self.restore(taken)
+        self.assertEqual({0, 1, 2, 3, 6, 7}, self.host.set_of(BATCH))
+        self.assertTrue(self.host.is_partition('/machine'))
+
+    def test_a_partition_may_have_its_own_cpus_again(self) -> None:
+        self.host.partition('/jobs', {4, 5})
+        driver = Cgroups(['/jobs'], root_dir=str(self.host.root))
+        self.addCleanup(driver.close)
+        taken = driver.restore_steps('/jobs', Knob.CPU_SET)
+        self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4'))
+        self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5'))
+        driver.write('/jobs', Knob.CPU_SET, '5')
+        self.restore(taken)
+        self.assertEqual({4, 5}, self.host.set_of('/jobs'))
+        self.assertTrue(self.host.is_partition('/jobs'))
 
 class TestMany(testtools.TestCase):
     """Tenants make as many cgroups below their own as they like."""
