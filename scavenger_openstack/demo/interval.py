@@ -92,10 +92,11 @@ def p99_ratio(pairs: Sequence[Pair], *, seed: str = '1') -> Interval | None:
     ratios = []
     for _ in range(DRAWS):
         draw = rng.choices(every, k=len(pairs))
-        ratios.append(beside.p99(draw) / alone.p99(draw))
-    ratios.sort()
-    cut = round((1 - LEVEL) / 2 * DRAWS)
+        if p99 := alone.p99(draw):      # else it has no request alone
+            ratios.append(beside.p99(draw) / p99)
     value = beside.p99(every) / alone.p99(every)
+    ratios = sorted(ratios) or [value]
+    cut = round((1 - LEVEL) / 2 * len(ratios))
     least = math.exp(_scatter(alone, beside, len(pairs)))
     return Interval(value, min(ratios[cut], value / least),
                     max(ratios[-1 - cut], value * least))

@@ -150,6 +150,14 @@ def said(looks: Sequence[Mapping[str, Any]]) -> str:
         found.append(f'other programs used up to {other:.2f} CPUs'
                      + (f': {names}' if names else
                         ', in processes that ended too soon to be named'))
+    late = max(one.get('late_s', 0.0) for one in looks)
+    if late:
+        found.append('the demo stopped or continued the batch work up to '
+                     f'{late:.2f} s late')
+    batch = max(one.get('batch_cpus', 0.0) for one in looks)
+    if batch:
+        found.append(f'batch work that was stopped used up to {batch:.2f} '
+                     'CPUs')
     if stolen > OTHER_CPUS or not found:
         found.append(f'the hypervisor took up to {stolen:.2f} CPUs away')
     return ' and '.join(found)

@@ -75,6 +75,14 @@ class IntervalTest(testtools.TestCase):
         self.assertIsNone(interval.p99_ratio([]))
         self.assertIsNone(interval.p99_ratio([interval.Pair([], [])]))
 
+    def test_turns_without_a_request_that_counts(self) -> None:
+        slow = [0.5] * 100
+        found = interval.p99_ratio([interval.Pair([], slow)] * 11
+                                   + [interval.Pair([0.01] * 100, slow)])
+        assert found is not None
+        self.assertEqual((50.0, interval.FAILED),
+                         (found.value, found.against(LIMIT)))
+
     def test_same_seed_same_interval(self) -> None:
         rng = random.Random('pairs')
         pairs = [pair(rng, 1.0, 0.1) for _ in range(12)]
