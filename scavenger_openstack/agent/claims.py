@@ -12,11 +12,13 @@
 
 """One enforcing agent for what it limits, whatever its state directory.
 
-The token is ``flock`` on the directories themselves: each background parent
-in each cgroup hierarchy, and the directory of libvirt's socket.  All mount,
-PID, network and cgroup namespaces see the same inodes there, and the kernel
-lets go of it when the process is dead.  Each directory above a parent is
-locked as shared, so that no other agent has it for a parent of its own.
+The token is ``flock`` in each background parent, in each cgroup hierarchy, and
+in the directory of libvirt's socket: on a file of :data:`ROOT_ONLY`, which no
+user can lock to keep agents away; where there is none, on the directory
+itself.  All mount, PID, network and cgroup namespaces see the same inodes
+there, and the kernel lets go of it when the process is dead.  Each directory
+above a parent is locked as shared, so that no other agent has it for a parent
+of its own.
 Agents with parents of their own beside one another are none of our business:
 each takes the other's work for foreground, as it does all that it does not
 know.
@@ -26,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import fcntl
 import os
 import re
@@ -37,6 +40,10 @@ from scavenger_openstack import errors
 
 LIBVIRT = '/run/libvirt'
 """Where libvirtd has its socket, if the URI does not say."""
+ROOT_ONLY = (('cgroup.kill', os.O_WRONLY),          # v2 since Linux 5.14
+             ('memory.reclaim', os.O_WRONLY),       # at its root, since 5.19
+             ('common/system.token', os.O_RDONLY))  # libvirt since 7.2
+"""Below a directory: what only root can open, and how."""
 
 
 class Claims:
@@ -100,7 +107,7 @@ class Claims:
         A hierarchy may be mounted twice, so files are known by inode.
         """
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = _open(path)
         except FileNotFoundError:
             return 0, 0
         found = os.fstat(fd)
@@ -117,16 +124,36 @@ class Claims:
         return file
 
 
+def _open(path: str) -> int:
+    """Open what is locked for a directory.
+
+    :raises FileNotFoundError: there is no such directory.
+    """
+    for name, flags in ROOT_ONLY:
+        with contextlib.suppress(OSError):
+            return os.open(f'{path}/{name}',
+                           flags | os.O_CLOEXEC | os.O_NOFOLLOW)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def _already(path: str) -> str:
     """Which process has the lock, and what to do."""
-    found = os.stat(path)
+    fd = _open(path)
+    found = os.fstat(fd)
+    os.close(fd)
     pid = statedir.locked_by(found.st_dev, found.st_ino)
     state = next((agent.state_dir for agent in statedir.agents()
                   if agent.pid == pid), '')
-    return (f'{path}: '
-            + (f'process {pid}' + (f' (state directory {state})' * bool(state))
-               if pid else 'a process that is not seen from this PID '
-               'namespace')
-            + ' already enforces limits there, and two agents would take '
-            'each other\'s limits for originals: stop that one first, or '
-            'set mode = observe, or other background_parents, for this one')
+    said = ('a process that is not seen from this PID namespace already '
+            'enforces limits there')
+    if state:
+        said = (f'process {pid} (state directory {state}) already enforces '
+                'limits there')
+    elif pid:
+        with contextlib.suppress(OSError):
+            said = (f'process {pid} of user {os.stat(f"/proc/{pid}").st_uid} '
+                    'has locked it, as an agent does that enforces limits '
+                    'there')
+    return (f'{path}: {said}, and two agents would take each other\'s limits '
+            'for originals: stop that one first, or set mode = observe, or '
+            'other background_parents, for this one')

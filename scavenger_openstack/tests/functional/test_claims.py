@@ -213,3 +213,63 @@ class Directories(ClaimsTestCase):
                           self.claim('/batch').take)
         one.release()
         self.assertEqual(before, count())
+
+
+class AnotherUser(ClaimsTestCase):
+    """Any user may open a directory and lock it."""
+
+    NOBODY = 65534
+
+    def lock(self, path: pathlib.Path) -> int:
+        """Have a process of that user lock a directory; its id."""
+        process = subprocess.Popen(
+            [sys.executable, '-c', 'import fcntl, os, sys, time\n'
+             f'os.setuid({self.NOBODY})\n'
+             'fd = os.open(sys.argv[1], os.O_RDONLY)\n'
+             'fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n'
+             'print("locked", flush=True)\n'
+             'time.sleep(600)', str(path)], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        assert process.stdout
+        self.assertEqual('locked\n', process.stdout.readline())
+        return process.pid
+
+    def claim(self, *args: tuple[str, ...]) -> claims.Claims:
+        found = claims.Claims(*args)
+        self.addCleanup(found.release)
+        return found
+
+    def test_version_2(self) -> None:
+        top = base.unified()
+        if not top:
+            self.skipTest('no cgroup v2 here')
+        path = pathlib.Path(f'{top}{self.tree.name}-claims')
+        path.mkdir()
+        self.addCleanup(path.rmdir)
+        if not (path / 'cgroup.kill').exists():
+            self.skipTest('this kernel has no cgroup.kill')
+        self.lock(path)
+        self.claim(('/' + path.name,), ()).take()
+        self.assertRaises(errors.AlreadyRunning,
+                          self.claim(('/' + path.name,), ()).take)
+
+    def test_libvirt(self) -> None:
+        self.directory.chmod(0o755)
+        token = self.directory / 'common/system.token'
+        token.parent.mkdir(mode=0o700)
+        token.touch(mode=0o600)
+        self.lock(self.directory)
+        uris = (f'qemu+unix:///system?socket={self.directory}/s',)
+        self.claim((), uris).take()
+        self.assertRaises(errors.AlreadyRunning, self.claim((), uris).take)
+
+    def test_nothing_that_is_for_root_alone(self) -> None:
+        if self.tree.version != 1:
+            self.skipTest('no cgroup v1 here')
+        pid = self.lock(self.tree.path('cpu', '/batch'))
+        exc = self.assertRaises(
+            errors.AlreadyRunning,
+            self.claim((f'{self.tree.name}/batch',), ()).take)
+        self.assertIn(f'process {pid} of user {self.NOBODY} has locked it',
+                      str(exc))
