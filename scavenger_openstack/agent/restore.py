@@ -218,13 +218,15 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
     state.held, state.due = False, True
     state.found = state.open() and state.has_leases()
     if not state.found:
-        state.due = False
+        state.due, state.died = False, 0
         say.forget()
         return []
     lock = state.take('lock')
     try:
         state.held = lock < 0
         state.pid = state.holder() if state.held else 0
+        if not state.held:
+            state.died = 0      # the next agent may get that process id
         if orphans and lock >= 0:
             why = 'no agent lives'
         elif everything:

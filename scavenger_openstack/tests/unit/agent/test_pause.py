@@ -131,6 +131,23 @@ class PauseTest(testtools.TestCase):
         self.assertLess(self.took(agent.kill), SOON_S)
         self.assertEqual(agent.pid, self.state.died)
 
+    def test_an_agent_with_the_process_id_of_a_dead_one(self) -> None:
+        for leases in (0, 1):
+            agent = subprocess.Popen([sys.executable, '-c', SLEEP])
+            self.addCleanup(agent.wait)
+            self.addCleanup(agent.kill)
+            self.state.died = agent.pid
+            if leases:
+                self.lease()
+            restore.restore(self.state, str(self.stop), say.Say(print),
+                            orphans=True)
+            self.lease()
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+            (self.path / 'lock').write_text(f'{agent.pid}\n')
+            self.assertLess(self.took(agent.kill, seconds=3.0), SOON_S)
+            fcntl.flock(self.lock, fcntl.LOCK_UN)
+            (self.path / 'leases/a.json').unlink()
+
     def test_the_lock_is_freed(self) -> None:
         """By an agent that is not seen from here, or that lives on."""
         self.lease()
