@@ -51,6 +51,7 @@ SEAT = 'scavenger-demo-seat'
 """Where the processes of a cgroup sit while it has demos below it."""
 
 SEAT_TRIES = 100
+"""So often processes are moved, since they may fork meanwhile."""
 OWN = pathlib.Path('/proc/self/cgroup')
 
 
@@ -181,12 +182,24 @@ def stand_up() -> None:
             file = place / 'cgroup.subtree_control'
             for name in file.read_text().split():
                 file.write_text(f'-{name}')
-            while _move(seat, place):
-                pass
+            empty(seat, place)
             seat.rmdir()
         except OSError as exc:
             raise cgroup_files.explain(
                 exc, f'cannot move the processes in {seat} back') from exc
+
+
+def empty(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Move all processes, also those that fork meanwhile.
+
+    Not those that stay whatever is done: a dead one that waits for its
+    parent, and one of a PID namespace that is not ours (0).
+
+    :raises OSError: one cannot be moved.
+    """
+    for _ in range(SEAT_TRIES):
+        if not _move(source, target):
+            break
 
 
 def _sit_down(place: pathlib.Path) -> bool:
@@ -204,7 +217,8 @@ def _move(source: pathlib.Path, target: pathlib.Path) -> bool:
 
     :raises OSError: one cannot be moved, or ``target`` cannot be made.
     """
-    pids = (source / 'cgroup.procs').read_text().split()
+    pids = [pid for pid in (source / 'cgroup.procs').read_text().split()
+            if pid != '0']
     if pids:
         target.mkdir(exist_ok=True)
     for pid in pids:
