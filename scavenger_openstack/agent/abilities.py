@@ -41,8 +41,9 @@ from scavenger_openstack.agent import virsh
 MOST_WANTED = 1000
 """So many kinds are tried for an agent, besides the cgroup mounts: one is a
 network namespace whose devices are limited."""
-AGAIN_S = 300.0
-"""What worked is tried again after so long."""
+AGAIN_S = {'cgroup': 10.0, 'net': 60.0, 'domain': 60.0}
+"""What worked is tried again after so long: until then a watcher counts as one
+that can.  To open a file costs next to nothing, to start virsh does not."""
 RETRY_S = 2.0
 """What failed is tried again after so long, then after twice that, up to"""
 MAX_RETRY_S = 60.0
@@ -213,8 +214,10 @@ class Prober(threading.Thread):
             if self._seen_s >= old.due_s:
                 self._tried[kind] = _try(kind, old)
                 self._seen_s = time.monotonic()
-                self.answers = {kind: tried.why
-                                for kind, tried in self._tried.items()}
+                answers = {kind: tried.why
+                           for kind, tried in self._tried.items()}
+                if answers != self.answers:
+                    self.answers = answers
 
 
 def _own() -> list[str]:
@@ -234,7 +237,7 @@ def _try(kind: str, old: Tried) -> Tried:
         why = f'{exc!s:.199}' or repr(exc)
     now_s = time.monotonic()
     if not why:
-        return Tried('', now_s + AGAIN_S)
+        return Tried('', now_s + AGAIN_S[kind.partition(' ')[0]])
     pause_s = min(MAX_RETRY_S, RETRY_S * 2 ** min(old.failed, 10))
     # One failure is none: libvirtd may be about to start again.
     shown = '' if not old.why and not old.failed else why

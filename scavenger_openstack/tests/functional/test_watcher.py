@@ -180,6 +180,16 @@ class Answers(WatcherTestCase):
         self.assertIn('that hierarchy', self.answer(missing))
         self.assertEqual('', self.answer(fine))
 
+    def test_a_mount_that_becomes_read_only(self) -> None:
+        process = self.watch_after('true')
+        point = steps.cgroup_mounts()[0][0]
+        kind = abilities.of_mount(point)
+        self.assertEqual('', self.answer(kind))
+        subprocess.run(['nsenter', '-m', '-t', str(process.pid), 'mount',
+                        '-o', 'remount,bind,ro', point], check=True)
+        self.wait_for('it has tried again', lambda: 'Read-only file system'
+                      in self.published().get(kind, ''))
+
     def test_stopped_and_continued(self) -> None:
         held = leases.Leases(self.state, LEASE_S)
         process = self.watch()
