@@ -76,7 +76,10 @@ class Beat:
         except OSError as exc:
             self._say.problem('beat', f'{self._state.path}/{watcher.NAME}: '
                               f'{exc}; the agent sets no limit without it')
-        say_.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')
+        if self._ready:
+            say_.notify(b'READY=1\nWATCHDOG=1' if first else b'WATCHDOG=1')
+        else:
+            say_.starting()
 
     @property
     def settled(self) -> bool:

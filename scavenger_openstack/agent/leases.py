@@ -59,6 +59,7 @@ from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
 from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import say
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import steps as steps_
 from scavenger_openstack.agent import watched as watched_
@@ -341,7 +342,9 @@ class Leases:
     def _lift_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)
         try:
-            return restore.lift_all(fd, self._say, delete=True)
+            say.starting()
+            return restore.lift_all(fd, self._say, delete=True,
+                                    progress=say.starting)
         finally:
             os.close(fd)
 

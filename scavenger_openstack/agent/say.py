@@ -68,3 +68,9 @@ def notify(message: bytes) -> None:
                         if where.startswith('@') else where)
     except OSError:
         pass                # no descriptor is left: systemd waits for a while
+
+
+def starting() -> None:
+    """Tell systemd that the start goes on: to restore what an earlier agent
+    left takes a second for each VM that hangs, and there may be many."""
+    notify(b'EXTEND_TIMEOUT_USEC=60000000')

@@ -248,6 +248,23 @@ class Answers(WatcherTestCase):
             listener.settimeout(30)
             self.assertEqual(b'WATCHDOG=1', listener.recv(100))
 
+    def test_systemd_waits_for_the_first_pass(self) -> None:
+        (self.state / 'leases').mkdir(mode=0o700)
+        lease = records.Lease('/batch/a', 'cpu_set', records.boot_id(), [
+            {'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
+             'dir': f'{steps.cgroup_mounts()[0][0]}/scv-no-such-group'}],
+            name='a.json')
+        file = self.state / 'leases' / lease.name
+        file.write_bytes(records.dump(lease))
+        file.chmod(0o600)
+        path = self.state.parent / 'notify'
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.settimeout(30)
+            listener.bind(str(path))
+            self.watch(env={**os.environ, 'NOTIFY_SOCKET': str(path)})
+            self.assertIn(b'EXTEND_TIMEOUT_USEC=', listener.recv(100))
+            self.assertEqual(b'READY=1\nWATCHDOG=1', listener.recv(100))
+
     def test_a_hierarchy_that_the_watcher_does_not_see(self) -> None:
         """The lease in it stays; the others are lifted."""
         tree = self.cgroups()

@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -172,6 +173,21 @@ class Records(LeasesTestCase):
         first._close_files()        # as if killed
         self.assertEqual({}, self.opened().held())
         self.assertEqual([], list((self.path / 'leases').iterdir()))
+
+
+    def test_systemd_waits_for_what_an_earlier_agent_left(self) -> None:
+        first = self.opened()
+        first.hold(*A, self.steps, None)
+        first._close_files()        # as if killed
+        path = self.path.parent / 'notify'
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(path))
+            listener.settimeout(10)
+            self.useFixture(fixtures.EnvironmentVariable('NOTIFY_SOCKET',
+                                                         str(path)))
+            self.opened()
+            for _ in range(2):      # before it, and after it
+                self.assertIn(b'EXTEND_TIMEOUT_USEC=', listener.recv(100))
 
 
 class Alone(LeasesTestCase):
