@@ -41,9 +41,10 @@ from scavenger_openstack.agent import virsh
 MOST_WANTED = 1000
 """So many kinds are tried for an agent, besides the cgroup mounts: one is a
 network namespace whose devices are limited."""
-AGAIN_S = {'cgroup': 10.0, 'net': 60.0, 'domain': 60.0}
+AGAIN_S = {'cgroup': 10.0, 'domain': 120.0, 'net': 300.0}
 """What worked is tried again after so long: until then a watcher counts as one
-that can.  To open a file costs next to nothing, to start virsh does not."""
+that can.  To open a file costs next to nothing, to start virsh 15 ms of CPU
+time."""
 RETRY_S = 2.0
 """What failed is tried again after so long, then after twice that, up to"""
 MAX_RETRY_S = 60.0
