@@ -68,8 +68,8 @@ def obtainable(directory: Directory, cpus: frozenset[int]) -> frozenset[int]:
 
     :raises DriverError: there is none of them.
     """
-    found = cpus & (read_cpus(directory, '../cpuset.cpus.effective')
-                    | read_cpus(directory))     # it may be a partition itself
+    found = cpus & (read_cpus(directory)        # it may be a partition itself
+                    | read_cpus(directory, '../cpuset.cpus.effective'))
     if not found:
         raise errors.DriverError(
             f'{directory.path}: the cgroup above it does not have these CPUs: '
