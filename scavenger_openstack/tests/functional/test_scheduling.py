@@ -50,11 +50,11 @@ def policies(pid: int) -> set[int]:
 
 class SchedulingTest(base.FunctionalTestCase):
 
-    def python(self, program: str,
-               **how: int) -> subprocess.CompletedProcess[str]:
+    @staticmethod
+    def python(program: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, '-c', program], timeout=60,
                               check=False, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, **how)
+                              stdin=subprocess.DEVNULL)
 
     def test_all_threads_and_those_to_come(self) -> None:
         done = self.python(THREADS)
