@@ -87,7 +87,7 @@ class Bench:
         self.before = self.limits()
 
     def limits(self) -> list[str]:
-        return virtual_host.limits(self.host, 'one', free_pins=False)
+        return virtual_host.limits(self.host, 'one')
 
     def put(self, knob: Knob | None = None, value: Value = 0) -> float:
         """Have this cap in force, or none; what the call took, in seconds.

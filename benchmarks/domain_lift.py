@@ -56,7 +56,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 CAPS: Mapping[Knob, Value] = {
-    Knob.CPU_CORES: 0.2, Knob.CPU_SET: '1', Knob.IO_BYTES_PER_S: 5_000_000,
+    Knob.CPU_CORES: 0.2, Knob.IO_BYTES_PER_S: 5_000_000,
     Knob.IO_OPS_PER_S: 200, Knob.PAUSED: 1}
 MANY: Mapping[Knob, Value] = {
     Knob.CPU_CORES: 0.2, Knob.CPU_SET: '1'}

@@ -242,8 +242,7 @@ class Stage:
 
     def limits(self) -> dict[str, list[list[str]]]:
         """What limits each domain, as it runs and as it is defined."""
-        return {name: [virtual_host.limits(self.host, name, *options,
-                                           free_pins=False)
+        return {name: [virtual_host.limits(self.host, name, *options)
                        for options in ((), ('--inactive',))]
                 for name in NAMES}
 

@@ -33,7 +33,6 @@ from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import pins as pins_
-from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -83,9 +82,10 @@ class Isolation:
         self._state = 'off'
 
     def _is_slow(self, group: str) -> bool:
-        """Whether a call that may hang sets it: left to the slow loop."""
-        lane = getattr(self._driver, 'lane', base.usual_lane)
-        return bool(lane(group, Knob.CPU_SET))
+        """Whether it is left to the slow loop: that of a VM may be many
+        cgroups."""
+        slow = getattr(self._driver, 'slow_cpu_set', None)
+        return slow is not None and bool(slow(group))
 
     def owns(self, key: actuator_.Key) -> bool:
         """Whether the fast loop is the one writer of this knob."""

@@ -42,8 +42,9 @@ def of_newborn(steps: Sequence[Step], now: Sequence[Step]) -> list[Step]:
     holds just what its parent holds now took the cap over, so its original
     is the parent's; any other value is its own.
     """
-    known = {_place(step) for step in steps}
-    newborn = [step for step in now if _place(step) not in known]
+    known = {(_place(step), step.get('inode')) for step in steps}
+    newborn = [step for step in now
+               if (_place(step), step.get('inode')) not in known]
     if not newborn:
         return []
     before = {str(step['dir']): step['text'] for step in steps}

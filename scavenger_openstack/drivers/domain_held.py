@@ -23,7 +23,7 @@ from scavenger_openstack.types import Knob
 def started_anew(name: str) -> errors.WorkloadGone:
     """What to raise when a limit was of another run of a domain."""
     return errors.WorkloadGone(
-        f'domain {name} was started anew, or has other vCPUs or disks: it is '
+        f'domain {name} was started anew, or has other disks: it is '
         'limited anew')
 
 

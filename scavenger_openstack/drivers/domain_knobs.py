@@ -169,16 +169,9 @@ def online_cpus(root_dir: str = '/') -> frozenset[int]:
         return frozenset(range(os.cpu_count() or 1))
 
 
-def _set_values(seen: Snapshot) -> dict[str, str]:
-    domain = seen.domain
-    if domain.dedicated or domain.numa_nodes is not None:
-        raise errors.Unsupported(
-            f'domain {domain.name} has CPUs or NUMA nodes of its own: its '
-            'pinning is left alone')
-    return _pins(seen)
-
-
 def _pins(seen: Snapshot) -> dict[str, str]:
+    """What agents of earlier releases set for a CPU set; a domain that comes
+    with our record of it has these pins taken back."""
     domain = seen.domain
     free = domain.allowed_cpus or online_cpus()
     values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
@@ -189,25 +182,6 @@ def _pins(seen: Snapshot) -> dict[str, str]:
                       for key, text in domain.found.pins.items()
                       if key in values)
     return values
-
-
-def _set_value(seen: Snapshot) -> Value | None:
-    values = _set_values(seen)
-    if not (seen.domain.pins or seen.domain.found.pins):
-        return None
-    del values['emulatorpin']
-    return format_cpus(frozenset().union(*map(parse_cpus, values.values())))
-
-
-def _set_plan(seen: Snapshot, original: Values, value: Value
-              ) -> dict[str, str]:
-    """Never outside of what it was allowed before."""
-    try:
-        wanted = parse_cpus(str(value))
-    except ValueError as exc:
-        raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
-    return {key: format_cpus(parse_cpus(text) & wanted) or text
-            for key, text in original.items()}
 
 
 # --- memory
@@ -342,7 +316,6 @@ def _state_plan(seen: Snapshot, original: Values, value: Value
 
 RULES: Mapping[Knob, Rule] = {
     Knob.CPU_CORES: Rule(_quota_values, _quota_value, _quota_plan),
-    Knob.CPU_SET: Rule(_set_values, _set_value, _set_plan),
     Knob.MEMORY_BYTES: Rule(_balloon_values, _balloon_value, _balloon_plan),
     Knob.IO_BYTES_PER_S: _io_rule(Knob.IO_BYTES_PER_S),
     Knob.IO_OPS_PER_S: _io_rule(Knob.IO_OPS_PER_S),
@@ -366,10 +339,8 @@ def rule(knob: Knob) -> Rule:
 
 
 def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
-    """What is limited: this run of a domain, and where vCPUs or disks are
-    limited one by one, these; what comes later is under no lease."""
-    if knob is Knob.CPU_SET:
-        return (*seen.identity, seen.domain.vcpus)
+    """What is limited: this run of a domain, and where disks are limited one
+    by one, these; what comes later is under no lease."""
     if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         return (*seen.identity, *(disk.target for disk in seen.domain.disks))
     return seen.identity
@@ -380,7 +351,7 @@ def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
 def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:
     """What libvirt holds, also for a domain that is never limited."""
     try:
-        return _UNCHECKED.get(knob, RULES[knob].values)(seen)
+        return (_UNCHECKED.get(knob) or RULES[knob].values)(seen)
     except errors.Unsupported:
         return {}
 

@@ -67,6 +67,11 @@ class Machine(NamedTuple):
         return None if path is None else Place(path, virt_type == 'kvm')
 
 
+def is_part(name: str) -> bool:
+    """Whether a cgroup is, by its name, that of some threads of a domain."""
+    return _PART.fullmatch(name) is not None
+
+
 def is_machine(path: str) -> bool:
     """Whether a cgroup is, by its name, all of a domain of QEMU."""
     name = path.removesuffix('/libvirt').rpartition('/')[2]

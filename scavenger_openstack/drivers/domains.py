@@ -36,12 +36,9 @@ from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
 from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
+from scavenger_openstack.drivers import domain_files
 from scavenger_openstack.drivers import domain_handle
-from scavenger_openstack.drivers.domain_held import foreign
-from scavenger_openstack.drivers.domain_held import Held
-from scavenger_openstack.drivers.domain_held import NOT_OURS
-from scavenger_openstack.drivers.domain_held import started_anew
-from scavenger_openstack.drivers import domain_idle
+from scavenger_openstack.drivers import domain_held
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
@@ -70,14 +67,15 @@ Key = tuple[str, Knob]
 class _Known:
     """A domain, and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'idle', 'limits', 'snapshot', 'workload')
+    __slots__ = ('counters', 'files', 'limits', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
-                 counters: domain_counters.DomainCounters) -> None:
+                 counters: domain_counters.DomainCounters,
+                 files: domain_files.Files) -> None:
         self.snapshot = snapshot
         self.workload = workload
         self.counters = counters
-        self.idle: domain_idle.Idle | None = None
+        self.files = files
         self.limits: set[Knob] = set()
 
 
@@ -111,7 +109,7 @@ class Domains:
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
-        self._held: dict[Key, Held] = {}
+        self._held: dict[Key, domain_held.Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
@@ -205,7 +203,9 @@ class Domains:
             self._failed[uuid] = text
             return None
         self._failed.pop(uuid, None)
-        known = self._known[uuid] = _Known(snapshot, workload, counters)
+        known = self._known[uuid] = _Known(
+            snapshot, workload, counters,
+            domain_files.Files(counters.machine, self._root_dir))
         self.changes += 1
         return known
 
@@ -261,16 +261,16 @@ class Domains:
 
     def read(self, workload: str, knob: Knob) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
-        if knob is Knob.CPU_IDLE:
-            return self._idle(workload).read()
+        if knob in domain_files.KNOBS:
+            return self._files(workload, knob).read()
         snapshot = self._snapshot(workload)
         rule = domain_knobs.rule(knob)
         old = self._held.get((workload, knob))
         held = self._of(snapshot, knob)
         if held is None and old is not None and old.ours is not None:
-            raise started_anew(snapshot.domain.name)
+            raise domain_held.started_anew(snapshot.domain.name)
         if held is None and knob in snapshot.records:
-            raise foreign(snapshot.domain.name, knob)
+            raise domain_held.foreign(snapshot.domain.name, knob)
         return rule.value(self._settled(snapshot, held, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
@@ -278,8 +278,8 @@ class Domains:
 
         A knob that is not ours yet is looked at anew.
         """
-        if knob is Knob.CPU_IDLE:
-            return self._idle(workload).steps()
+        if knob in domain_files.KNOBS:
+            return self._files(workload, knob).steps()
         snapshot = self._snapshot(workload)
         rule = domain_knobs.rule(knob)
         held = self._of(snapshot, knob)
@@ -290,10 +290,10 @@ class Domains:
                     snapshot = domain_balloon.whole(snapshot,
                                                     handle.inactive())
             if held is None and knob in snapshot.records:
-                raise foreign(snapshot.domain.name, knob)
+                raise domain_held.foreign(snapshot.domain.name, knob)
         values = rule.values(self._settled(snapshot, held, knob))
         if held is None or held.ours is None:
-            self._held[workload, knob] = Held(
+            self._held[workload, knob] = domain_held.Held(
                 domain_knobs.identity(snapshot, knob), values)
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
@@ -313,14 +313,14 @@ class Domains:
             raise errors.Unsupported(
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')
-        if knob is Knob.CPU_IDLE:
-            return self._idle(workload).write(value)
+        if knob in domain_files.KNOBS:
+            return self._files(workload, knob).write(value)
         rule = domain_knobs.rule(knob)
         held = self._held.get((workload, knob))
         with self._contact.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
-                raise started_anew(snapshot.domain.name)
+                raise domain_held.started_anew(snapshot.domain.name)
             now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
             self._lifter.astray(workload, knob)
@@ -342,7 +342,7 @@ class Domains:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)
-                raise started_anew(snapshot.domain.name)
+                raise domain_held.started_anew(snapshot.domain.name)
             self._lifter.arrived(workload, knob)
         known = self._known.get(workload)
         if known is not None:
@@ -371,7 +371,8 @@ class Domains:
     def tidy(self, held: Collection[Key]) -> Collection[Key]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`.
 
-        To be written again are those whose record somebody took away.
+        To be written again are those whose record somebody took away, and
+        CPU sets that a vCPU has come or gone under.
         """
         known = self._keeper.snapshots
         for uuid, snapshot in known.items():
@@ -383,7 +384,9 @@ class Domains:
         return {key for key in held if (seen := known.get(key[0])) is not None
                 and (own := self._of(seen, key[1])) is not None
                 and own.ours is not None
-                and seen.records.get(key[1]) != own.original}
+                and seen.records.get(key[1]) != own.original} | {
+            (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
+            if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 
     def unmet(self) -> dict[str, int]:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.unmet`."""
@@ -397,7 +400,7 @@ class Domains:
     def failed(self, workload: str, knob: Knob, message: str,
                unsaid: base.Unsaid) -> bool:
         """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
-        if NOT_OURS in message:     # what removes it says so
+        if domain_held.NOT_OURS in message:     # what removes it says so
             message = ''
         return self._contact.failed((workload, knob), message, unsaid)
 
@@ -425,7 +428,7 @@ class Domains:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
-    def _of(self, snapshot: Snapshot, knob: Knob) -> Held | None:
+    def _of(self, snapshot: Snapshot, knob: Knob) -> domain_held.Held | None:
         """What is held of this run of a domain."""
         held = self._held.get((snapshot.domain.uuid, knob))
         return (held if held is not None and held.identity
@@ -435,16 +438,13 @@ class Domains:
         snapshot = self._keeper.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
 
-    def _settled(self, snapshot: Snapshot, held: Held | None, knob: Knob
-                 ) -> Snapshot:
+    def _settled(self, snapshot: Snapshot, held: domain_held.Held | None,
+                 knob: Knob) -> Snapshot:
         return (self._balloons.settled(snapshot, held)
                 if knob is Knob.MEMORY_BYTES else snapshot)
 
-    def _idle(self, uuid: str) -> domain_idle.Idle:
+    def _files(self, uuid: str, knob: Knob) -> domain_files.File:
         known = self._known.get(uuid)
         if known is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
-        if known.idle is None:
-            known.idle = domain_idle.Idle(known.snapshot.domain.name,
-                                          known.counters.machine)
-        return known.idle
+        return known.files.of(knob, known.snapshot.domain)

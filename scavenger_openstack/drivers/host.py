@@ -249,6 +249,11 @@ class Host:
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 
+    @staticmethod
+    def slow_cpu_set(group: str) -> bool:
+        """Whether a group has no :meth:`fast_cpu_set`: it is a VM."""
+        return not _is_cgroup(group)
+
     def fast_cpu_set(self, group: str) -> cgroup_sets.FastCpuSet:
         """The quick way to move a group's CPU set."""
         return self._cgroups.fast_cpu_set(group)

@@ -82,7 +82,7 @@ timeout_s = 10
     def look(self) -> list[str]:
         """Every limit of the domain, as it runs and as it is defined."""
         group, = self.host.tree.path('cpu', '/machine').glob('qemu-*')
-        return [*self._limits.limits(self.host, 'one', free_pins=False),
+        return [*self._limits.limits(self.host, 'one'),
                 *self._limits.limits(self.host, 'one', '--inactive'),
                 *((group / file).read_text().strip()
                   for file in ('cpu.idle', 'cpu.shares'))]

@@ -26,7 +26,8 @@ from scavenger_openstack.tests.functional import domain_kills
 from scavenger_openstack.tests.functional import kills
 from scavenger_openstack.tests.functional import virtual_host
 
-STEPS = {'write': 149, 'fsync': 5, 'renameat': 5, 'unlinkat': 5}
+STEPS = {'write': 149, 'pwrite64': 13, 'fsync': 5, 'renameat': 5,
+         'unlinkat': 5}
 """Calls through which it changes a file, or libvirt, or a cgroup: of so
 many of each, one is its last."""
 
@@ -48,8 +49,9 @@ class DomainKillsTest(virtual_host.VirtualHostTestCase):
         def all_touched() -> bool:
             now = str(self.stage.look())
             touched.update(word for word in (
-                '<quota>', 'vcpupin', 'emulatorpin', 'total_bytes_sec',
-                'total_iops_sec', 'paused', '/lease/1/') if word in now)
+                '<quota>', 'vcpu0: CPUs 1', 'emulator: CPUs 0',
+                'total_bytes_sec', 'total_iops_sec', 'paused',
+                '/lease/1/') if word in now)
             return len(touched) == 7
 
         try:

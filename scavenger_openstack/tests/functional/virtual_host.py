@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import contextlib
 import logging
 import pathlib
 import re
@@ -30,13 +31,11 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import host as host_
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import WorkloadSample
@@ -48,7 +47,10 @@ ALL: Mapping[Knob, Value] = {
     Knob.CPU_CORES: 0.2, Knob.CPU_SET: '1', Knob.MEMORY_BYTES: 64 * 2**20,
     Knob.IO_BYTES_PER_S: 5_000_000, Knob.IO_OPS_PER_S: 200,
     Knob.PAUSED: 1}
-"""A cap on each knob that is set through libvirt."""
+"""A cap on each knob that is set through libvirt, and a CPU set."""
+
+NEUTRAL = frozenset(('<quota>-1</quota>', '<period>100000</period>'))
+"""How libvirt shows a quota that is none: nothing takes it out of the XML."""
 
 
 def background(name: str, **more: Any) -> domain_guest.DomainGuest:
@@ -63,31 +65,56 @@ def tiny(name: str, **more: Any) -> domain_guest.DomainGuest:
         'nova': domain_guest.Nova(extra_specs=BACKGROUND), **more})
 
 
-def limits(host: hypervisor.Hypervisor, name: str, *options: str,
-           free_pins: bool = True) -> list[str]:
-    """All limits of a domain, and our records in it.
+def limits(host: hypervisor.Hypervisor, name: str, *options: str
+           ) -> list[str]:
+    """All limits of a domain, the CPU sets of its cgroups, and our records.
 
     Without what libvirt shows of limits that are none.
-
-    :param free_pins: with pins to all CPUs.  libvirt takes no pin away, so
-        these are left of a CPU set that was lifted, and of no other limit
     """
     root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
-    every = format_cpus(domain_knobs.online_cpus())
-    neutral = {'<quota>-1</quota>', '<period>100000</period>'}
     found = []
     for path in ('cputune/*', 'devices/disk/iotune', 'currentMemory'):
         for one in root.findall(path):
             text = re.sub(r'\s+', ' ', ElementTree.tostring(
                 one).decode()).strip()
-            if text not in neutral and (free_pins
-                                        or one.get('cpuset') != every):
+            if text not in NEUTRAL:
                 found.append(text)
+    if '--inactive' not in options:
+        found += cpu_sets(host, name)
     found += [one.tag for one in root.find('metadata') or ()
               if 'scavenger' in one.tag]
     if '--inactive' not in options:
         found.append(host.virsh('domstate', name).strip())
     return found
+
+
+def cpu_sets(host: hypervisor.Hypervisor, name: str) -> list[str]:
+    """Those of a domain that runs; ``vcpu0: CPUs 0-1``."""
+    found = []
+    for group in host.tree.path('cpuset', '/machine').glob(
+            f'qemu-*-{name}.libvirt-qemu'):
+        for path in group.glob('**/cpuset.cpus'):
+            with contextlib.suppress(OSError):
+                cpus = path.read_text().strip()
+                part = path.parent.name if path.parent != group else 'all'
+                found.append(f'{part}: CPUs {cpus}')
+    return sorted(found)
+
+
+def xml(host: hypervisor.Hypervisor, name: str, *options: str) -> str:
+    """The whole XML of a domain, but for the number of its run and for what
+    libvirt shows of limits that are none."""
+    root = ElementTree.fromstring(host.virsh('dumpxml', name, *options))
+    root.attrib.pop('id', None)
+    for tune in root.findall('cputune'):
+        for one in list(tune):
+            if f'<{one.tag}>{one.text}</{one.tag}>' in NEUTRAL:
+                tune.remove(one)
+    for parent in root.findall('cputune') + root.findall('metadata'):
+        if not len(parent):
+            root.remove(parent)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, 'unicode')
 
 
 class Agent:
@@ -181,10 +208,10 @@ class VirtualHostTestCase(hypervisor.HypervisorTestCase):
         self.wait_for('these domains', lambda: set(agent.sample())
                       == set(uuids), timeout_s=20)
 
-    def limits(self, host: hypervisor.Hypervisor, name: str, *options: str,
-               free_pins: bool = True) -> list[str]:
+    def limits(self, host: hypervisor.Hypervisor, name: str, *options: str
+               ) -> list[str]:
         """See :func:`limits`."""
-        return limits(host, name, *options, free_pins=free_pins)
+        return limits(host, name, *options)
 
     def warned_of(self, *texts: str) -> None:
         """The log has one warning for each of these, and no other."""

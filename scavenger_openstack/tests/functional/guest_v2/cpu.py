@@ -17,6 +17,11 @@ from __future__ import annotations
 import os
 import time
 
+from scavenger_openstack.agent import records
+from scavenger_openstack.agent import restore
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import domain_cpuset
+from scavenger_openstack.drivers import domain_machine
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import Knob
@@ -212,3 +217,38 @@ class CpuSet(tree.GuestTestCase):
                                     self.parent, Knob.CPU_SET, cpus)
             self.assertNotIn('\n', str(exc))
             self.assertRegex(str(exc), what)
+
+    def test_cpu_set_of_a_vm(self) -> None:
+        """Its threads are in cgroups of their own, some with pins."""
+        self.tree = vm = self.useFixture(tree.Tree(('cpu', 'cpuset')))
+        one = '/machine/qemu-1-one.libvirt-qemu'
+        pids = []
+        for part, cpus in (('emulator', None), ('vcpu0', '0-1'),
+                           ('vcpu1', '2')):
+            vm.make(f'{one}/{part}')
+            vm.write(f'{one}/{part}', 'cgroup.type', 'threaded')
+            if cpus:
+                vm.write(f'{one}/{part}', 'cpuset.cpus', cpus)
+            pids.append(vm.run(f'{one}/{part}', tree.spin))
+        before = vm.texts()
+        machine = domain_machine.machine(f'0::{vm.name}{one}/emulator',
+                                         cgroup_files.find_mounts())
+        cpus_of = domain_cpuset.CpuSet('one', machine)
+        self.assertIsNone(cpus_of.read())
+        lease = records.Lease('one', 'cpu_set', records.boot_id(),
+                              cpus_of.steps())
+        self.assertEqual('1', cpus_of.write('1'))
+        self.assertEqual([{1}] * 3, [self.cpus(pid) for pid in pids])
+        cpus_of.write('1-2')
+        self.assertEqual([{1, 2}, {1}, {2}],
+                         [self.cpus(pid) for pid in pids])
+        # libvirt can pin a vCPU meanwhile, which is in force later.
+        vm.write(f'{one}/vcpu0', 'cpuset.cpus', '0')
+        self.assertEqual({1, 2}, self.cpus(pids[1]))
+        self.assertRaises(OSError, os.sched_setaffinity, pids[1], {0})
+        vm.write(f'{one}/vcpu0', 'cpuset.cpus', '0-1')
+        restore.lift(lease)
+        self.assertEqual([{0, 1, 2}, {0, 1}, {2}],
+                         [self.cpus(pid) for pid in pids])
+        self.assertEqual({**before, f'{one}/cpuset.cpus': '0-3\n'},
+                         vm.texts())

@@ -36,7 +36,6 @@ from scavenger_openstack.types import Value
 
 CORES = (UUID, Knob.CPU_CORES)
 OPS = (UUID, Knob.IO_OPS_PER_S)
-PINS = (UUID, Knob.CPU_SET)
 MEMORY = (UUID, Knob.MEMORY_BYTES)
 
 
@@ -249,23 +248,6 @@ class Plugged(LimitsTestCase):
             time.sleep(0.01)
         self.assertIn('not given back yet', self.logs.output)
         self.assertNotIn('not ours', self.logs.output)
-
-    def test_a_vcpu_between_a_lease_and_its_pins(self) -> None:
-        """What the lease does not name is not pinned."""
-        def fail() -> None:
-            raise libvirtd.libvirtError('cannot acquire state change lock')
-
-        self.machine.before['record'] = fail
-        self.tick((PINS, '0'))
-        self.assertEqual({}, self.machine.pins)
-        self.machine.vcpus = 2
-        self.libvirtd.tell(
-            until=lambda: self.libvirtd.driver.sample()[0].workload.vcpus == 2)
-        for _ in range(2):
-            said = str(self.tick((PINS, '0')).problems)
-        # Not before the lease of the one is lifted, by virsh.
-        self.assertEqual({}, self.machine.pins)
-        self.assertIn('NOT restored', said)
 
 
 class Balloon(LimitsTestCase):

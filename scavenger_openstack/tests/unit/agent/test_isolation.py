@@ -37,6 +37,7 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 GROUP = '/batch'
+VM = '11111111-2222-3333-4444-555555555555'
 
 
 class Cpus:
@@ -82,6 +83,10 @@ class Host:
         self.group = Group()
         self.first: Value | None = None
         self.held = 0
+
+    @staticmethod
+    def slow_cpu_set(group: str) -> bool:
+        return group == VM
 
     def fast_cpu_set(self, group: str) -> Group:
         return self.group
@@ -143,6 +148,16 @@ class IsolationTestCase(testtools.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.001)
         return self.host.group.written[-1]
+
+
+class TestVms(IsolationTestCase):
+
+    def test_the_slow_loop_sets_theirs(self) -> None:
+        self.start()
+        self.follow(range(16), WorkloadRates(Workload(
+            VM, Priority.BACKGROUND, group=VM), 1.0))
+        self.assertEqual([True, False], [self.isolation.owns(
+            (group, Knob.CPU_SET)) for group in (GROUP, VM)])
 
 
 class TestCpusComeAndGo(IsolationTestCase):

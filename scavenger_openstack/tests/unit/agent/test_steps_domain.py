@@ -162,6 +162,8 @@ class Closed(testtools.TestCase):
         for knob, rule in domain_knobs.RULES.items():
             self.assertTrue(self.allowed(knob=str(knob),
                                          values=rule.values(seen)), knob)
+        self.assertTrue(self.allowed(knob='cpu_set', values=(
+            domain_knobs.in_force(seen, Knob.CPU_SET))))
 
 
 class Identity(testtools.TestCase):

@@ -198,22 +198,14 @@ class Disks(testtools.TestCase):
 
 
 class Pins(testtools.TestCase):
-    rule = domain_knobs.RULES[Knob.CPU_SET]
+    """Agents of earlier releases set some for a CPU set."""
 
-    def test_inside_of_what_was_allowed(self) -> None:
+    def test_what_libvirt_holds(self) -> None:
         one = seen(vcpu='<vcpu cpuset="0-3">2</vcpu>',
                    tune='<vcpupin vcpu="0" cpuset="0-1"/>')
-        values = self.rule.values(one)
         self.assertEqual({'vcpupin.0': '0-1', 'vcpupin.1': '0-3',
-                          'emulatorpin': '0-3'}, values)
-        self.assertEqual({'vcpupin.0': '1', 'vcpupin.1': '1,3',
-                          'emulatorpin': '1,3'},
-                         self.rule.plan(one, values, '1,3,5'))
-        self.assertEqual({'vcpupin.0': '0-1', 'vcpupin.1': '3',
-                          'emulatorpin': '3'},
-                         self.rule.plan(one, values, '3'))
-        self.assertRaises(errors.DriverError, self.rule.plan, one, values,
-                          'all')
+                          'emulatorpin': '0-3'},
+                         domain_knobs.in_force(one, Knob.CPU_SET))
 
     def test_what_is_in_force_with_a_record(self) -> None:
         """The record says what was there, the rest of the XML what is."""
@@ -223,16 +215,15 @@ class Pins(testtools.TestCase):
             '<lease>', f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">'),
             tune='<vcpupin vcpu="0" cpuset="1"/><vcpupin vcpu="1" '
                  'cpuset="1"/><emulatorpin cpuset="1"/>')
-        self.assertEqual('1', self.rule.value(one))
+        self.assertEqual({'vcpupin.0': '1', 'vcpupin.1': '1',
+                          'emulatorpin': '1'},
+                         domain_knobs.in_force(one, Knob.CPU_SET))
         self.assertEqual(frozenset(range(4)), one.domain.allowed_cpus)
         self.assertEqual('0-3', one.records[Knob.CPU_SET]['emulatorpin'])
 
-    def test_never_of_whom_they_are_his_own(self) -> None:
-        pinned = ('<vcpupin vcpu="0" cpuset="0"/>'
-                  '<vcpupin vcpu="1" cpuset="1"/>')
-        numa = '<numatune><memory mode="strict" nodeset="0"/></numatune>'
-        for one in (seen(tune=pinned), seen(more=numa)):
-            self.assertRaises(errors.Unsupported, self.rule.values, one)
+    def test_none_is_set_any_more(self) -> None:
+        self.assertRaises(errors.Unsupported, domain_knobs.rule,
+                          Knob.CPU_SET)
 
 
 class Others(testtools.TestCase):

@@ -112,10 +112,10 @@ class WayBack(testtools.TestCase):
             Knob.PAUSED, {})), {'state': 'running'})
 
     def test_where_there_is_no_limit_nothing_is_said(self) -> None:
-        empty = ''.join(record(knob, {}) for knob in domain_knobs.RULES)
+        empty = ''.join(record(knob, {}) for knob in domain_record.GRAMMAR)
         one = seen(disks=disk('vda'), metadata=empty)
         bare = seen(metadata=empty)
-        for knob in domain_knobs.RULES:
+        for knob in domain_record.GRAMMAR:
             self.assertEqual(({}, ''), self.back(knob, one), knob)
             self.assertEqual(({}, ''), self.back(knob, bare), knob)
 

@@ -1,0 +1,194 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""After its last limit the XML of a domain is what it was before the first,
+here and wherever the domain went meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import cgroup_sets
+from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import test_libvirt_life
+from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+PINNED: dict[Knob, Value] = {Knob.CPU_SET: '1'}
+CAPS: dict[Knob, Value] = {**test_libvirt_life.CAPS, **PINNED,
+                           Knob.IO_OPS_PER_S: 300}
+FREE = ('emulator: CPUs 0-1', 'vcpu0: CPUs 0-1')
+
+
+class XmlCase(test_libvirt_life.LifeCase):
+
+    def two(self) -> tuple[hypervisor.Hypervisor, hypervisor.Hypervisor]:
+        return (self.hypervisor(own_network=True),
+                self.hypervisor(own_network=True))
+
+    def move(self, name: str, source: hypervisor.Hypervisor,
+             target: hypervisor.Hypervisor) -> None:
+        """As Nova does it: the live definition becomes the persistent one."""
+        path = source.directory / 'live.xml'
+        path.write_text(source.virsh('dumpxml', name, '--migratable'))
+        source.migrate(name, target, '--persistent-xml', str(path))
+
+    def both(self, host: hypervisor.Hypervisor) -> list[str]:
+        """As it runs, and as it is defined."""
+        return [virtual_host.xml(host, 'one', *options)
+                for options in ((), ('--inactive',))]
+
+    def removed(self, agent: virtual_host.Agent,
+                host: hypervisor.Hypervisor, before: list[str]) -> None:
+        self.wait_for('no limit', lambda: (
+            agent.tick(), self.limits(host, 'one') == before)[-1],
+            timeout_s=40)
+
+
+class TestMoves(XmlCase):
+
+    def test_there_and_back(self) -> None:
+        """First without limits, then with: the same XML at each station."""
+        hosts = self.two()
+        guest = self.one(hosts[0])
+        agents = [self.agent(host) for host in hosts]
+        before = self.limits(hosts[0], 'one')
+        rounds: list[list[str]] = []
+        for limited in (False, True):
+            stations = []
+            for here, there in ((0, 1), (1, 0)):
+                if limited:
+                    self.cap(agents[here], guest.uuid, CAPS)
+                self.move('one', hosts[here], hosts[there])
+                self.nothing_held(agents[here])
+                self.removed(agents[there], hosts[there], before)
+                stations += self.both(hosts[there])
+            rounds.append(stations)
+        for without, limited_ in zip(*rounds, strict=True):
+            self.assertEqual(without, limited_)
+
+    def test_to_a_host_with_fewer_cpus(self) -> None:
+        """A CPU set goes nowhere; a pin does, and is refused there."""
+        source, target = self.two()
+        guest, other = self.one(source), virtual_host.tiny(
+            'two', machine='pc', paused=False)
+        source.start_all([other])
+        cgroup_sets.FastCpuSet(cgroup_files.Directory(
+            str(target.tree.path('cpuset')), version=1)).set(frozenset((0,)))
+        source.virsh('emulatorpin two 1 --live')
+        self.assertRaises(hypervisor.HypervisorError, self.move, 'two',
+                          source, target)
+        agent = self.agent(source)
+        self.cap(agent, guest.uuid, PINNED)
+        self.move('one', source, target)
+        self.nothing_held(agent)
+        self.assertIn('vcpu0: CPUs 0', self.limits(target, 'one'))
+        self.assertNotIn('pin', str(self.both(target)))
+
+    def test_to_a_host_without_an_agent(self) -> None:
+        """What libvirt carries stays, in both definitions; an agent that is
+        started there later removes it."""
+        source, target = self.two()
+        guest = self.one(source)
+        before = self.limits(source, 'one')
+        agent = self.agent(source)
+        self.cap(agent, guest.uuid, CAPS)
+        self.move('one', source, target)
+        self.nothing_held(agent)
+        left = self.limits(target, 'one')
+        for one in FREE:
+            self.assertIn(one, left)
+        for xml in self.both(target):
+            self.assertIn('<quota>20000</quota>', xml)
+            self.assertIn('<total_bytes_sec>5000000</total_bytes_sec>', xml)
+            self.assertIn('/lease/1/cpu_cores', xml)
+            self.assertNotIn('cpu_set', xml)
+            self.assertNotIn('pin', xml)
+        self.removed(self.agent(target), target, before)
+        self.assertEqual([], [one for one in self.limits(
+            target, 'one', '--inactive') if 'currentMemory' not in one])
+
+
+class TestStays(XmlCase):
+
+    def test_rescued_and_back(self) -> None:
+        """While it is limited; Nova keeps the live XML for the way back."""
+        host = self.hypervisor()
+        guest = self.one(host)
+        agent = self.agent(host)
+        before = [self.limits(host, 'one', *options)
+                  for options in ((), ('--inactive',))]
+        rescue = domain_guest.Disk.make(host.disks / 'rescue')
+        path = host.directory / 'unrescue.xml'
+        for way in ('rescue', 'unrescue'):
+            self.wait_for('limits', functools.partial(
+                self.limited, agent, guest.uuid), timeout_s=40)
+            if way == 'rescue':
+                path.write_text(host.virsh('dumpxml one'))
+            host.virsh('destroy one')
+            if way == 'rescue':
+                host.define(dataclasses.replace(
+                    guest, disks=(rescue, *guest.disks)))
+            else:
+                host.virsh(f'define {path}')
+            host.virsh('start one')
+        self.nothing_held(agent)
+        self.removed(agent, host, before[0])
+        self.assertEqual(before[1], self.limits(host, 'one', '--inactive'))
+        self.assertNotIn('pin', str(self.both(host)))
+
+    def limited(self, agent: virtual_host.Agent, uuid: str) -> bool:
+        agent.tick({uuid: CAPS})
+        return len(agent.leases.held()) == len(CAPS)
+
+    def test_pinned_by_another_meanwhile(self) -> None:
+        """libvirt can do that, and that is what is given back."""
+        host = self.hypervisor()
+        guest = virtual_host.tiny('one', machine='pc', vcpus=2)
+        host.start_all([guest])
+        agent = self.agent(host)
+        self.cap(agent, guest.uuid, PINNED)
+        host.virsh('vcpupin one 0 0 --live')
+        for _ in range(10):
+            agent.tick({guest.uuid: PINNED})
+        self.assertIn('vcpu0: CPUs 1', self.limits(host, 'one'))
+        self.assertEqual(1, self.said('somebody else set it'))
+        self.nothing_held(agent)
+        for one in ('vcpu0: CPUs 0', 'vcpu1: CPUs 0-1', FREE[0]):
+            self.assertIn(one, self.limits(host, 'one'))
+
+    def test_pins_of_an_earlier_release(self) -> None:
+        """They are taken back before a CPU set is set."""
+        host = self.hypervisor()
+        guest = self.one(host)
+        for pin in ('vcpupin one 0', 'emulatorpin one'):
+            host.virsh(f'{pin} 1 --live')
+        host.virsh('metadata', 'one', '--live', '--uri',
+                   domain_record.uri(Knob.CPU_SET), '--key', 'scavenger',
+                   '--set', domain_record.build(Knob.CPU_SET, {
+                       'vcpupin.0': '0-1', 'emulatorpin': '0-1'}))
+        agent = self.agent(host)
+        self.wait_for('a CPU set', lambda: (
+            agent.tick({guest.uuid: PINNED}), agent.leases.held())[-1])
+        now = self.limits(host, 'one')
+        self.assertNotIn('/lease/1/', str(now))
+        self.assertNotIn('cpuset="1"', str(now))
+        self.assertIn('vcpu0: CPUs 1', now)
+        self.nothing_held(agent)
+        for one in FREE:
+            self.assertIn(one, self.limits(host, 'one'))
