@@ -33,6 +33,7 @@ from typing import Any
 
 from oslo_log import log
 
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent.transitions import AgentEvent
@@ -73,13 +74,16 @@ class History:
 
     :param path: the newer file; the older one has ``.1`` appended
     :param most_bytes: both files together at most; 0 writes none
+    :param known: the names of VMs, which are written with their UUIDs
     """
 
-    def __init__(self, path: pathlib.Path, most_bytes: int) -> None:
+    def __init__(self, path: pathlib.Path, most_bytes: int,
+                 known: names.Names | None = None) -> None:
         self.path = path
         self.fault = ''
         """Why nothing is written at present, '' while it is."""
         self._half = most_bytes // 2
+        self._known = known or names.Names()
         self._fd = -1
         self._size = 0
         self._window_s = 0.0
@@ -95,8 +99,9 @@ class History:
             return
         try:
             for event in events:
-                self._append(json.dumps(as_line(event), separators=(
-                    ',', ':')).encode() + b'\n')
+                self._append(json.dumps(as_line(
+                    event, self._known), separators=(
+                        ',', ':')).encode() + b'\n')
         except OSError as exc:
             self._say(f'{self.path}: the history is not written: '
                       f'{exc.strerror or exc}. Limits are set and removed '
@@ -169,12 +174,13 @@ def older(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(path.name + '.1')
 
 
-def as_line(event: Event) -> dict[str, Any]:
-    """The JSON object of one event."""
+def as_line(event: Event, known: names.Names) -> dict[str, Any]:
+    """The JSON object of one event, with the names of its VMs."""
     kind = next(name for name, (cls, _) in KINDS.items()
                 if isinstance(event, cls))
-    document = as_json(event)
-    return {'type': kind, **document}
+    document = {'type': kind, **as_json(event)}
+    found = known.of(document)
+    return {**document, 'names': found} if found else document
 
 
 def of_line(document: Any) -> Event:
@@ -187,7 +193,8 @@ def of_line(document: Any) -> Event:
         raise json_fields.bad('type', kind, 'one of ' + ', '.join(KINDS))
     cls, checks = KINDS[kind]
     found = json_fields.fields(
-        {name: value for name, value in document.items() if name != 'type'},
+        {name: value for name, value in document.items()
+         if name not in ('type', 'names')},
         '', {'wall_time_s': number, **checks},
         tuple(name for name in cls._fields      # type: ignore[attr-defined]
               if name not in cls._field_defaults))  # type: ignore[attr-defined]
@@ -203,12 +210,14 @@ def of_line(document: Any) -> Event:
 class Reader:
     """Reads both files, oldest line first.
 
-    After all is read ``unreadable`` says how many lines were not.
+    ``names`` are those that the lines so far told.  After all is read
+    ``unreadable`` says how many lines were not.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         self.unreadable = 0
+        self.names = names.Names()
 
     def events(self, since_s: float = 0.0) -> Iterator[Event]:
         """The events from ``since_s``, a wall time, on.
@@ -239,7 +248,9 @@ class Reader:
                ) -> Iterator[Event]:
         for line in lines:
             try:
-                event = of_line(json.loads(line))
+                document = json.loads(line)
+                event = of_line(document)
+                self.names.read(document.get('names', {}))
             except (ValueError, RecursionError):
                 self.unreadable += 1
                 continue
@@ -269,7 +280,7 @@ def since(text: str, now_s: float) -> float:
             'a time such as 2026-01-31T03:00') from None
 
 
-def line(event: Event) -> str:
+def line(event: Event, known: names.Names) -> str:
     """One event for people to read, with its local time."""
     try:
         when = datetime.datetime.fromtimestamp(
@@ -277,4 +288,4 @@ def line(event: Event) -> str:
                 ' ', 'seconds')
     except (ValueError, OverflowError, OSError):
         when = f'{event.wall_time_s:.0f} s'
-    return f'{when}  {transitions.sentence(event)}'
+    return f'{when}  {transitions.sentence(event, known)}'

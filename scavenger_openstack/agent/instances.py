@@ -25,6 +25,7 @@ import textwrap
 from typing import Any
 
 from scavenger_openstack.agent import amounts
+from scavenger_openstack.agent import names
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
@@ -95,6 +96,7 @@ def table(document: Mapping[str, Any]) -> list[str]:
     heads = [(row['name'], _cut(row['display_name'] or '-', 24),
               _cut(row['flavor'] or '-', 20),
               f'{row["priority"]} ({row["source"]})') for row in found]
+    known = names.of_status(document)
     widths = [max(len(head[column]) for head in heads) for column in range(4)]
     lines = ['VMs (instance, name, flavor, priority and where it is from):']
     for head, row in zip(heads, found, strict=True):
@@ -102,7 +104,8 @@ def table(document: Mapping[str, Any]) -> list[str]:
             f'{text:<{width}}' for text, width in zip(
                 head, widths, strict=True)).rstrip())
         for text in (f'{row["uuid"]}  {_limits(row, stale)}', _use(row),
-                     *map(_suffers, row['suffers']), *row['ignored']):
+                     *(known.beside(_suffers(one)) for one in row['suffers']),
+                     *row['ignored']):
             lines += textwrap.wrap(text, COLUMNS, initial_indent=' ' * 6,
                                    subsequent_indent=' ' * 8)
     return lines

@@ -10,35 +10,72 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Names of VMs beside their UUIDs, in the log."""
+"""What VMs are called, beside their UUIDs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-import logging
+from collections.abc import Mapping
 import re
+from typing import Any
+from typing import NamedTuple
 
-from scavenger_openstack.agent import status
+from scavenger_openstack.drivers import json_fields
 from scavenger_openstack.types import Instance
 
 MOST = 4096
 """So many are remembered: a VM that has ended still has lines."""
+ROWS = ('caps', 'would', 'incidents', 'actions')
+"""What has UUIDs in a status."""
 _UUID = re.compile('[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _CHARS = 32
 
 
-class Names(logging.Filter):
-    """Puts the names of VMs into log lines, and keeps the control characters
-    of tenants' names out of them."""
+class Name(NamedTuple):
+    """That of the instance in libvirt, and the one in Nova, '' if unknown,
+    which a tenant chooses."""
+
+    name: str
+    display_name: str
+
+
+class Names:
+    """The names that are known."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._known: dict[str, Instance] = {}
+        self._known: dict[str, Name] = {}
+        self._followed: Iterable[Instance] = ()
+
+    def learn(self, uuid: str, name: str, display_name: str) -> None:
+        if len(self._known) >= MOST:
+            self._known = {}
+        self._known[uuid] = Name(name, display_name)
 
     def follow(self, instances: Iterable[Instance]) -> None:
-        if len(self._known) > MOST:
-            self._known = {}
-        self._known.update((one.uuid, one) for one in instances)
+        """Learn those.
+
+        :param instances: the same object while nothing of them changes
+        """
+        if instances is not self._followed:
+            self._followed = instances
+            for one in instances:
+                self.learn(one.uuid, one.name, one.display_name)
+
+    def read(self, document: Any) -> None:
+        """Learn what :meth:`of` returned.
+
+        :raises ValueError: it is something else.
+        """
+        for uuid, one in json_fields.mapping(document, 'names').items():
+            one = json_fields.mapping(one, f'names.{uuid}')
+            self.learn(uuid, *(json_fields.text(one.get(field), field)
+                               for field in Name._fields))
+
+    def of(self, document: object) -> dict[str, dict[str, str]]:
+        """UUID -> names, as JSON, of all VMs whose UUIDs it has."""
+        return {uuid: self._known[uuid]._asdict()
+                for uuid in dict.fromkeys(_UUID.findall(str(document)))
+                if uuid in self._known}
 
     def beside(self, text: str) -> str:
         """The text, each UUID as ``instance-00000003 (web-1, UUID)`` unless
@@ -49,14 +86,22 @@ class Names(logging.Filter):
         one = self._known.get(uuid)
         if one is None or one.name in text:
             return uuid
-        return f'{one.name} (' + (f'{one.display_name[:_CHARS]}, '
-                                  if one.display_name else '') + f'{uuid})'
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = status.shown(self.beside(record.getMessage()))
-        record.args = None
-        return True
+        given = one.display_name[:_CHARS].replace('\n', ' ')
+        return f'{one.name} ({given}{", " if given else ""}{uuid})'
 
 
-LOGGED = Names()
-"""Of the process, as its log."""
+def of_status(document: Mapping[str, Any]) -> Names:
+    """Those of the VMs in a status."""
+    found = Names()
+    for row in document.get('instances') or ():
+        found.learn(row['uuid'], row['name'], row['display_name'])
+    return found
+
+
+def complete(document: Mapping[str, Any]) -> None:
+    """Add ``names`` to each row of a status that has the UUID of a VM."""
+    known = of_status(document)
+    for name in ROWS:
+        for row in document.get(name) or ():
+            if found := known.of(row):
+                row['names'] = found

@@ -38,8 +38,8 @@ from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import names
 from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import say
@@ -152,7 +152,7 @@ def _uris(conf: cfg.ConfigOpts) -> list[str]:
 def set_up_log(conf: cfg.ConfigOpts) -> None:
     log.setup(conf, 'scavenger')
     for handler in logging.getLogger().handlers:
-        handler.addFilter(names.LOGGED)
+        handler.addFilter(log_filter.Filter())
 
 
 class Service:
@@ -174,7 +174,8 @@ class Service:
         self._scheduled = 'normal'
         self._transitions = transitions.Transitions()
         self._history = history.History(conf_.history_file(conf),
-                                        conf.agent.history_mib * 2 ** 20)
+                                        conf.agent.history_mib * 2 ** 20,
+                                        log_filter.NAMES)
         self._rows = instances.Rows()
         self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
@@ -311,7 +312,7 @@ class Service:
                  'running')
         isolation = self._isolation.facts()
         instances_ = getattr(self._driver, 'instances', ())
-        names.LOGGED.follow(instances_)
+        log_filter.NAMES.follow(instances_)
         self._remember(tick, state, isolation.get('cpu_set'))
         try:
             status.write(self._state_dir / 'status.json',

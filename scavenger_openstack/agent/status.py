@@ -28,6 +28,7 @@ from typing import Any
 
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import instances as instances_
+from scavenger_openstack.agent import names
 from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -165,9 +166,17 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     fault = (document.get('history') or {}).get('fault')
     if fault:
         lines.append(f'history    {fault}')
-    lines += instances_.table(document)
-    lines += _rows(IN_FORCE[document['stale']], _caps(document, 'caps'))
-    lines += _rows('limits that would be set', _caps(document, 'would'))
+    known = names.of_status(document)
+    return [*map(known.beside, lines), *instances_.table(document),
+            *map(known.beside, _rest(document, known))]
+
+
+def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
+    """The lines after those of the VMs."""
+    lines = [*_rows(IN_FORCE[document['stale']], _caps(document, 'caps'),
+                    known),
+             *_rows('limits that would be set', _caps(document, 'would'),
+                    known)]
     if document['unmet_bytes']:
         lines.append('memory that was not given back:')
         lines += [f'  {name}: {amounts.of_bytes(amount)}'
@@ -233,10 +242,11 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
             for place, cap in enumerate(document[name])]
 
 
-def _rows(title: str, caps: list[Cap]) -> list[str]:
+def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
     if not caps:
         return []
-    rows = [(cap.workload, cap.knob, amounts.of_knob(cap.knob, cap.value),
+    rows = [(known.beside(cap.workload), cap.knob,
+             amounts.of_knob(cap.knob, cap.value),
              cap.reason)
             for cap in caps]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]

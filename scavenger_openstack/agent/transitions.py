@@ -26,6 +26,7 @@ import dataclasses
 from typing import NamedTuple
 
 from scavenger_openstack.agent import amounts
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.types import Action
@@ -264,9 +265,14 @@ def _size(value: Value) -> float:
     return float(len(parse_cpus(value)) if isinstance(value, str) else value)
 
 
-def sentence(event: Event) -> str:
-    """One event in one line: the same in the log and in the history."""
-    return status.shown(_words(event)).replace('\n', '\\n')
+def sentence(event: Event, known: names.Names | None = None) -> str:
+    """One event in one line: the same in the log and in the history.
+
+    :param known: names of VMs, to be put beside their UUIDs
+    """
+    text = _words(event)
+    return status.shown(known.beside(text) if known else text).replace(
+        '\n', '\\n')
 
 
 def _words(event: Event) -> str:

@@ -25,6 +25,7 @@ from oslo_config import cfg
 
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
@@ -136,6 +137,7 @@ def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
     if conf.json:
         document['age_s'] = now - document['time_s']
         document['instances'] = instances.complete(document)
+        names.complete(document)
         print(json.dumps(document, indent=1))
     else:
         print(status.table(document, now))
@@ -151,8 +153,8 @@ def show_history(conf: cfg.ConfigOpts, places: places_.Places) -> int:
     try:
         for event in reader.events(since_s):
             empty = False
-            print(json.dumps(history.as_line(event)) if conf.json
-                  else history.line(event))
+            print(json.dumps(history.as_line(event, reader.names)) if conf.json
+                  else history.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
         _to_nowhere()

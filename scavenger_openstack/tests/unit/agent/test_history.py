@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent import history
+from scavenger_openstack.agent import names
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.agent.transitions import AgentEvent
 from scavenger_openstack.agent.transitions import Event
@@ -228,9 +229,34 @@ class FilesTest(testtools.TestCase):
     @settings(deadline=None)
     @given(EVENTS)
     def test_what_is_read_is_what_was_written(self, event: Event) -> None:
-        line = json.loads(json.dumps(history.as_line(event)))
+        known = names.Names()
+        line = json.loads(json.dumps(history.as_line(event, known)))
         self.assertEqual(event, history.of_line(line))
-        self.assertTrue(history.line(event).isprintable())
+        self.assertTrue(history.line(event, known).isprintable())
+
+    def test_names_of_vms_are_kept(self) -> None:
+        """Also of one that has ended since, and in a later process."""
+        uuid = '7f1bb3a0-5f0a-4e6c-8a3e-1a0b6f5b7c01'
+        known = names.Names()
+        one = history.History(self.path, 1 << 20, known)
+        self.addCleanup(one.close)
+        for name in ('web', 'web\n2'):
+            known.learn(uuid, 'instance-00000001', name)
+            one.add([LimitEvent(1.0, 'set', uuid, Knob.CPU_CORES, 'o', 'r',
+                                None, 0.5, 0.5, 0.5)])
+        one.add(self.some(2, 1))
+        reader = history.Reader(self.path)
+        lines, documents = zip(*(
+            (history.line(event, reader.names),
+             history.as_line(event, reader.names))
+            for event in reader.events()), strict=True)
+        for line, shown in zip(lines, ('web', 'web 2'), strict=False):
+            self.assertIn(f'limit set: instance-00000001 ({shown}, {uuid}) '
+                          'cpu_cores = 0.5 cores', line)
+        self.assertEqual(
+            [(uuid, 'web'), (uuid, 'web\n2'), ('/batch/a', None)],
+            [(one['workload'], one.get('names', {}).get(uuid, {}).get(
+                'display_name')) for one in documents])
 
     def test_it_goes_on_after_a_restart(self) -> None:
         for first in (0, 3):

@@ -20,9 +20,11 @@ from typing import Any
 
 import fixtures
 import testtools
+from testtools import content
 
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import status
+from scavenger_openstack.tests.unit.agent import test_status
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -71,6 +73,52 @@ ALL = [Cap(uuid(3), knob, value, 'scavenger', 'why') for knob, value in (
     (Knob.MEMORY_BYTES, 812.0 * MIB), (Knob.IO_BYTES_PER_S, 10e6),
     (Knob.IO_OPS_PER_S, 100.0), (Knob.EGRESS_BYTES_PER_S, 5e6),
     (Knob.LLC_WAYS, 2.0), (Knob.PAUSED, 1.0))]
+
+
+def ten() -> dict[str, Any]:
+    """The status of a host with ten VMs."""
+    found: list[Instance] = []
+    uses: list[WorkloadRates] = []
+    for number, (name, flavor, cores, mib) in enumerate((
+            ('web-1', 'm1.small', 0.31, 812),
+            ('web-2', 'm1.small', 0.42, 798),
+            ('shop-db', 'm1.large', 1.87, 5210),
+            ('mail', 'm1.tiny', 0.02, 61),
+            ('ci-runner', 'm1.medium', 1.2, 2900),
+            ('batch-1', 'bg.large', 0.48, 790),
+            ('batch-2', 'bg.large', 0.5, 1204),
+            ('render-a', 'bg.cpu', 0.5, 640),
+            ('render-b', 'bg.cpu', 0.47, 655),
+            ('crawler', 'bg.small', 0.11, 300)),
+            1):
+        background = flavor.startswith('bg')
+        found.append(instance(
+            number, display_name=name, flavor=flavor,
+            priority=(Priority.BACKGROUND if background
+                      else Priority.FOREGROUND),
+            source='flavor' if background else 'default',
+            memory_allotment_bytes=8192 * MIB,
+            ignored=(IGNORED,) if name == 'ci-runner' else ()))
+        uses.append(rates(number)._replace(
+            cpu_cores=cores, memory_bytes=mib * MIB))
+    caps = tuple(Cap(uuid(number), knob, value, 'scavenger', reason)
+                 for number in range(6, 11) for knob, value, reason in (
+                     (Knob.CPU_CORES, 0.5, 'web-2 waits, r = 0.93'),
+                     (Knob.CPU_SET, '0-1', 'CPUs that the foreground leaves'),
+                     (Knob.MEMORY_BYTES, 1300.0 * MIB, 'memory: foreground '
+                      'uses 9.8 GiB, keeps 12.1, leaves 6.5 for 5 workloads')
+                 ) if knob is not Knob.CPU_CORES or number > 7)
+    return {**test_status.document(
+        state='running', workloads={'foreground': 5, 'background': 5},
+        libvirt={'state': 'answers', 'since_s': None, 'waits': [],
+                 'domains': {uuid(9): 31}},
+        controllers={'attribution': {'mode': 'enforce'},
+                     'scavenger': {'mode': 'enforce'}}),
+        **document(found, *uses, caps=caps, incidents=(
+            Incident('1', 5.0, 'h', uuid(2), 'run_delay', 0.41, 0.08, 'cpu',
+                     ((uuid(8), 0.93),), (uuid(8),), 'cap', 'confirmed'),
+            Incident('2', 5.0, 'h', uuid(3), 'io_wait', 0.0312, 0.01,
+                     'disk')))}
 
 
 class TableTest(testtools.TestCase):
@@ -123,6 +171,26 @@ class TableTest(testtools.TestCase):
             found, *map(rates, range(10)), caps=tuple(ALL)))
         self.assertGreater(len(lines), 40)
         self.assertLessEqual(max(map(len, lines)), 100)
+
+    def test_ten_as_an_operator_sees_them(self) -> None:
+        """Each has its names, what it is, uses, may use and suffers, and
+        no UUID is without a name."""
+        text = status.table(ten(), 10.0)
+        self.addDetail('status', content.text_content(text))
+        for number in range(1, 11):
+            self.assertIn(f'\n  instance-{number:08x}  ', text)
+            self.assertIn(f'\n      {uuid(number)}  ', text)
+        words = ' '.join(text.split())
+        for said in (
+                'SUFFERS from cpu: run_delay 0.41, threshold 0.08; caused by '
+                f'instance-00000008 (render-a, {uuid(8)})', IGNORED,
+                f'domain instance-00000009 (render-b, {uuid(9)}) has not '
+                'answered',
+                f'instance-0000000a (crawler, {uuid(10)}) cpu_cores 0.5 '
+                'cores web-2 waits, r = 0.93',
+                f'incident: victim instance-00000003 (shop-db, {uuid(3)}), '
+                'cause disk'):
+            self.assertIn(said, words)
 
     def test_no_vm(self) -> None:
         self.assertEqual([], instances.table(document([])))

@@ -10,14 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Names of VMs in log lines."""
+"""Names of VMs beside their UUIDs."""
 
 from __future__ import annotations
 
+import json
 import logging
+from typing import Any
 
 import testtools
 
+from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import names
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Priority
@@ -48,15 +51,60 @@ class NamesTest(testtools.TestCase):
         for text in (f'domain instance-00000001 ({UUID})', '/batch/a',
                      UUID[:-1] + '9'):
             self.assertEqual(text, self.names.beside(text))
+            self.assertNotIn('9', str(self.names.of(text)))
 
     def test_one_that_has_ended_is_named(self) -> None:
         self.names.follow([])
         self.assertIn('web', self.names.beside(UUID))
 
-    def test_a_record(self) -> None:
+    def test_so_many_are_remembered(self) -> None:
+        for number in range(2 * names.MOST):
+            self.names.learn(str(number), 'n', '')
+        self.assertEqual(UUID, self.names.beside(UUID))
+
+    def test_there_and_back(self) -> None:
+        found = json.loads(json.dumps(self.names.of([OTHER, (UUID,), OTHER])))
+        self.assertEqual(
+            {OTHER: {'name': 'instance-00000002', 'display_name': ''},
+             UUID: {'name': 'instance-00000001', 'display_name': 'web'}},
+            found)
+        other = names.Names()
+        other.read(found)
+        self.assertEqual(found, other.of(str(found)))
+
+    def test_what_are_no_names(self) -> None:
+        for wrong in (None, 7, [UUID], {UUID: 'x'}, {UUID: {'name': 'x'}},
+                      {UUID: {'name': 'x', 'display_name': None}}):
+            with testtools.ExpectedException(ValueError):
+                self.names.read(wrong)
+
+    def test_a_line_of_the_log(self) -> None:
         """Tenants choose names, terminals obey."""
-        self.names.follow([instance(UUID, 'vm7', '\x1b[2J' + OTHER)])
+        log_filter.NAMES.follow([instance(UUID, 'vm7',
+                                          '\x1b[2J\n' + OTHER)])
         record = logging.LogRecord('n', 20, 'p', 1, '%s is', (UUID,), None)
-        self.assertTrue(self.names.filter(record))
-        self.assertEqual(f'vm7 (\\x1b[2J{OTHER[:28]}, {UUID}) is',
+        self.assertTrue(log_filter.Filter().filter(record))
+        self.assertEqual(f'vm7 (\\x1b[2J {OTHER[:27]}, {UUID}) is',
                          record.getMessage())
+
+
+class StatusTest(testtools.TestCase):
+
+    def test_each_row_has_the_names_of_its_vms(self) -> None:
+        row = {'uuid': UUID, 'name': 'vm7', 'display_name': 'web'}
+        document: dict[str, Any] = {
+            'instances': [row],
+            'caps': [{'workload': UUID}, {'workload': '/batch'}],
+            'would': [], 'incidents': [{'victim': OTHER,
+                                        'antagonists': [UUID]}]}
+        names.complete(document)
+        found = {UUID: {'name': 'vm7', 'display_name': 'web'}}
+        self.assertEqual(
+            [{'workload': UUID, 'names': found}, {'workload': '/batch'}],
+            document['caps'])
+        self.assertEqual(found, document['incidents'][0]['names'])
+
+    def test_without_vms(self) -> None:
+        document: dict[str, Any] = {'caps': [{'workload': UUID}]}
+        names.complete(document)
+        self.assertEqual({'caps': [{'workload': UUID}]}, document)

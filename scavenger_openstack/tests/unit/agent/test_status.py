@@ -176,6 +176,29 @@ class TableTest(testtools.TestCase):
             self.assertIn(title, lines)
             self.assertIn(f'      {uuid}{of_vm}', lines)
 
+    def test_vms_are_named_beside_their_uuids(self) -> None:
+        uuid = '7f1bb3a0-5f0a-4e6c-8a3e-1a0b6f5b7c01'
+        text = self.said(
+            Incident('1', 5.0, 'h', 'v', 'cpi', 2.0, 1.0, 'cpu',
+                     antagonists=(uuid,)),
+            instances=[{
+                'uuid': uuid, 'name': 'instance-00000001',
+                'display_name': 'web', 'flavor': 'm1.small', 'vcpus': 2,
+                'priority': 'background', 'source': 'flavor', 'ignored': [],
+                'memory_allotment_bytes': 2 ** 31}],
+            caps=[there_and_back(Cap(uuid, Knob.CPU_CORES, 0.5, 'o', 'why')),
+                  there_and_back(Cap('/batch', Knob.CPU_IDLE, 1, 'o', 'r'))],
+            problems=[f'{uuid} cpu_set: not set'], libvirt={
+                'state': 'answers', 'since_s': None, 'domains': {uuid: 30},
+                'waits': []})
+        named = f'instance-00000001 (web, {uuid})'
+        for line in (f'  {named}  cpu_cores  0.5 cores  why',
+                     f'problem: {named} cpu_set: not set',
+                     f'domain {named} has not answered, or a job held it, '
+                     'for 30 s'):
+            self.assertIn(f'{line}\n', text + '\n')
+        self.assertIn(f'antagonists: {named}; action', text)
+
     def test_names_cannot_tell_the_terminal_what_to_do(self) -> None:
         self.assertIn('victim \\x1b[2J', self.said(
             Incident('1', 5.0, 'h', '\x1b[2J', 's', None, None, 'c')))
