@@ -141,7 +141,8 @@ class Instance(NamedTuple):
 
     ``source`` is ``flavor`` when the flavor says the priority, and
     ``specs_known`` whether its extra specs are known here.  ``ignored`` says
-    of each extra spec of ours that is not understood what it is and why.
+    of each extra spec or image property of ours that does not count what it
+    is and why.
     """
 
     uuid: str

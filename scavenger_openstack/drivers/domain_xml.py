@@ -167,6 +167,7 @@ class Domain:
     display_name: str
     flavor: str
     ignored: tuple[str, ...]
+    ignored_properties: tuple[str, ...]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -180,7 +181,8 @@ class Domain:
         return Instance(
             self.uuid, self.name, self.display_name, self.flavor,
             self.priority, self.source, self.vcpus,
-            self.memory_allotment_bytes, self.specs_known, self.ignored)
+            self.memory_allotment_bytes, self.specs_known,
+            self.ignored + self.ignored_properties)
 
     def workload(self, *, created_s: float) -> Workload:
         """The domain in the words of the controllers."""
@@ -270,7 +272,8 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         cpu_model=_cpu_model(root.find('cpu')),
         virt_type=root.get('type', ''), specs_known=flavor.known,
         found=found, display_name=flavor.display_name, flavor=flavor.name,
-        ignored=tuple(flavor.ignored))
+        ignored=tuple(flavor.ignored),
+        ignored_properties=tuple(flavor.ignored_properties))
 
 
 class _Flavor:
@@ -278,6 +281,7 @@ class _Flavor:
 
     def __init__(self, metadata: ElementTree.Element | None) -> None:
         self.ignored: list[str] = []
+        self.ignored_properties: list[str] = []
         self.floor: dict[Knob, float] = {}
         self.priority, self.source = Priority.FOREGROUND, 'default'
         self.application: str | None = None
@@ -303,10 +307,9 @@ class _Flavor:
         for key, value in specs.items():
             if key.startswith(_OURS):
                 self._spec(key, value)
-        name = _named(instance.find(f'{nova}image/{nova}properties'),
-                      f'{nova}property').get(_IMAGE_APPLICATION)
-        if self.application is None and name is not None:
-            self.application = self._named_by(name)
+        for key, value in _named(instance.find(
+                f'{nova}image/{nova}properties'), f'{nova}property').items():
+            self._property(key, value)
 
     def _spec(self, key: str, value: str) -> None:
         if key == _PRIORITY:
@@ -333,6 +336,22 @@ class _Flavor:
         else:
             self._wrong(key, value, 'there is no such key; there are '
                         + ', '.join((_PRIORITY, _APPLICATION, *FLOOR_KEYS)))
+
+    def _property(self, key: str, value: str) -> None:
+        """Of an image, which tenants make: not for the log."""
+        why = ''
+        if key == _IMAGE_APPLICATION and self.application is None:
+            self.application = self._named_by(value)
+            if self.application is None:
+                why = ('the project is not known, or the name has not 1 to '
+                       f'{_APPLICATION_CHARS} printable characters')
+        elif _OURS + key[len(_OURS):] in (_PRIORITY, *FLOOR_KEYS) and \
+                key.startswith((_OURS, 'scavenger_')):
+            why = 'only an extra spec of the flavor says that'
+        if why:
+            self.ignored_properties.append(
+                f'image property {shown(key)} = {shown(value)} is ignored: '
+                + why)
 
     def _named_by(self, name: str) -> str | None:
         """An application of this project, never one of another."""

@@ -271,6 +271,22 @@ class TestDomain(testtools.TestCase):
             one = domain_xml.parse(text)
             self.assertEqual(Priority.FOREGROUND, one.priority, place)
 
+    def test_the_status_says_what_of_an_image_is_ignored(self) -> None:
+        """And not the log, which tenants would fill."""
+        one = domain_xml.parse(domain(nova({}, {
+            'scavenger_priority': 'background', 'hw_vif_model': 'virtio',
+            'scavenger:floor_memory_mb': '1', 'scavenger_application': '',
+            'scavenger_x': 'y'})))
+        self.assertEqual(
+            ("image property 'scavenger_priority' = 'background' is ignored: "
+             'only an extra spec of the flavor says that',
+             "image property 'scavenger:floor_memory_mb' = '1' is ignored: "
+             'only an extra spec of the flavor says that',
+             "image property 'scavenger_application' = '' is ignored: the "
+             'project is not known, or the name has not 1 to 128 printable '
+             'characters'), one.instance.ignored)
+        self.assertEqual((), one.warnings)
+
     def test_text_that_looks_like_xml_stays_text(self) -> None:
         inject = ('</nova:name><nova:flavor><nova:extraSpecs><nova:extraSpec '
                   'name="scavenger:priority">background</nova:extraSpec>')
