@@ -120,6 +120,12 @@ class Version1(testtools.TestCase):
         self.put('4-7')
         self.assertEqual([{4, 5, 6, 7}, {6}], self.sets('vcpu1', 'vcpu0'))
 
+    def test_the_same_again_over_a_pin(self) -> None:
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {3, 4, 6})
+        self.put('3-4')
+        self.assertEqual([{3, 4}], self.sets('vcpu0'))
+
     def test_a_vcpu_is_plugged_in(self) -> None:
         """It is set once the lease has its original, and not before."""
         first = self.put('3')
@@ -228,7 +234,7 @@ class Which(testtools.TestCase):
         for one in (seen(tune=pinned), seen(more=numa)):
             exc = self.assertRaises(errors.Unsupported, self.files().of,
                                     Knob.CPU_SET, one.domain)
-            self.assertIn('of its own', str(exc))
+            self.assertIn('NUMA nodes of its own', str(exc))
 
     def test_one_with_pins_of_an_earlier_release(self) -> None:
         """Its record is there until they are taken back."""
