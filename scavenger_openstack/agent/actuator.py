@@ -104,7 +104,7 @@ class Actuator:
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
         self._unread: list[str] = []
-        self._gone: set[Key] = set()
+        self._gone: dict[Key, str] = {}
         self._late: list[tuple[Sequence[Key], Outcome]] = []
         self._changed: Callable[[], Collection[str]]
         self._changed = getattr(driver, 'changed', tuple)
@@ -115,6 +115,8 @@ class Actuator:
         self._unmet = getattr(driver, 'unmet', None)
         self._tick = 0
         self.in_force: dict[Key, Cap] = {}
+        self.gone = self._gone
+        """Why knobs are no longer what was limited, as the last tick saw."""
 
     def originals(self, wishes: Iterable[Cap]) -> dict[Key, Value | None]:
         """What each wished knob would hold without us.
@@ -144,13 +146,13 @@ class Actuator:
                     found[key] = self._leases.original(*key)
                 else:
                     found[key] = current
-            except errors.WorkloadGone:
-                self._gone.add(key)
+            except errors.WorkloadGone as exc:
+                self._gone[key] = str(exc)
                 self._ours.pop(key, None)   # until it is lifted, look
                 continue
             except errors.ScavengerError as exc:
                 if isinstance(exc, errors.Unsupported) and key in held:
-                    self._gone.add(key)     # a device came: remove it
+                    self._gone[key] = str(exc)  # a device came: remove it
                     self._ours.pop(key, None)
                 self._unread.append(self._complain(
                     key, f'{key[0]} {key[1]}: not limited: {exc}'))
@@ -168,7 +170,7 @@ class Actuator:
 
         :param foreign: knobs that another thread looks after; left alone
         """
-        outcome = self._finished()
+        outcome, self.gone = self._finished(), self._gone
         lanes: collections.defaultdict[str, lanes_.Lane]
         lanes = collections.defaultdict(lanes_.Lane)
         pending = self._worker.pending
@@ -202,7 +204,7 @@ class Actuator:
             outcome.unmet.update(
                 (workload, size) for workload, size in self._unmet().items()
                 if (workload, Knob.MEMORY_BYTES) in wanted)
-        self._gone.clear()
+        self._gone = {}
         return outcome
 
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
@@ -343,9 +345,11 @@ class Actuator:
         self._ours_steps.pop(key, None)
         self._complained.pop(key, None)
 
-    def forget_all(self) -> None:
+    def forget_all(self, why: str) -> None:
         for key in {*list(self.in_force), *list(self._ours)}:
             self.forget(key)
+            self._gone[key] = why
+        self.gone = self._gone
 
     @property
     def pending(self) -> frozenset[Key]:
@@ -398,7 +402,7 @@ class Actuator:
             self._ours[key] = current
             return False
         if originals.made_anew(held.steps, now):
-            raise errors.WorkloadGone(f'{key[0]} was made anew')
+            raise errors.WorkloadGone('it was made anew')
         self._leases.replace(*key, originals.after_drift(
             held.steps, self._ours_steps.get(key, ()), now), current)
         LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
@@ -412,6 +416,7 @@ class Actuator:
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
         if isinstance(exc, errors.WorkloadGone):
             # Its cap died with it; one made anew is met at the next tick.
+            self.gone[cap.workload, cap.knob] = str(exc)
             self.lift((cap.workload, cap.knob))
             return
         outcome.problems.append(self._complain(
@@ -441,8 +446,5 @@ def _tightens(cap: Cap, current: Value | None) -> bool:
 
 
 def _same(a: Value | None, b: Value | None) -> bool:
-    if a == b:
-        return True
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        return abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b))
-    return False
+    return a == b or (isinstance(a, int | float) and isinstance(b, int | float)
+                      and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))

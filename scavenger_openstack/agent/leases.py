@@ -353,7 +353,7 @@ class Leases:
         try:
             restore.lift(lease, directory=self._own.records)
         except steps_.Gone as exc:
-            LOG.info('%s: nothing to restore, %s', what, exc)
+            LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the next one is lifted
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 

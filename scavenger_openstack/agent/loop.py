@@ -229,7 +229,7 @@ class Loop:
         if self._isolation:
             self._isolation.stop()
         self._leases.reopen()
-        self._actuator.forget_all()
+        self._actuator.forget_all('the agent stood still for too long')
         self._decider.previous = None
 
     def _say_held_back(self, tick: Tick) -> None:

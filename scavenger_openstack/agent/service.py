@@ -37,6 +37,7 @@ from scavenger_openstack.agent import claims
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import isolation as isolation_
+from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
@@ -45,8 +46,6 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent import say
 from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import transitions
-from scavenger_openstack.algorithms import changes
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
@@ -54,7 +53,6 @@ from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
-from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 
@@ -170,9 +168,7 @@ class Service:
         self._ticked_s = now()
         self._cpu_s = self._seen_s = 0.0
         self._cpu_share = 0.0
-        self._state = ''
         self._scheduled = 'normal'
-        self._transitions = transitions.Transitions()
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
@@ -200,6 +196,9 @@ class Service:
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
             conf_.mode(conf, 'perfiso'))
+        self._journal = journal.Journal(
+            self._history, self._leases, self._actuator, self._isolation,
+            getattr(self._driver, 'ended', lambda _: ''))
         self._loop = loop_.Loop(
             self._driver, self._controllers, self._leases, self._actuator,
             conf_.stop_file(conf), conf.agent.require_watcher,
@@ -233,7 +232,7 @@ class Service:
             try:
                 problems = self._loop.close()
                 self._save_state()
-                self._remember_end(problems)
+                self._journal.end(now(), len(problems))
             finally:
                 self._leases.close()
                 self._driver.close()
@@ -255,8 +254,7 @@ class Service:
             self._scheduled = scheduling.process()
             if self._scheduled == 'normal':
                 LOG.warning(NOT_REAL_TIME)
-        self._history.add([transitions.AgentEvent(
-            time.time(), 'started', modes, os.getpid())])
+        self._journal.begin(modes)
         # A tick makes thousands of tuples and no cycles: looking for some
         # after every 700 of them took a tenth of its time.
         gc.set_threshold(100_000)
@@ -309,11 +307,12 @@ class Service:
         state = ('stopped: the stop file is there' if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
-                 'running')
+                 journal.RUNNING)
         isolation = self._isolation.facts()
         instances_ = getattr(self._driver, 'instances', ())
         log_filter.NAMES.follow(instances_)
-        self._remember(tick, state, isolation.get('cpu_set'))
+        self._journal.tick(tick, state, isolation.get('cpu_set'),
+                           self._loop.actions)
         try:
             status.write(self._state_dir / 'status.json',
                          self._document(tick, state, isolation),
@@ -321,45 +320,6 @@ class Service:
                                          tick.rates))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
-
-    def _remember(self, tick: loop_.Tick, state: str, cpu_set: str | None
-                  ) -> None:
-        """Log and write what is different since the last tick."""
-        wall_s = time.time()
-        held = self._leases.held()
-        events: list[transitions.Event] = []
-        if state != self._state:
-            events.append(transitions.AgentEvent(wall_s, 'state', state))
-            self._state = state
-        events += self._transitions.limits(
-            tick.time_s, wall_s, transitions.limits_in(
-                self._actuator.in_force,
-                [key for key in held if key[1] is Knob.CPU_SET
-                 and self._isolation.owns(key)],
-                perfiso.Controller.name, cpu_set),
-            {key: one.original for key, one in held.items()},
-            'no controller asks for it now' if state == 'running' else state)
-        if tick.sample is not None:     # not known is not over
-            events += self._transitions.incidents(
-                tick.time_s, wall_s,
-                changes.incidents_by_key(tick.decisions))
-        events += [transitions.KillEvent(wall_s, action, count)
-                   for time_s, action, count in self._loop.actions
-                   if time_s == tick.time_s]
-        self._history.add(events)
-
-    def _remember_end(self, problems: list[str]) -> None:
-        """What the loop's end removed; what is left is the watcher's."""
-        wall_s = time.time()
-        held = self._leases.held()
-        self._history.add([
-            *self._transitions.limits(
-                now(), wall_s, {},
-                {key: one.original for key, one in held.items()},
-                'the agent ends'),
-            transitions.AgentEvent(
-                wall_s, 'ended', f'{len(problems)} limits are left to '
-                'scavenger-restore' if problems else '', os.getpid())])
 
     def _document(self, tick: loop_.Tick, state: str,
                   isolation: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ was held back is made up for when there is room, so the last line is true.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -135,7 +137,9 @@ class Transitions:
 
     def limits(self, now: float, wall_time_s: float,
                in_force: Mapping[Key, Cap],
-               originals: Mapping[Key, Value | None], why: str = ''
+               originals: Mapping[Key, Value | None],
+               why: Callable[[Key], str] = lambda key: '',
+               pending: Collection[Key] = ()
                ) -> list[Event]:
         """The lines about limits.
 
@@ -143,9 +147,13 @@ class Transitions:
         :param in_force: the limits that are written
         :param originals: what each leased knob goes back to; a limit lasts
             until its lease ends
-        :param why: why limits are removed now
+        :param why: why a limit is removed now
+        :param pending: what is being written: what came of it is seen, and
+            told with the rest of that workload, when that has ended
         """
         for key, cap in in_force.items():
+            if key in pending:
+                continue
             limit = self._limits.get(key)
             if limit is None:
                 self._limits[key] = _Limit(
@@ -166,6 +174,8 @@ class Transitions:
                     limit.highest = max(limit.highest, cap[2], key=_size)
         found: list[Event] = []
         for key, limit in list(self._limits.items()):
+            if key in pending:
+                continue
             limit.present = limit.seen_s == now or (limit.present
                                                     and key in originals)
             if limit.present and limit.told is not None and (
@@ -180,8 +190,8 @@ class Transitions:
         return found
 
     @staticmethod
-    def _limit(limit: _Limit, now: float, wall_time_s: float, why: str
-               ) -> LimitEvent | None:
+    def _limit(limit: _Limit, now: float, wall_time_s: float,
+               why: Callable[[Key], str]) -> LimitEvent | None:
         cap = limit.cap
         if limit.told is None:
             what = 'set' if limit.present else ''
@@ -197,7 +207,7 @@ class Transitions:
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
             limit.original, cap.value, limit.lowest, limit.highest,
-            limit.since_s, why if what == 'removed' else '')
+            limit.since_s, why(cap[:2]) if what == 'removed' else '')
         limit.times.append(now)
         limit.told = cap if limit.present else None
         limit.lowest = limit.highest = cap.value
@@ -295,7 +305,7 @@ def sentences(events: Sequence[Event]) -> list[str]:
     that were set, changed or removed at once."""
     groups: dict[tuple[object, ...], list[Event]] = {}
     for index, event in enumerate(events):
-        key = ((event.what, event.workload, event.why)
+        key = ((event.what, event.workload)
                if isinstance(event, LimitEvent) else (index,))
         groups.setdefault(key, []).append(event)
     return [sentence(found[0]) if len(found) == 1 else
@@ -306,12 +316,13 @@ def sentences(events: Sequence[Event]) -> list[str]:
 
 def _of_limits(events: Sequence[LimitEvent]) -> str:
     first, removed = events[0], events[0].what == 'removed'
+    whys = dict.fromkeys(one.why for one in events if one.why)
     limits = ', '.join(
         f'{one.knob} ' + ('is' if removed else '=') + ' ' + amounts.of_knob(
             one.knob, one.original if removed else one.value)
         for one in events)
     return (f'{len(events)} limits {first.what}: {first.workload} {limits}'
-            + (f': {first.why}' if first.why else '')
+            + (f': {"; ".join(whys)}' if whys else '')
             + f' ({", ".join(dict.fromkeys(one.owner for one in events))}); '
             'see scavenger-agent history for each')
 

@@ -352,12 +352,19 @@ class Contact:
                 return
             self._end(doubt.uuid, doubt)
             self._end(SLOW, doubt)
-            if doubt.done is None and how in (How.FINE, How.GONE):
-                LOG.log(logging.WARNING if how is How.FINE else logging.INFO,
-                        '%s', doubt.message)
-                self._doubts.remove(doubt)
+            if doubt.done is None and how is How.FINE:
+                self._tell(doubt)
             else:
                 self._drop([doubt])
+
+    def _tell(self, doubt: Doubt) -> None:
+        """Log a failure: one line for all limits of a domain that failed."""
+        others = [one for one in self._doubts if one is not doubt
+                  and one.done is None and one.uuid == doubt.uuid]
+        LOG.warning('%s%s', doubt.message, f'; {len(others)} more of its '
+                    'limits failed' if others else '')
+        self._doubts.remove(doubt)
+        self._drop(others)
 
     def _stands(self, uuid: str, how: How, reason: object = OURS,
                 keys: Collection[Key] = ()) -> None:

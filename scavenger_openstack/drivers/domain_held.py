@@ -19,14 +19,6 @@ from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
-
-def started_anew(name: str) -> errors.WorkloadGone:
-    """What to raise when a limit was of another run of a domain."""
-    return errors.WorkloadGone(
-        f'domain {name} was started anew, or has other disks: it is '
-        'limited anew')
-
-
 NOT_OURS = 'that is not ours: it is being lifted'
 
 

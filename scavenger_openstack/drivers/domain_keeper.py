@@ -31,6 +31,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import domain_ends
 from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers.domain_record import Values
@@ -91,6 +92,7 @@ class Keeper:
         self._root_dir = root_dir
         self._parse = parse
         self.snapshots: Mapping[str, Snapshot] = {}
+        self.ends = domain_ends.Ends()
         self._listed: Mapping[str, Snapshot] = {}
         self._instances: Sequence[Instance] = ()
         self._turn = threading.Condition()
@@ -222,7 +224,8 @@ class Keeper:
                    'libvirtd (or virtqemud) runs')
             self._broken = self._hangs = False
             try:
-                watch = self._libvirt.watch(self.changed, self._lost)
+                watch = self._libvirt.watch(self.changed, self._lost,
+                                            self.ends.tell)
                 self._sync(watch)
                 self._contact.back()
                 retry_s = FIRST_RETRY_S

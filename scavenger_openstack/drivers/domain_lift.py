@@ -136,16 +136,20 @@ class Lifter:
                                       inactive=inactive)
             lifted += there[:1]
         self._keeper.refresh(uuid, handle.look)
-        for knob, guess in guesses:
+        for guess in dict.fromkeys(guess for _, guess in guesses):
             LOG.warning('domain %s (%s): our record in it does not say what '
                         '%s was before our limit: %s', live.domain.name, uuid,
-                        knob, guess)
-        for knob in [one for one in lifted if (uuid, one) in self._astray]:
+                        ', '.join(dict.fromkeys(
+                            knob for knob, one in guesses if one == guess)),
+                        guess)
+        again = [knob for knob in lifted if (uuid, knob) in self._astray]
+        for knob in again:
             self.arrived(uuid, knob)
             lifted.remove(knob)
+        if again:
             LOG.info('domain %s (%s) was started again while its limit on '
                      '%s was set: removed from the new run',
-                     live.domain.name, uuid, knob)
+                     live.domain.name, uuid, ', '.join(again))
         if lifted:
             LOG.warning('domain %s (%s) came with a limit on %s and no lease '
                         'of ours, from another host or out of a save: '

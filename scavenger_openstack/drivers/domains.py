@@ -67,7 +67,7 @@ Key = tuple[str, Knob]
 class _Known:
     """A domain, and the descriptors that are kept for it."""
 
-    __slots__ = ('counters', 'files', 'limits', 'snapshot', 'workload')
+    __slots__ = ('counters', 'files', 'snapshot', 'workload')
 
     def __init__(self, snapshot: Snapshot, workload: Workload,
                  counters: domain_counters.DomainCounters,
@@ -76,7 +76,6 @@ class _Known:
         self.workload = workload
         self.counters = counters
         self.files = files
-        self.limits: set[Knob] = set()
 
 
 class Domains:
@@ -124,6 +123,7 @@ class Domains:
         self._lifter = domain_lift.Lifter(self._contact, self._keeper,
                                           self._ours)
         self.instances = self._keeper.instances
+        self.ends = self._keeper.ends
         self._keeper.start(timeout_s)
 
     # --- what there is
@@ -206,18 +206,16 @@ class Domains:
         known = self._known[uuid] = _Known(
             snapshot, workload, counters,
             domain_files.Files(counters.machine, self._root_dir))
+        self.ends.begins(uuid)
         self.changes += 1
         return known
 
     def _ended(self, known: _Known) -> None:
         """That run of a domain is over, and its limits with it."""
-        domain = known.snapshot.domain
-        if known.limits:
-            LOG.info('domain %s (%s) has ended, was started anew, or left '
-                     'this host: its %d limits went with it', domain.name,
-                     domain.uuid, len(known.limits))
-        self._contact.gone(domain.uuid)
-        self._forget(domain.uuid)
+        uuid = known.snapshot.domain.uuid
+        self.ends.over(uuid)
+        self._contact.gone(uuid)
+        self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
         known = self._known.pop(uuid, None)
@@ -268,7 +266,7 @@ class Domains:
         old = self._held.get((workload, knob))
         held = self._of(snapshot, knob)
         if held is None and old is not None and old.ours is not None:
-            raise domain_held.started_anew(snapshot.domain.name)
+            raise self._other(snapshot, old)
         if held is None and knob in snapshot.records:
             raise domain_held.foreign(snapshot.domain.name, knob)
         return rule.value(self._settled(snapshot, held, knob))
@@ -320,7 +318,7 @@ class Domains:
         with self._contact.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
-                raise domain_held.started_anew(snapshot.domain.name)
+                raise self._other(snapshot, held)
             now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
             self._lifter.astray(workload, knob)
@@ -342,12 +340,10 @@ class Domains:
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)
-                raise domain_held.started_anew(snapshot.domain.name)
+                raise self._other(snapshot, held)
             self._lifter.arrived(workload, knob)
-        known = self._known.get(workload)
-        if known is not None:
+        if (known := self._known.get(workload)) is not None:
             known.counters.wake()
-            known.limits.add(knob)
         return self.read(workload, knob)
 
     def lifted(self, workload: str, knob: Knob) -> None:
@@ -362,9 +358,6 @@ class Domains:
                 self._keeper.refresh(workload, handle.look)
         except errors.DriverError:
             self._keeper.changed(workload, False)
-        known = self._known.get(workload)       # the tick may end it now
-        if known and known.snapshot.identity == held.identity[:2]:
-            known.limits.discard(knob)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
@@ -434,6 +427,14 @@ class Domains:
         return (held if held is not None and held.identity
                 == domain_knobs.identity(snapshot, knob) else None)
 
+    def _other(self, snapshot: Snapshot, held: domain_held.Held | None
+               ) -> errors.WorkloadGone:
+        """What to raise of a limit of another run, or of other devices."""
+        return errors.WorkloadGone(
+            'the VM has other vCPUs or disks now' if held is not None
+            and held.identity[:2] == snapshot.identity
+            else self.ends.again(snapshot.domain.uuid))
+
     def _ours(self, uuid: str, knob: Knob) -> bool:
         snapshot = self._keeper.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
@@ -444,7 +445,6 @@ class Domains:
                 if knob is Knob.MEMORY_BYTES else snapshot)
 
     def _files(self, uuid: str, knob: Knob) -> domain_files.File:
-        known = self._known.get(uuid)
-        if known is None:
+        if (known := self._known.get(uuid)) is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return known.files.of(knob, known.snapshot.domain)

@@ -165,6 +165,12 @@ class Host:
         """The VMs; the same object while nothing of them changes."""
         return () if self._domains is None else self._domains.instances()
 
+    def ended(self, workload: str) -> str | None:
+        """Why the last run of a VM ended, ``None`` while that is not known;
+        '' of other workloads."""
+        return ('' if self._domains is None or _is_cgroup(workload)
+                else self._domains.ends.why(workload))
+
     def sample(self) -> HostSample:
         topology = self._proc.topology()
         if topology is not self._topology:

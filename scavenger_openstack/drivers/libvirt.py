@@ -33,6 +33,7 @@ import time
 from typing import Any
 
 from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers import domain_ends
 from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers import domain_versions
 from scavenger_openstack import errors
@@ -186,7 +187,8 @@ class Libvirt:
             ) from None
 
     def watch(self, changed: Callable[[str, bool], None],
-              lost: Callable[[bool], None]) -> Watch:
+              lost: Callable[[bool], None],
+              ended: Callable[[str, str], None]) -> Watch:
         """Be told of all that happens to domains; see :class:`Watch`.
 
         :raises Unreachable: there is no connection.
@@ -195,7 +197,7 @@ class Libvirt:
         self.versions = domain_versions.Versions(
             self._version(self._api.getVersion),
             self._version(connection.getLibVersion), None)
-        return Watch(self._api, self._said, connection, changed, lost)
+        return Watch(self._api, self._said, connection, changed, lost, ended)
 
     def log_versions(self, watch: Watch) -> None:
         """Log which libvirt and QEMU there are, if they are new.
@@ -313,27 +315,37 @@ class Watch:
         the event loop
     :param lost: called when the connection broke, and whether libvirtd is
         there and does not answer
+    :param ended: called with the UUID of each domain of which a run ended,
+        and why it did; before ``changed``
     """
 
     def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
                  changed: Callable[[str, bool], None],
-                 lost: Callable[[bool], None]) -> None:
+                 lost: Callable[[bool], None],
+                 ended: Callable[[str, str], None]) -> None:
         self._api = api
         self._said = said
         self._connection = connection
         self._events: list[int] = []
 
+        ends = {(api.VIR_DOMAIN_EVENT_STOPPED,
+                 getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
+                for detail, why in domain_ends.WHY.items()}
+
         def tell(_: Any, domain: Any, *more: Any) -> None:
-            changed(domain.UUIDString(), more[-1])
+            name = more[-1]
+            if name == 'LIFECYCLE' and more[:2] in ends:
+                ended(domain.UUIDString(), ends[more[:2]])
+            changed(domain.UUIDString(), EVENTS[name])
 
         connection.registerCloseCallback(lambda _, why, *__: lost(
             why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
         try:
             with said('events'):
-                for name, by_guest in EVENTS.items():
+                for name in EVENTS:
                     self._events.append(connection.domainEventRegisterAny(
                         None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
-                        tell, by_guest))
+                        tell, name))
         except errors.DriverError:
             self.close()
             raise

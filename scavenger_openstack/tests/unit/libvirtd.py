@@ -215,7 +215,7 @@ class Connection:
         return lambda *_: None      # keepalive, end of callbacks
 
     def domainEventRegisterAny(self, domain: None, kind: int,
-                               tell: Callable[..., None], more: bool
+                               tell: Callable[..., None], more: str
                                ) -> None:
         self._library.told[kind] = tell, more
 
@@ -266,7 +266,7 @@ class Library:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.told: dict[int, tuple[Callable[..., None], bool]] = {}
+        self.told: dict[int, tuple[Callable[..., None], str]] = {}
         self.odd = Odd()
         self.tells_disks = True
         self._numbers: dict[str, int] = {}
@@ -313,11 +313,12 @@ class Libvirtd(fixtures.Fixture):
         """What the driver knows of the machine."""
         return self.driver._keeper.snapshots[UUID]
 
-    def happens(self, event: str, domain: Domain | Odd | None = None) -> None:
+    def happens(self, event: str, domain: Domain | Odd | None = None,
+                *details: int) -> None:
         """An event of a domain; default: of the machine."""
         tell, more = self.library.told[
             getattr(self.library, f'VIR_DOMAIN_EVENT_ID_{event}')]
-        tell(None, domain or Domain(self.machine), more)
+        tell(None, domain or Domain(self.machine), *details, more)
 
     def tell(self, until: Callable[[], bool]) -> None:
         """Let the driver know that something changed, and wait until it

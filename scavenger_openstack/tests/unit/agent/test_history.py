@@ -74,14 +74,15 @@ class LimitsTest(testtools.TestCase):
         self.transitions = transitions.Transitions()
 
     def step(self, now: float, *caps: Cap, held: bool | None = None,
-             why: str = '') -> list[str]:
+             why: str = '', pending: bool = False) -> list[str]:
         """What is printed for the limits at ``now``."""
         in_force = {one[:2]: one for one in caps}
         originals = {KEY: None} if (
             bool(caps) if held is None else held) else {}
         return [transitions.sentence(event) for event
                 in self.transitions.limits(now, 1e9 + now, in_force,
-                                           originals, why)]
+                                           originals, lambda _: why,
+                                           [KEY] * pending)]
 
     def test_begin_and_end(self) -> None:
         self.assertEqual(
@@ -115,6 +116,15 @@ class LimitsTest(testtools.TestCase):
         self.step(0, cap(1.0))
         self.assertEqual([], self.step(1, held=True))
         self.assertEqual(1, len(self.step(2, held=False)))
+
+    def test_what_is_being_written_is_told_when_that_has_ended(self) -> None:
+        self.assertEqual([], self.step(0, cap(0.5), pending=True))
+        self.assertEqual(1, len(self.step(1, cap(0.5))))
+        self.assertEqual([], self.step(2, pending=True))
+        self.assertEqual([], self.step(3, cap(0.5)))
+        self.assertEqual([], self.step(4, pending=True))
+        [line] = self.step(5, why='the VM shut down')
+        self.assertIn('for 4 s: the VM shut down (o)', line)
 
     def test_the_range_is_that_of_this_limit(self) -> None:
         self.step(0, cap(1.0))
@@ -408,7 +418,7 @@ class FilesTest(testtools.TestCase):
             LimitEvent(0.0, what, workload, Knob.CPU_IDLE, 'o', 'r', 0.0, 1.0,
                        1.0, 1.0, 0.0, why)
             for what, workload, why in (
-                ('removed', '/batch/a', ''), ('removed', '/batch/a', 'x'),
+                ('removed', '/batch/a', ''), ('removed', '/batch/c', 'x'),
                 ('set', '/batch/b', ''))),
             IncidentEvent(0.0, 'began', 'cpi2', incident())]
         self.assertEqual([transitions.sentence(one) for one in found],
@@ -417,6 +427,13 @@ class FilesTest(testtools.TestCase):
             LimitEvent(0.0, 'set', '\x1b\n', knob, 'o', 'r', 0.0, 1.0)
             for knob in (Knob.CPU_IDLE, Knob.PAUSED)])
         self.assertTrue(odd.isprintable(), odd)
+
+    def test_each_cause_is_told_once(self) -> None:
+        [line] = transitions.sentences([
+            LimitEvent(0.0, 'removed', '/batch/a', knob, 'o', 'r', why=why)
+            for knob, why in ((Knob.CPU_CORES, 'x'), (Knob.CPU_SET, 'y'),
+                              (Knob.PAUSED, 'x'), (Knob.LLC_WAYS, ''))])
+        self.assertIn('llc_ways is unlimited: x; y (o); see', line)
 
     def test_none_is_wanted(self) -> None:
         self.history(0).add(self.some(0, 1))

@@ -188,6 +188,15 @@ class Words(testtools.TestCase):
         self.wait_for(lambda: self.log.output)
         self.assertEqual('something odd\n', self.log.output)
 
+    def test_failures_of_one_domain_have_one_line(self) -> None:
+        other = (KEY[0], Knob.IO_OPS_PER_S)
+        self.machine.before['control'] = lambda: self.failed(other)
+        self.failed()
+        self.wait_for(lambda: self.log.output)
+        self.assertEqual('something odd; 1 more of its limits failed\n',
+                         self.log.output)
+        self.assertEqual([other], self.unsaid)
+
     def test_a_failure_while_libvirt_is_gone(self) -> None:
         self.contact.lost('it is gone')
         self.failed()

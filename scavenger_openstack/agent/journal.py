@@ -1,0 +1,148 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is different since the last tick, for the log and the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+import os
+import time
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import history as history_
+from scavenger_openstack.agent import isolation as isolation_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import changes
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+
+RUNNING = 'running'
+"""The state of an agent that may set limits."""
+NOT_ASKED = 'no controller asks for it now'
+NOT_THERE = 'it is no longer there'
+WAIT_S = 3.0
+"""So long libvirt may take to say why a VM ended: it waits until QEMU has, and
+looks for that a few times a second."""
+
+
+class Journal:
+    """Writes what happened in each tick.
+
+    :param ended: why the last run of that VM ended, ``None`` while that is not
+        known; '' of other workloads
+    """
+
+    def __init__(self, history: history_.History, leases: leases_.Leases,
+                 actuator: actuator_.Actuator,
+                 isolation: isolation_.Isolation,
+                 ended: Callable[[str], str | None]) -> None:
+        self._history = history
+        self._leases = leases
+        self._actuator = actuator
+        self._isolation = isolation
+        self._ended = ended
+        self._transitions = transitions.Transitions()
+        self._gone: dict[Key, str] = {}
+        self._held: set[Key] = set()
+        self._went: dict[Key, float] = {}
+        self._state = ''
+
+    def begin(self, modes: str) -> None:
+        self._history.add([transitions.AgentEvent(
+            time.time(), 'started', modes, os.getpid())])
+
+    def tick(self, tick: loop_.Tick, state: str, cpu_set: str | None,
+             kills: Iterable[tuple[float, Action, int]]) -> None:
+        """Log and write what is different since the last one.
+
+        :param cpu_set: what the fast loop has set
+        :param kills: of the last ticks, with the time of each
+        """
+        wall_s = time.time()
+        held = self._leases.held()
+        pending = self._actuator.pending
+        self._gone = {**{key: why for key, why in self._gone.items()
+                         if key in pending}, **self._actuator.gone}
+        events: list[transitions.Event] = []
+        if state != self._state:
+            events.append(transitions.AgentEvent(wall_s, 'state', state))
+            self._state = state
+        events += self._transitions.limits(
+            tick.time_s, wall_s, transitions.limits_in(
+                self._actuator.in_force,
+                [key for key in held if key[1] is Knob.CPU_SET
+                 and self._isolation.owns(key)],
+                perfiso.Controller.name, cpu_set),
+            {key: one.original for key, one in held.items()},
+            lambda key: self._why(key, state, tick.sample),
+            pending | self._unexplained(tick, held))
+        if tick.sample is not None:     # not known is not over
+            events += self._transitions.incidents(
+                tick.time_s, wall_s,
+                changes.incidents_by_key(tick.decisions))
+        events += [transitions.KillEvent(wall_s, action, count)
+                   for time_s, action, count in kills
+                   if time_s == tick.time_s]
+        self._history.add(events)
+
+    def _why(self, key: Key, state: str, sample: HostSample | None) -> str:
+        """Why there is no limit any more."""
+        if state != RUNNING or sample is None:
+            return state
+        if key in self._gone:
+            return self._gone[key]
+        if key not in self._went and key[0] in _workloads(sample):
+            return NOT_ASKED
+        return self._ended(key[0]) or NOT_THERE
+
+    def _unexplained(self, tick: loop_.Tick, held: Collection[Key]
+                     ) -> set[Key]:
+        """The limits that went with their VMs, while it is not known why."""
+        ended = self._held.difference(held)
+        self._held = set(held)
+        if ended and tick.sample is not None:
+            here = _workloads(tick.sample)
+            self._went.update((key, tick.time_s) for key in ended
+                              if key[0] not in here)
+        self._went = {key: since_s for key, since_s in self._went.items()
+                      if key not in held
+                      and tick.time_s - since_s <= 2 * WAIT_S}
+        return {key for key, since_s in self._went.items()
+                if tick.time_s - since_s < WAIT_S
+                and self._ended(key[0]) is None}
+
+    def end(self, now: float, problems: int) -> None:
+        """What the loop's end removed; what is left is the watcher's."""
+        wall_s = time.time()
+        held = self._leases.held()
+        self._history.add([
+            *self._transitions.limits(
+                now, wall_s, {},
+                {key: one.original for key, one in held.items()},
+                lambda _: 'the agent ends'),
+            transitions.AgentEvent(
+                wall_s, 'ended', f'{problems} limits are left to '
+                'scavenger-restore' if problems else '', os.getpid())])
+
+
+def _workloads(sample: HostSample) -> set[str]:
+    """The ids of all that are there, and of their groups."""
+    return {name for one in sample.workloads
+            for name in (one.workload.id, one.workload.group)}

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Why a run of a domain ended, as libvirt tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MOST = 1024
+"""So many domains are remembered."""
+WHY: Mapping[str, str] = {
+    'SHUTDOWN': 'the VM shut down', 'DESTROYED': 'the VM was powered off',
+    'CRASHED': 'its QEMU crashed or was killed',
+    'MIGRATED': 'the VM migrated to another host',
+    'SAVED': 'the VM was saved to disk', 'FAILED': 'its QEMU failed',
+    'FROM_SNAPSHOT': 'the VM went back to a snapshot'}
+"""The details of libvirt's event ``STOPPED``."""
+AGAIN = 'the VM was started again'
+
+
+class Ends:
+    """Remembers why each domain ended."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        self._running: set[str] = set()
+
+    def tell(self, uuid: str, why: str) -> None:
+        """A run of a domain ended."""
+        self._last[uuid] = why
+
+    def begins(self, uuid: str) -> None:
+        """Another run of a domain is there."""
+        if len(self._last) + len(self._before) > MOST:
+            self._last, self._before = {}, {}
+        self._running.add(uuid)
+        self._before[uuid] = self._last.pop(uuid, AGAIN)
+
+    def over(self, uuid: str) -> None:
+        """It is not there any more."""
+        self._running.discard(uuid)
+
+    def why(self, uuid: str) -> str | None:
+        """Why the last run that ended did; ``None``: not known yet."""
+        return (self.again(uuid) if uuid in self._running
+                else self._last.get(uuid))
+
+    def again(self, uuid: str) -> str:
+        """Why a domain that runs is not the run that it was."""
+        why = self._last.get(uuid) or self._before.get(uuid, AGAIN)
+        return why if why == AGAIN else f'{why}, and was started again'

@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How many lines the agent writes of what happens to a VM with five limits,
+and which: at most :data:`MOST`, and each is one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import contextlib
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+from testtools import content
+
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import five_limits
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import virtual_host
+
+MOST = 3
+QUIET_S = 5.0
+"""So long nothing more is written when all is as it was."""
+
+NAME = 'instance-00000001'
+SET = f'INFO 5 limits set: {NAME} '
+REMOVED = f'INFO 5 limits removed: {NAME} .*: %s \\(five\\); see'
+JOB = f'INFO domain {NAME} .*migrates or is being saved'
+"""Only if something was to be written meanwhile."""
+DELAYS = '[A-Z]+ delays are (not )?measured'
+"""Another test switched delay accounting, which the machine has one of."""
+
+
+class Agent:
+    """An agent as a process, and its log from INFO on."""
+
+    def __init__(self, host: hypervisor.Hypervisor, directory: pathlib.Path
+                 ) -> None:
+        self.directory = directory
+        config = directory / 'agent.conf'
+        config.write_text('\n'.join((
+            '[DEFAULT]', f'log_file = {directory}/agent.log',
+            'logging_default_format_string = %(levelname)s %(message)s',
+            '[agent]', 'interval_s = 0.5', 'require_watcher = false',
+            '[perfiso]', 'mode = off', '[libvirt]', f'uri = {host.uri}',
+            f'run_dir = {host.run_dir}')))
+        self.process = subprocess.Popen(
+            [sys.executable, '-m', five_limits.__name__, 'run',
+             '--config-file', str(config),
+             '--state-dir', str(directory / 'state')],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self._seen = 0
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def log(self) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return (self.directory / 'agent.log').read_text().splitlines()
+        return []
+
+    def new(self) -> list[str]:
+        """What it has written since :meth:`seen`."""
+        return [line for line in self.log()[self._seen:]
+                if not re.match(DELAYS, line)]
+
+    def seen(self) -> None:
+        self._seen = len(self.log())
+
+    def limits(self) -> set[str]:
+        """The knobs of all limits in force."""
+        with contextlib.suppress(FileNotFoundError):
+            return {one['knob'] for one in json.loads((
+                self.directory / 'state/status.json').read_text())['caps']}
+        return set()
+
+
+class LinesTest(virtual_host.VirtualHostTestCase):
+
+    def begin(self, *, own_network: bool = False) -> hypervisor.Hypervisor:
+        host = self.hypervisor(own_network=own_network)
+        host.start_all([virtual_host.background(NAME, disks=(
+            domain_guest.Disk.make(host.disks / 'a', 2**20),))])
+        self.here = self.agent_on(host)
+        self.in_force(self.here)
+        self.here.seen()
+        return host
+
+    def agent_on(self, host: hypervisor.Hypervisor) -> Agent:
+        found = Agent(host, pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path))
+        self.addCleanup(lambda: self.addDetail(
+            'log', content.text_content('\n'.join(found.log()))))
+        self.addCleanup(found.stop)
+        return found
+
+    def in_force(self, agent: Agent) -> None:
+        """Until all limits are, and nothing more is written."""
+        self.wait_for('five limits', lambda: agent.limits() == set(
+            five_limits.LIMITS), timeout_s=60)
+        time.sleep(QUIET_S)
+        self.assertEqual(set(five_limits.LIMITS), agent.limits())
+
+    def wrote(self, agent: Agent, pattern: str) -> Callable[[], bool]:
+        return lambda: any(re.match(pattern, line) for line in agent.new())
+
+    def lines(self, agent: Agent, *patterns: str) -> None:
+        """It wrote these, and no others but :data:`JOB`."""
+        found = agent.new()
+        text = '\n'.join(found)
+        self.addDetail('lines', content.text_content(text))
+        self.assertLessEqual(len(found), MOST, text)
+        found = [line for line in found if not re.match(JOB, line)]
+        self.assertEqual(len(patterns), len(found), text)
+        for pattern, line in zip(patterns, found, strict=True):
+            self.assertTrue(re.match(pattern, line), f'{pattern}: {line}')
+
+    def test_powered_off_and_started(self) -> None:
+        """As a soft reboot of Nova ends: with a new QEMU."""
+        host = self.begin()
+        host.virsh(f'destroy {NAME}')
+        self.wait_for('the end', self.wrote(self.here, REMOVED % '.*'))
+        host.virsh(f'start {NAME}')
+        self.in_force(self.here)
+        self.lines(self.here, REMOVED % 'the VM was powered off', SET)
+
+    def test_started_again_at_once(self) -> None:
+        host = self.begin()
+        host.virsh(f'destroy {NAME}; start {NAME}')
+        self.wait_for('new limits', self.wrote(self.here, SET))
+        self.in_force(self.here)
+        self.lines(self.here, REMOVED % 'the VM was powered off(, and was '
+                   'started again)?', SET)
+
+    def test_reset(self) -> None:
+        """The limits stay."""
+        host = self.begin()
+        host.virsh(f'reset {NAME}')
+        self.in_force(self.here)
+        self.lines(self.here)
+
+    def test_migrated(self) -> None:
+        source = self.begin(own_network=True)
+        target = self.hypervisor(own_network=True)
+        there = self.agent_on(target)
+        self.wait_for('its first tick', (
+            there.directory / 'state/status.json').exists)
+        time.sleep(1)
+        there.seen()
+        source.migrate(NAME, target)
+        self.in_force(there)
+        self.lines(there, f'WARNING domain {NAME} .*came with a limit on .*'
+                   ': lifted', SET)
+        self.lines(self.here,
+                   REMOVED % 'the VM migrated to another host')
+
+    def test_libvirtd_restarts(self) -> None:
+        host = self.begin()
+        host.kill(signal.SIGTERM)
+        self.wait_for('word', self.wrote(self.here, '.*cannot be reached'))
+        host.start_again()
+        self.wait_for('its end', self.wrote(self.here, '.*answers again'))
+        self.in_force(self.here)
+        self.lines(self.here, 'WARNING libvirt cannot be reached',
+                   'INFO libvirt answers again after')

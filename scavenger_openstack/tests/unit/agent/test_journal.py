@@ -1,0 +1,156 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Why limits were removed, as the log and the history say it."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import history
+from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent import journal
+from scavenger_openstack.agent import loop
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.drivers import domain_ends
+from scavenger_openstack.tests.unit.agent import test_domain_limits
+from scavenger_openstack.tests.unit.agent.test_domain_limits import CORES
+from scavenger_openstack.tests.unit.agent.test_domain_limits import OPS
+from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+WISHES = ((CORES, 0.5), (OPS, 100.0))
+REMOVED = (f'2 limits removed: {UUID} cpu_cores is unlimited, io_ops_per_s '
+           'is unlimited: {} (owner); see scavenger-agent history for each')
+
+
+class JournalTest(test_domain_limits.LimitsTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.start()
+        self.driver = self.libvirtd.driver
+        written = history.History(self.libvirtd.path / 'history', 2**20)
+        self.addCleanup(written.close)
+        self.journal = journal.Journal(
+            written, self.leases, self.actuator, isolation.Isolation(
+                self.driver, self.leases, perfiso.Params(), Mode.OFF),
+            self.driver.ends.why)
+        self.now = 0.0
+        self.tick(*WISHES)
+        [line] = self.told()
+        self.assertIn('2 limits set', line)
+
+    def told(self, *, here: bool = True, state: str = journal.RUNNING
+             ) -> list[str]:
+        """What the last tick adds to the log."""
+        self.now += 1
+        log = self.useFixture(fixtures.FakeLogger())
+        sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
+            Workload(UUID, Priority.BACKGROUND)),) if here else ())
+        self.journal.tick(loop.Tick(self.now, sample), state, None, ())
+        return log.output.splitlines()
+
+    def ends(self, how: str) -> None:
+        library = self.libvirtd.library
+        self.libvirtd.happens(
+            'LIFECYCLE', None, library.VIR_DOMAIN_EVENT_STOPPED,
+            getattr(library, f'VIR_DOMAIN_EVENT_STOPPED_{how}'))
+
+    def test_it_ended(self) -> None:
+        self.ends('MIGRATED')
+        self.machine.stop()
+        self.tick()
+        self.assertEqual([REMOVED.format('the VM migrated to another host')],
+                         self.told(here=False))
+
+    def test_libvirt_says_why_a_little_later(self) -> None:
+        self.machine.stop()
+        self.tick()
+        self.assertEqual([], self.told(here=False))
+        self.ends('CRASHED')
+        self.assertEqual([REMOVED.format('its QEMU crashed or was killed')],
+                         self.told(here=False))
+
+    def test_it_ended_and_libvirt_does_not_say_why(self) -> None:
+        self.machine.stop()
+        self.tick()
+        for _ in range(int(journal.WAIT_S)):
+            self.assertEqual([], self.told(here=False))
+        self.assertEqual([REMOVED.format(journal.NOT_THERE)],
+                         self.told(here=False))
+
+    def test_it_was_started_again(self) -> None:
+        self.ends('SHUTDOWN')
+        self.machine.start()
+        self.libvirtd.tell(until=lambda: test_domain_limits.gone(self.driver))
+        self.driver.sample()    # tells that the domain has changed
+        self.tick(*WISHES)
+        self.assertEqual(
+            [REMOVED.format('the VM shut down, and was started again')],
+            self.told())
+        self.tick(*WISHES)
+        [line] = self.told()
+        self.assertIn('2 limits set', line)
+
+    def test_no_controller_asks(self) -> None:
+        """Also when an earlier run of the VM ended."""
+        self.ends('SAVED')
+        self.driver.ends.begins(UUID)
+        self.machine.stop()     # or virsh would be asked
+        self.tick()
+        self.assertEqual([REMOVED.format(journal.NOT_ASKED)], self.told())
+
+    def test_the_agent_may_set_none(self) -> None:
+        self.machine.stop()
+        self.tick()
+        self.assertEqual([REMOVED.format('holding back: no watcher')],
+                         self.told(state='holding back: no watcher'))
+
+    def test_the_agent_ends(self) -> None:
+        self.machine.stop()
+        self.leases.lift_all()
+        log = self.useFixture(fixtures.FakeLogger())
+        self.journal.end(self.now + 1, 0)
+        self.assertEqual([REMOVED.format('the agent ends')],
+                         log.output.splitlines())
+
+
+class EndsTest(testtools.TestCase):
+
+    def test_why_is_that_of_the_last_run(self) -> None:
+        ends = domain_ends.Ends()
+        again = 'a, and was started again'
+        ends.begins(UUID)
+        self.assertEqual(domain_ends.AGAIN, ends.again(UUID))
+        ends.over(UUID)
+        self.assertIsNone(ends.why(UUID))
+        ends.tell(UUID, 'a')
+        self.assertEqual(('a', again), (ends.why(UUID), ends.again(UUID)))
+        ends.begins(UUID)
+        self.assertEqual((again, again), (ends.why(UUID), ends.again(UUID)))
+        ends.over(UUID)
+        self.assertIsNone(ends.why(UUID))
+        ends.begins(UUID)
+        self.assertEqual(domain_ends.AGAIN, ends.why(UUID))
+
+    def test_so_many_are_remembered(self) -> None:
+        ends = domain_ends.Ends()
+        for number in range(2 * domain_ends.MOST):
+            ends.tell(str(number), 'a')
+            ends.begins(str(number))
+        self.assertEqual(domain_ends.AGAIN, ends.again('0'))
