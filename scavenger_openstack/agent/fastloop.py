@@ -46,6 +46,9 @@ RETRY_S = 1.0
 """After a problem nothing is written for so long.  Also how often the set is
 written unchanged: after a lift behind our back it comes back."""
 
+LOOK_S = 0.02
+"""How often to find out which CPUs are online."""
+
 STOP_TIMEOUT_S = 5.0
 """How long to wait for a write that hangs in the kernel."""
 
@@ -61,6 +64,9 @@ class Running(Protocol):
     """What it needs of :class:`scavenger_openstack.drivers.running.Running`"""
 
     def idle_count(self, cpus: frozenset[int]) -> int:
+        ...
+
+    def look(self) -> None:
         ...
 
     def observe(self) -> None:
@@ -215,10 +221,11 @@ class FastLoop:
         interval_s = self._interval_s
         clock, sleep = time.monotonic, time.sleep
         step, idle_count = self._step, self._running.idle_count
+        look = self._running.look
         before: frozenset[int] | None = None
         beside: frozenset[int] = frozenset()
         before_s = due_s = clock()
-        again_s = due_s
+        again_s = look_s = due_s
         while not self._stop:
             due_s += interval_s
             now = clock()
@@ -232,6 +239,9 @@ class FastLoop:
                 self._longest_gap_s = now - before_s
             before_s = now
             self._polls += 1
+            if now >= look_s:
+                look()
+                look_s = now + LOOK_S
             bounds = self._bounds
             cpus = step(now, idle_count(bounds.watched), bounds.allowed,
                         buffer=bounds.buffer, least=int(not bounds.beside))

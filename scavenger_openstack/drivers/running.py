@@ -37,6 +37,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack import types
 
@@ -140,8 +141,8 @@ class Running:
     switched once.  A CPU that it may not enter (this process has a cpuset)
     stays unknown until its next switch, and unknown is not idle.
 
-    A CPU that is taken offline goes idle first and stays so: ask for online
-    CPUs only.
+    A CPU that is taken offline goes idle first and stays so: those that were
+    offline at the last :meth:`look` do not count.
 
     :raises Unsupported: this kernel does not let us, or cannot.
     """
@@ -151,8 +152,10 @@ class Running:
         self._memory: mmap.mmap | None = None
         self._words: memoryview | None = None
         self._observer: memoryview | None = None
-        self._counted: frozenset[int] = frozenset()
+        self._counted: frozenset[int] | None = None
+        self._online = online_cpus.OnlineCpus()
         self._layout = layout(())
+        self.look()
         try:
             self._open()
             visitor = threading.Thread(target=self._visit, daemon=True)
@@ -181,12 +184,17 @@ class Running:
         Quick while the same object comes again.
         """
         if cpus is not self._counted:
-            self._layout = layout(cpus)
+            self._layout = layout(cpus & self._online.now)
             self._counted = cpus
         memory = self._memory
         if memory is None:
             raise _closed()
         return self._layout.unpack_from(memory).count(IDLE)
+
+    def look(self) -> None:
+        """Find out which CPUs are online."""
+        if self._online.look():
+            self._counted = None
 
     def observe(self) -> None:
         """Make the calling thread the observer, in place of an earlier one.
@@ -217,6 +225,7 @@ class Running:
         if self._memory is not None:
             self._memory.close()
             self._memory = None
+        self._online.close()
         while self._fds:
             os.close(self._fds.pop())
 

@@ -36,10 +36,14 @@ class Cpus:
         self.number = idle
         self.watched: frozenset[int] = frozenset()
         self.closed = 0
+        self.looks = 0
 
     def idle_count(self, cpus: frozenset[int]) -> int:
         self.watched = cpus
         return self.number
+
+    def look(self) -> None:
+        self.looks += 1
 
     def observe(self) -> None:
         pass
@@ -103,6 +107,11 @@ class FastLoopTestCase(testtools.TestCase):
             self.loop.bounds._replace(allowed=frozenset()))
         self.assertIn('at least one', str(exc))
         self.assertEqual(FOUR, self.loop.bounds.allowed)
+
+    def test_it_finds_out_which_cpus_are_online(self):
+        self.loop.start()
+        self.wait_for(lambda: self.cpus.looks >= 3)
+        self.assertGreater(self.loop.facts()['polls'], self.cpus.looks)
 
     def test_written_on_change_only(self):
         fastloop.RETRY_S = 60

@@ -53,6 +53,9 @@ class Cpus:
     def idle_count(self, cpus: frozenset[int]) -> int:
         return len(self.idle & cpus)
 
+    def look(self) -> None:
+        pass
+
     def observe(self) -> None:
         pass
 

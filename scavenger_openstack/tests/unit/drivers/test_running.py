@@ -12,9 +12,12 @@
 
 from __future__ import annotations
 
+import mmap
+import pathlib
 import struct
 import sys
 
+import fixtures
 import testtools
 
 from scavenger_openstack.drivers import running
@@ -171,3 +174,30 @@ class LayoutTestCase(testtools.TestCase):
                                (range(8), tuple(range(101, 109)))):
             self.assertEqual(expected,
                              running.layout(cpus).unpack_from(array))
+
+
+class CountTestCase(testtools.TestCase):
+
+    def test_an_offline_cpu_is_not_idle(self):
+        online = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
+                              'online')
+        online.write_text('0-3\n')
+        array = mmap.mmap(-1, 5 * running.STRIDE)
+        for cpu in range(4):
+            struct.pack_into('=Q', array, (cpu + 1) * running.STRIDE,
+                             running.IDLE)
+        for name, value in (
+                ('running.Running._visit', lambda reader: None),
+                ('running.Running._open', lambda reader: setattr(
+                    reader, '_memory', array)),
+                ('online_cpus.path', lambda root_dir='/': str(online))):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'scavenger_openstack.drivers.{name}', value))
+        reader = running.Running()
+        self.addCleanup(reader.close)
+        cpus = frozenset(range(4))
+        self.assertEqual(4, reader.idle_count(cpus))
+        for text, number in (('0-1\n', 2), ('0,3\n', 2), ('0-3\n', 4)):
+            online.write_text(text)
+            reader.look()
+            self.assertEqual(number, reader.idle_count(cpus))
