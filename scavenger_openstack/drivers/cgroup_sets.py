@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import threading
 
 from scavenger_openstack.drivers import base
@@ -84,26 +85,32 @@ class _Node:
     has its parent's; ``now`` is what it holds as far as we know.
     """
 
-    __slots__ = ('children', 'directory', 'links', 'now', 'own', 'parent',
-                 'target')
+    __slots__ = ('children', 'directory', 'had', 'links', 'now', 'own',
+                 'parent', 'target')
 
     def __init__(self, directory: Directory, parent: _Node | None) -> None:
         self.directory = directory
         self.parent = parent
         self.children: dict[str, _Node] = {}
+        self.had = False
         self.links = -1
         self.own: frozenset[int] | None = None
         self.now = _NONE
         self.target = _NONE
 
-    def look(self) -> None:
+    def look(self, root_dir: str) -> None:
         """See what the cgroup holds.  A set that we did not write is its
-        own, unless it is the parent's."""
+        own, unless it is the parent's, or the kernel took CPUs out of what
+        there was."""
         now = read_cpus(self.directory)
-        if now != self.now:
-            self.now = now
-            self.own = (None if not now or self.parent is None
-                        or now == self.parent.now else now)
+        if now == self.now:
+            return
+        if self.parent is not None and not (
+                now < self.now and (not now or _offline(self.now - now,
+                                                        root_dir))):
+            self.own = now if now and now != self.parent.now else None
+        self.now = now
+        self.had = True
 
     def look_below(self, most: int) -> None:
         """See which cgroups there are below.
@@ -139,7 +146,7 @@ class FastCpuSet:
 
     The sets that the cgroups below have on their own account are kept
     within what is left of them; one that is left with nothing gets the
-    whole new set.  A cgroup without any set (v1: nothing can run there yet)
+    whole new set.  A cgroup that never had a set (v1: nothing can run there)
     is left alone.  Threads may share this object.
 
     When a CPU goes offline the kernel takes it out of all sets of v1, and
@@ -171,12 +178,12 @@ class FastCpuSet:
         with self._lock:
             self._refresh()
 
-    def _refresh(self) -> None:
-        order = [self._root]
+    def _refresh(self, again: bool = True) -> None:
+        order, gone = [self._root], False
         try:
             for node in order:  # grows while it is walked, parents first
                 try:
-                    node.look()
+                    node.look(self._root_dir)
                     if node.directory.version == 1:
                         known = max(len(order), len(self._order))
                         node.look_below(MOST + 1 - known + len(node.children))
@@ -184,12 +191,16 @@ class FastCpuSet:
                     if node.parent is None:
                         raise
                     _forget(node)
+                    gone = True
                     continue
                 order.extend(node.children.values())
         except errors.DriverError:
             self._order = order
             self._root.links = -1   # all is looked at before the next move
             raise
+        if gone and again:  # another may be there under its name
+            self._refresh(again=False)
+            return
         # Those that vanished meanwhile have no set and are skipped.
         self._order = order
 
@@ -250,18 +261,25 @@ class FastCpuSet:
             try:
                 self._move(cpus)
             except OSError:
-                # A cgroup below was made or changed, or a CPU went offline,
-                # which v1 does not take: look, once more.
+                # A cgroup below was made or changed, or a CPU went offline:
+                # look, once more.
                 self._refresh()
                 try:
-                    self._move(cpus & online_cpus.read(self._root_dir)
-                               or cpus)
+                    self._move(self._possible(cpus) or cpus)
                 except OSError as exc:
                     self._root.target = _NONE
                     raise explain(
                         exc, f'cannot write {_text(cpus)!r} to '
                              f'{self._root.directory.path}/{_FILE} and below'
                     ) from exc
+
+    def _possible(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Those that can be set: v1 takes no offline CPU, and none that the
+        parent lacks, which does not get back what was offline."""
+        directory = self._root.directory
+        cpus &= online_cpus.read(self._root_dir)
+        return cpus if directory.version == 2 else cpus & read_cpus(
+            Directory(os.path.dirname(directory.path), version=1))
 
     def _move(self, cpus: frozenset[int]) -> None:
         self._taken = _NONE
@@ -281,7 +299,7 @@ class FastCpuSet:
             self._write(node, node.target)
 
     def _write(self, node: _Node, cpus: frozenset[int]) -> None:
-        if node.now == cpus or (not node.now and node.parent is not None):
+        if node.now == cpus or not (node.had or node.parent is None):
             return
         try:
             node.directory.write(_FILE, _text(cpus))
@@ -321,7 +339,18 @@ class FastCpuSet:
 
 
 def _forget(node: _Node) -> None:
+    """It is gone; another may be there under its name."""
     node.now = _NONE
     node.own = None
+    node.had = False
     if node.parent is not None:
         node.parent.links = -1
+        below = node.parent.children
+        for name in [name for name, one in below.items() if one is node]:
+            del below[name]
+
+
+def _offline(cpus: frozenset[int], root_dir: str) -> bool:
+    """Whether all of them are offline."""
+    online = online_cpus.read(root_dir)
+    return bool(online) and not cpus & online

@@ -103,6 +103,50 @@ class OfflineCase(testtools.TestCase):
         self.give(5, 6)
         self.assertEqual({5, 6}, self.host.set_of(BATCH))
 
+    def below(self, path: str, v1: set[int], v2: set[int]) -> None:
+        """What a group below has; v2 never writes to it."""
+        self.assertEqual(v1 if self.version == 1 else v2,
+                         self.host.set_of(path))
+
+    def test_groups_below_that_lost_all_their_cpus(self) -> None:
+        self.give(7)
+        self.host.take_offline(7)
+        self.give(1, 2)
+        for path in ('/batch/a', '/batch/a/deep'):
+            self.below(path, {1, 2}, set())
+
+    def test_a_smaller_set_below_stays_smaller(self) -> None:
+        self.host.set_by_another('/batch/a/deep', {2, 6, 7})
+        self.set.refresh()
+        for last in (7, 6):
+            self.give(6, 7)
+            self.host.take_offline(*range(last, 8))
+            self.assertIsNone(self.set.foreign())
+            self.set.refresh()
+            self.host.bring_online(6, 7)
+            self.give(2, 3, 6, 7)
+            self.below('/batch/a/deep', {2, 6, 7}, {2, 6, 7})
+
+    def test_below_a_parent_that_lost_a_cpu(self) -> None:
+        self.host.cgroup('/slice')
+        self.host.cgroup('/slice/jobs')
+        driver = Cgroups(['/slice/jobs'], root_dir=str(self.host.root))
+        self.addCleanup(driver.close)
+        fast = driver.fast_cpu_set('/slice/jobs')
+        fast.set(frozenset({1}))
+        self.host.take_offline(7)
+        self.host.bring_online(7)
+        fast.set(frozenset({6, 7}))
+        self.below('/slice/jobs', {6}, {6, 7})
+        self.assertIsNone(fast.foreign())
+
+    def test_a_group_below_that_was_made_again(self) -> None:
+        self.host.delete('/batch/a/deep')
+        self.host.cgroup('/batch/a/deep')
+        self.give(1, 2)
+        self.assertEqual({1, 2}, self.host.set_of(BATCH))
+        self.below('/batch/a/deep', {1, 2}, set())
+
     def restore(self, taken: Sequence[base.Step]) -> None:
         kind = 'cgroup' if self.version == 1 else 'cgroup2'
         mounts = [(str(self.host.sets), kind,
