@@ -27,6 +27,8 @@ import pathlib
 
 import fixtures
 
+from scavenger_openstack.tests.random_changes import Write
+
 V1_MOUNTS = ('cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n'
              'cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n')
 V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n'
@@ -52,16 +54,18 @@ def cpus_of(text: str) -> set[int]:
 class Host(fixtures.Fixture):
     """A root directory.
 
-    :ivar written: the path below the cgroup mount and the text of each write
-        that was taken, the oldest first
+    :ivar written: each write that was taken, the oldest first; paths begin
+        below the cgroup mount
     """
 
     def __init__(self, cpus: int, version: int) -> None:
         super().__init__()
         self.possible = set(range(cpus))
         self.online = set(self.possible)
+        self.fixed: set[int] = set()
+        self.siblings = {cpu for cpu in self.possible if cpu % 2}
         self.version = version
-        self.written: list[tuple[str, str]] = []
+        self.written: list[Write] = []
 
     def _setUp(self) -> None:
         self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -71,10 +75,14 @@ class Host(fixtures.Fixture):
                  V1_MOUNTS if self.version == 1 else V2_MOUNTS)
         self.put('proc/sys/kernel/random/boot_id', 'b-1')
         self.put('sys/devices/system/cpu/possible', listed(self.possible))
+        self.put('sys/devices/system/cpu/online', '')
         self.put('sys/fs/cgroup/cgroup.controllers', 'cpuset cpu')
         self.sets.mkdir(exist_ok=True)
         self._follow()
-        plain, at = os.write, os.pwrite
+        plain, at, read = os.write, os.pwrite, os.pread
+        self.useFixture(fixtures.MonkeyPatch(
+            'os.pread', lambda fd, size, offset: self._live(fd) and read(
+                fd, size, offset)))
         self.useFixture(fixtures.MonkeyPatch(
             'os.pwrite', lambda fd, data, offset: self._write(
                 fd, data, lambda: at(fd, data, offset))))
@@ -143,8 +151,11 @@ class Host(fixtures.Fixture):
         self.online |= set(cpus) & self.possible
         self._follow()
 
-    def _every(self) -> Iterator[str]:
-        for where, below, _ in os.walk(self.sets):
+    def smt(self, on: bool) -> None:
+        (self.bring_online if on else self.take_offline)(*self.siblings)
+
+    def _every(self, top: str = '') -> Iterator[str]:
+        for where, below, _ in os.walk(self.sets / top):
             for name in below:
                 yield os.path.relpath(os.path.join(where, name), self.sets)
 
@@ -157,16 +168,33 @@ class Host(fixtures.Fixture):
                else self.top / 'cpu')
         (top / path.strip('/') / name).write_text(text + '\n')
 
+    def effective(self, path: str) -> set[int]:
+        """The CPUs that the kernel lets a group run on."""
+        path = path.strip('/')
+        if not path:
+            return set(self.online)
+        above = self.effective(os.path.dirname(path))
+        own = self.set_of(path)
+        return (own if self.version == 1 else own & above) or above
+
     def _follow(self) -> None:
         """Say everywhere which CPUs are online."""
-        self.put('sys/devices/system/cpu/online', listed(self.online))
+        # In place and in one piece: it may be open.
+        with open(self.root / 'sys/devices/system/cpu/online', 'r+b',
+                  buffering=0) as file:
+            file.write(listed(self.online).ljust(512).encode())
         self.put('proc/stat', 'cpu  1 0 0 0 0 0 0 0 0 0\n' + '\n'.join(
             f'cpu{cpu} 1 0 0 0 0 0 0 0 0 0' for cpu in sorted(self.online)))
         if self.version == 1:
             self._text('', 'cpuset.cpus', listed(self.online))
-            for path in ('', *self._every()):
+        self._spread()
+
+    def _spread(self, top: str = '') -> None:
+        """Say where a group and each below it may run."""
+        if self.version == 1:
+            for path in (top, *self._every(top)):
                 self._text(path, 'cpuset.effective_cpus',
-                           listed(self.set_of(path) or self._parent(path)))
+                           listed(self.effective(path)))
             return
         known = {'': set(self.online)}
         # A parent before its children, a partition before those beside it.
@@ -179,20 +207,53 @@ class Host(fixtures.Fixture):
         for path, cpus in known.items():
             self._text(path, 'cpuset.cpus.effective', listed(cpus))
 
-    def _write(self, fd: int, data: bytes, write: Callable[[], int]) -> int:
+    def _live(self, fd: int) -> pathlib.Path:
+        """The path of an open file; one that was deleted is no more."""
         path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
+        if path.name.endswith(' (deleted)') and self.top in path.parents:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        return path
+
+    def _write(self, fd: int, data: bytes, write: Callable[[], int]) -> int:
+        path = self._live(fd)
         if self.top not in path.parents:
             return write()
-        if path.name == 'cpuset.cpus':
-            self._check(path.parent, cpus_of(data.decode()))
+        where = path.relative_to(
+            self.sets if self.sets in path.parents else self.top)
+        is_set = path.name == 'cpuset.cpus'
+        cpus = cpus_of(data.decode()) if is_set else set()
+        before = cpus_of(path.read_text()) if is_set else set()
+        if is_set:
+            self._check(path.parent, cpus)
         os.ftruncate(fd, 0)
-        self.written.append((str(path.relative_to(
-            self.sets if self.sets in path.parents else self.top)),
-            data.decode().strip()))
+        self.written.append(Write(f'/{where}', before, cpus))
         count = write()
-        if path.name == 'cpuset.cpus' and self.version == 2:
-            self._end_partitions(path.parent)
-        self._follow()
+        self._spread()
+
+    def _spread(self, top: str = '') -> None:
+        """Say where a group and each below it may run."""
+        if self.version == 1:
+            for path in (top, *self._every(top)):
+                self._text(path, 'cpuset.effective_cpus',
+                           listed(self.effective(path)))
+            return
+        known = {'': set(self.online)}
+        # A parent before its children, a partition before those beside it.
+        for path in sorted(self._every(), key=lambda path: (
+                path.count('/'), not self.is_partition(path))):
+            above = known[os.path.dirname(path)]
+            known[path] = self.set_of(path) & above or set(above)
+            if self.is_partition(path):
+                above -= known[path]
+        for path, cpus in known.items():
+            self._text(path, 'cpuset.cpus.effective', listed(cpus))
+
+    def _live(self, fd: int) -> pathlib.Path:
+        """The path of an open file; one that was deleted is no more."""
+        path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
+        if path.name.endswith(' (deleted)') and self.top in path.parents:
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        return path
         return count
 
     def _end_partitions(self, where: pathlib.Path) -> None:
