@@ -234,6 +234,19 @@ def arbitrate(wishes: Iterable[Cap],
     return result
 
 
+def in_effect(originals: Mapping[Key, Value | None],
+              online: Collection[int]) -> Mapping[Key, Value | None]:
+    """``originals`` without the sets of cgroups that have no CPU online.
+
+    Such a set limits nothing: the kernel lets the group run on the CPUs of
+    its parent.  What the group goes back to is not changed by that.
+    """
+    gone = [key for key, value in originals.items()
+            if key[1] is Knob.CPU_SET and key[0].startswith('/')
+            and _all_offline(str(value or ''), online)]
+    return {**originals, **dict.fromkeys(gone)} if gone else originals
+
+
 def _sound(knob: Knob, value: Value) -> bool:
     if knob is not Knob.CPU_SET:
         return not isinstance(value, str) and 0 <= value < math.inf
@@ -261,6 +274,14 @@ def _meet(claims: Sequence[Cap]) -> Cap:
         value=value,
         owner='+'.join(dict.fromkeys(claim.owner for claim in claims)),
         reason='; '.join(dict.fromkeys(claim.reason for claim in claims)))
+
+
+def _all_offline(text: str, online: Collection[int]) -> bool:
+    try:
+        own = parse_cpus(text)
+    except ValueError:
+        return False
+    return bool(own and online) and own.isdisjoint(online)
 
 
 def _within(wanted: str, original: str) -> str | None:

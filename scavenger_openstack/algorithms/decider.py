@@ -191,8 +191,9 @@ class Decider:
                   for w in rates.workloads} if claims else {}
         found = originals(claims)
         return Decided(rates, decisions, wishes, left, would, found,
-                       arbitrate.arbitrate(claims, found, floors,
-                                           stopped=held_back), faults)
+                       arbitrate.arbitrate(
+                           claims, arbitrate.in_effect(found, rates.topology),
+                           floors, stopped=held_back), faults)
 
     def _ask(self, controller: Controller, now: float, rates: Rates,
              faults: dict[str, Exception]) -> Decision:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 import testtools
@@ -26,6 +27,7 @@ from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -155,6 +157,22 @@ class DecideTest(DeciderTestCase):
         self.assertEqual({}, self.decide(one, originals={key: 0.4}).wanted)
         found = self.decide(one, rates('/a', floor={Knob.CPU_CORES: 0.7}))
         self.assertEqual(0.7, found.wanted[key].value)
+
+    def test_an_own_set_without_a_cpu_online_bounds_nothing(self) -> None:
+        cpus = Cap('/a', Knob.CPU_SET, '2-5', 'one', '')
+        vm = cpus._replace(workload='a-uuid')
+        one = decider.Decider([(Fixed('one', cpus, vm), Mode.ENFORCE)])
+        for topology, original, wanted in (
+                (range(6), '6-7', '2-5'), (range(7), '6-7', None),
+                (range(6), '5-7', '5'), (range(0), '6-7', None),
+                (range(6), 'x', '2-5')):
+            found = self.decide(one, dataclasses.replace(
+                rates('/a'), topology={cpu: Cpu(cpu, 0, 0)
+                                       for cpu in topology}),
+                originals={cpus[:2]: original, vm[:2]: '6-7'})
+            self.assertEqual({cpus[:2]: wanted} if wanted else {}, {
+                key: cap.value for key, cap in found.wanted.items()})
+            self.assertEqual(original, found.originals[cpus[:2]])
 
     def test_what_the_fast_loop_leaves_over(self) -> None:
         cpus = Cap('/g', Knob.CPU_SET, '0', 'one', '')

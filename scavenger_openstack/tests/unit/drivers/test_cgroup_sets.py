@@ -22,10 +22,12 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import steps
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroups import Cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import cpusets
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 
 BATCH = '/batch'
@@ -233,6 +235,25 @@ class TestVersion2(OfflineCase):
 
     version = 2
 
+    def test_its_own_set_has_no_cpu_online(self) -> None:
+        """It would run on all CPUs of its parent, dedicated ones too."""
+        self.host.set_by_another(BATCH, {6, 7})
+        self.host.take_offline(6, 7)
+        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        key = BATCH, Knob.CPU_SET
+        wish = Cap(*key, '2-5', 'scavenger', 'a test')
+        for online, within in ((self.host.online, '2-5'), ({*range(7)}, None),
+                               ((), None)):
+            found = arbitrate.arbitrate([wish], arbitrate.in_effect(
+                {key: self.driver.read(*key)}, online), {})
+            self.assertEqual([within] if within else [],
+                             [cap.value for cap in found.values()])
+            for cap in found.values():
+                self.driver.write(*key, cap.value)
+                self.assertEqual({2, 3, 4, 5}, self.host.set_of(BATCH))
+                self.restore(taken)
+        self.assertEqual({6, 7}, self.host.set_of(BATCH))
+
     def test_a_partition_beside_it_keeps_its_cpus(self) -> None:
         self.host.partition('/machine', {4, 5, 6, 7})
         taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
@@ -267,6 +288,7 @@ class TestVersion2(OfflineCase):
         self.restore(taken)
         self.assertEqual({4, 5}, self.host.set_of('/jobs'))
         self.assertTrue(self.host.is_partition('/jobs'))
+
 
 class TestMany(testtools.TestCase):
     """Tenants make as many cgroups below their own as they like."""
