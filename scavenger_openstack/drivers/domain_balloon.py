@@ -69,6 +69,15 @@ def whole(snapshot: Snapshot, inactive: str) -> Snapshot:
     return snapshot
 
 
+def full(snapshot: Snapshot) -> Snapshot:
+    """The domain with all the memory that it may have.
+
+    A guest writes how large its balloon is.  By saying that it has little it
+    would keep the memory that it has: a limit would not be tighter.
+    """
+    return _with(snapshot, snapshot.domain.memory_allotment_bytes)
+
+
 class _Way:
     """One balloon that is larger than it may be, and since when."""
 
@@ -144,8 +153,11 @@ class Balloons:
 
     def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
         """The domain as it will be when its balloon has arrived."""
-        if held is None or held.ours is None:
+        if held is None:
             size = self.follow(snapshot)
+        elif held.ours is None:     # nor is less an original
+            size = max(self.follow(snapshot) or 0, _size(held.original),
+                       snapshot.domain.balloon_bytes)
         else:
             # Whatever it says: what libvirt knows of a balloon its guest has
             # written, so less is not somebody else's limit.

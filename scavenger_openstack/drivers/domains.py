@@ -269,6 +269,8 @@ class Domains:
             raise self._other(snapshot, old)
         if held is None and knob in snapshot.records:
             raise domain_held.foreign(snapshot.domain.name, knob)
+        if knob is Knob.MEMORY_BYTES and (held is None or held.ours is None):
+            return rule.value(domain_balloon.full(snapshot))
         return rule.value(self._settled(snapshot, held, knob))
 
     def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
@@ -327,16 +329,14 @@ class Domains:
                                   domain_record.build(knob, held.original))
             wanted = rule.plan(snapshot, held.original, value)
             held.ours, held.tried = held.ours or now, wanted
-            # A balloon on its way is told again: somebody may have called
-            # it back.
+            # A balloon on its way is told again: it may be called back.
             if wanted != rule.values(snapshot):
                 domain_knobs.apply(handle, knob, wanted,
                                    groups=domain_knobs.groups(
                                        snapshot, knob, held.original))
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
-                # Our cap got into the new run, so it needs its record there,
-                # by which it is lifted.
+                # Our cap got into the new run: there its record lifts it.
                 handle.set_record(domain_record.uri(knob), domain_record.KEY,
                                   domain_record.build(knob, held.original))
                 self._look(workload, handle)

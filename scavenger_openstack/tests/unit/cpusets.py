@@ -228,32 +228,10 @@ class Host(fixtures.Fixture):
         os.ftruncate(fd, 0)
         self.written.append(Write(f'/{where}', before, cpus))
         count = write()
-        self._spread()
-
-    def _spread(self, top: str = '') -> None:
-        """Say where a group and each below it may run."""
-        if self.version == 1:
-            for path in (top, *self._every(top)):
-                self._text(path, 'cpuset.effective_cpus',
-                           listed(self.effective(path)))
-            return
-        known = {'': set(self.online)}
-        # A parent before its children, a partition before those beside it.
-        for path in sorted(self._every(), key=lambda path: (
-                path.count('/'), not self.is_partition(path))):
-            above = known[os.path.dirname(path)]
-            known[path] = self.set_of(path) & above or set(above)
-            if self.is_partition(path):
-                above -= known[path]
-        for path, cpus in known.items():
-            self._text(path, 'cpuset.cpus.effective', listed(cpus))
-
-    def _live(self, fd: int) -> pathlib.Path:
-        """The path of an open file; one that was deleted is no more."""
-        path = pathlib.Path(os.readlink(f'/proc/self/fd/{fd}'))
-        if path.name.endswith(' (deleted)') and self.top in path.parents:
-            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-        return path
+        if is_set:
+            if self.version == 2:
+                self._end_partitions(path.parent)
+            self._spread(str(where.parent))
         return count
 
     def _end_partitions(self, where: pathlib.Path) -> None:

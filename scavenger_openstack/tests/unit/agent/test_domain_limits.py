@@ -332,6 +332,13 @@ class Balloon(LimitsTestCase):
         self.assertEqual({'balloon_kib': str(2**20)},
                          self.leases.held()[MEMORY].steps[0]['values'])
 
+    def test_one_that_says_it_has_little(self) -> None:
+        """It has no limit of its own by that, and gets ours."""
+        self.machine.persistent = True
+        self.told(7)
+        self.assertEqual(1, self.tick((MEMORY, 2**29)).written)
+        self.assertEqual(2**19, self.machine.balloon_kib)
+
 
 class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
