@@ -277,6 +277,35 @@ class LoopTest(LoopTestCase):
         loop.tick(self.now)
         self.assertEqual('30000', self.quota('/batch/a'))
 
+    def test_another_program_makes_groups_idle(self) -> None:
+        """The one above, then ours before we do, then ours under our limit."""
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        idle = self.id('/batch'), Knob.CPU_IDLE, 1
+        where = '', '/batch', '/services'
+
+        def turn(*wishes: tuple[str, Knob, int]) -> list[str]:
+            wish.want(*wishes)
+            self.look(loop)
+            return [self.tree.get('idle', below) for below in where]
+
+        self.tree.put('idle', '', '1')
+        self.assertEqual(['1', '1', '0'], turn(idle))
+        self.assertEqual(['1', '0', '0'], turn())
+        self.tree.put('idle', '', '0')
+        self.tree.put('idle', '/batch', '1')
+        self.assertEqual(['0', '1', '0'], turn(idle))
+        self.assertEqual({}, dict(self.leases.held()))
+        self.assertEqual(['0', '1', '0'], turn())
+        self.tree.put('idle', '/batch', '0')
+        turn(idle)
+        # It takes ours back, gives a weight, and is idle again.
+        self.tree.put('idle', '/batch', '0')
+        self.tree.put('weight', '/batch', '50')
+        self.assertEqual(['0', '1', '0'], turn(idle))
+        self.assertEqual(['0', '0', '0'], turn())
+        self.assertEqual('50', self.tree.get('weight', '/batch'))
+
     def test_a_group_born_under_a_cap_is_freed_too(self) -> None:
         """A child that inherits a capped CPU set gets the real one back."""
         self.needs_v1('in version 2 nothing copies a set')

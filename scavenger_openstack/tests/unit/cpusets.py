@@ -56,6 +56,7 @@ class Host(fixtures.Fixture):
 
     :ivar written: each write that was taken, the oldest first; paths begin
         below the cgroup mount
+    :ivar refused: names of files to which the kernel takes no write
     """
 
     def __init__(self, cpus: int, version: int) -> None:
@@ -66,6 +67,7 @@ class Host(fixtures.Fixture):
         self.siblings = {cpu for cpu in self.possible if cpu % 2}
         self.version = version
         self.written: list[Write] = []
+        self.refused: set[str] = set()
 
     def _setUp(self) -> None:
         self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -218,6 +220,8 @@ class Host(fixtures.Fixture):
         path = self._live(fd)
         if self.top not in path.parents:
             return write()
+        if path.name in self.refused:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         where = path.relative_to(
             self.sets if self.sets in path.parents else self.top)
         is_set = path.name == 'cpuset.cpus'

@@ -1,0 +1,161 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A whole slow loop on a host of files, with less than a new kernel has."""
+
+from __future__ import annotations
+
+import pathlib
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.agent import actuator
+from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent import leases
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import cpusets
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+
+JOB = '/batch/a'
+TICKS = 2 * actuator.LOOK_TICKS
+
+
+class Wish:
+    """A regulator that wants the idle class, a quota and a CPU set."""
+
+    name = 'wish'
+    caps = (Cap('/batch', Knob.CPU_IDLE, 1, 'wish', 'a test'),
+            Cap(JOB, Knob.CPU_CORES, 0.5, 'wish', 'a test'),
+            Cap('/batch', Knob.CPU_SET, '2-5', 'wish', 'a test'))
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        return Decision(self.caps)
+
+    def state(self) -> dict[str, object]:
+        return {}
+
+    def load(self, state: object, now: float) -> None:
+        pass
+
+
+def no_bpf() -> None:
+    raise errors.Unsupported('no BPF')
+
+
+class OddKernel(testtools.TestCase):
+
+    version = 1
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(cpusets.Host(8, self.version))
+        for path in ('/batch', JOB, '/web', '/web/b'):
+            self.host.cgroup(path)
+        device = self.host.top.stat().st_dev
+        mounts = ([(str(self.host.top / name), 'cgroup', device)
+                   for name in ('cpu', 'cpuset')] if self.version == 1 else
+                  [(str(self.host.top), 'cgroup2', device)])
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.steps.cgroup_mounts', lambda: mounts))
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.drivers.running.Running', no_bpf))
+        self.now = 1000.0
+
+    def loop(self) -> loop_.Loop:
+        where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        (where / 'conf').write_text(
+            '[cgroups]\nbackground_parents = /batch\n'
+            'foreground_parents = /web\n[libvirt]\nuri =\n'
+            '[perf]\nenabled = off\n')
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, [
+            '--config-file', str(where / 'conf'), '--state-dir',
+            str(where / 'state'), '--root-dir', str(self.host.root)], 'test')
+        self.driver = service.load_driver(conf)
+        self.addCleanup(self.driver.close)
+        self.leases = leases.Leases(where / 'state', 600.0)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        return loop_.Loop(
+            self.driver, [(Wish(), Mode.ENFORCE)], self.leases,
+            actuator.Actuator(self.driver, self.leases, 2.0),
+            where / 'stop', require_watcher=False,
+            isolation=isolation.Isolation(
+                self.driver, self.leases, perfiso.Params(buffer_cores=1),
+                Mode.ENFORCE))
+
+    def turn(self, one: loop_.Loop) -> loop_.Tick:
+        for _ in range(TICKS):
+            self.now += 1
+            tick = one.tick(self.now)
+        return tick
+
+    def files(self, name: str) -> list[pathlib.Path]:
+        return sorted(self.host.top.rglob(name))
+
+    def in_force(self) -> tuple[str, set[int]]:
+        """The quota of the job, and the CPUs of all."""
+        return (self.files('cpu.cfs_quota_us' if self.version == 1
+                           else 'cpu.max')[0].read_text().split()[0],
+                self.host.set_of('/batch'))
+
+    def assert_the_rest_is_set_and_restored(self, one: loop_.Loop) -> None:
+        self.assertEqual(('50000', {2, 3, 4, 5}), self.in_force())
+        self.assertEqual([], one.close())
+        self.assertEqual({}, dict(self.leases.held()))
+        self.assertEqual('-1' if self.version == 1 else 'max',
+                         self.in_force()[0])
+        self.assertEqual(set(range(8)), self.host.set_of('/batch'))
+
+    def test_no_idle_no_bpf_and_no_pressure(self) -> None:
+        """As on Linux 5.10 without BPF and PSI."""
+        for file in self.files('cpu.idle'):
+            file.unlink()
+        one = self.loop()
+        tick = self.turn(one)
+        assert tick.sample is not None
+        for found in tick.sample.workloads:
+            self.assertEqual((None, None, None), (
+                found.psi_cpu_s, found.psi_io_s, found.psi_memory_s))
+        self.assertEqual(1, self.log.output.count('cpu.idle does not exist'))
+        self.assertEqual(1, self.log.output.count('no BPF'))
+        self.assertNotIn(('/batch', Knob.CPU_IDLE), self.leases.held())
+        self.assert_the_rest_is_set_and_restored(one)
+        self.assertNotIn('Traceback', self.log.output)
+
+    def test_cpu_idle_is_refused(self) -> None:
+        """By a kernel that has the file."""
+        self.host.refused.add('cpu.idle')
+        one = self.loop()
+        self.turn(one)
+        self.assertEqual(1, self.log.output.count('cpu_idle = 1 not set'))
+        self.assertEqual({'0\n'}, {
+            file.read_text() for file in self.files('cpu.idle')})
+        self.assert_the_rest_is_set_and_restored(one)
+        self.assertNotIn('Traceback', self.log.output)
+
+
+class OddKernel2(OddKernel):
+
+    version = 2
