@@ -151,7 +151,7 @@ class Changes:
     def cpus_go(self) -> bool:
         online = set(self._host.online)
         free = online - self._host.fixed
-        most = min(len(free), len(online) - 1)
+        most = min(len(free), len(online) // 2)
         if most:
             self._host.take_offline(*self._some(free, most))
         return self._host.online != online

@@ -164,8 +164,8 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         source = self.begin(own_network=True)
         target = self.hypervisor(own_network=True)
         there = self.agent_on(target)
-        self.wait_for('its first tick', (
-            there.directory / 'state/status.json').exists)
+        self.wait_for('its start', lambda: any(
+            'QEMU' in line for line in there.log()))
         time.sleep(1)
         there.seen()
         source.migrate(NAME, target)
