@@ -118,7 +118,7 @@ class Tree(fixtures.Fixture):
 
     def _setUp(self) -> None:
         (ROOT / 'cgroup.subtree_control').write_text(
-            ' '.join(f'+{name}' for name in CONTROLLERS))
+            ' '.join(f'+{name}' for name in self.controllers))
         self.addCleanup(self.remove)
         self.path('').mkdir()
 
