@@ -97,8 +97,9 @@ class JournalTest(test_domain_limits.LimitsTestCase):
     def test_it_was_started_again(self) -> None:
         self.ends('SHUTDOWN')
         self.machine.start()
-        self.libvirtd.tell(until=lambda: test_domain_limits.gone(self.driver))
-        self.driver.sample()    # tells that the domain has changed
+        self.libvirtd.tell(until=lambda: (
+            test_domain_limits.gone(self.driver)
+            and bool(self.driver.sample())))    # the new run is seen, too
         self.tick(*WISHES)
         self.assertEqual(
             [REMOVED.format('the VM shut down, and was started again')],
