@@ -59,6 +59,10 @@ class XmlCase(test_libvirt_life.LifeCase):
             agent.tick(), self.limits(host, 'one') == before)[-1],
             timeout_s=40)
 
+    def limited(self, agent: virtual_host.Agent, uuid: str) -> bool:
+        agent.tick({uuid: CAPS})
+        return len(agent.leases.held()) == len(CAPS)
+
 
 class TestMoves(XmlCase):
 
@@ -73,7 +77,8 @@ class TestMoves(XmlCase):
             stations = []
             for here, there in ((0, 1), (1, 0)):
                 if limited:
-                    self.cap(agents[here], guest.uuid, CAPS)
+                    self.wait_for('limits', functools.partial(
+                        self.limited, agents[here], guest.uuid), timeout_s=40)
                 self.move('one', hosts[here], hosts[there])
                 self.nothing_held(agents[here])
                 self.removed(agents[there], hosts[there], before)
@@ -151,10 +156,6 @@ class TestStays(XmlCase):
         self.removed(agent, host, before[0])
         self.assertEqual(before[1], self.limits(host, 'one', '--inactive'))
         self.assertNotIn('pin', str(self.both(host)))
-
-    def limited(self, agent: virtual_host.Agent, uuid: str) -> bool:
-        agent.tick({uuid: CAPS})
-        return len(agent.leases.held()) == len(CAPS)
 
     def test_pinned_by_another_meanwhile(self) -> None:
         """libvirt can do that, and that is what is given back."""
