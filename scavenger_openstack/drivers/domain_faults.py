@@ -55,7 +55,7 @@ SILENT = Saying(
 BUSY = Saying(
     'has a job',
     'domain %s migrates or is being saved; its limits stay as they are '
-    'until that has ended', logging.INFO)
+    'until that has ended', logging.DEBUG)
 
 
 class Doubt:
