@@ -352,10 +352,14 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         if last and not (with_parent and os.getppid() == parent
                          and state.has_leases()):
             return 1 if left else 0
-        if with_parent and os.getppid() != parent and not left:
+        # A parent that is being killed is gone before its lock is free: what
+        # it leaves is restored then.
+        orphan = with_parent and os.getppid() != parent
+        if orphan and not left and not state.has_leases():
             return 0
         if state.watcher >= 0 and not (
-                last or state.due or state.unreadable or not beat.settled
+                last or orphan or state.due or state.unreadable
+                or not beat.settled
                 or state.pid and state.pid == state.died):
             pause.wait(QUIET_S, turn)
             continue

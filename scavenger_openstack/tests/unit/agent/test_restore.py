@@ -19,7 +19,9 @@ import io
 import json
 import os
 import pathlib
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -44,6 +46,17 @@ LIMIT = {**WRITE, 'file': 'blkio.throttle.read_bps_device', 'text': '0',
 IO_MAX = {**WRITE, 'dir': '/cg/two/a', 'file': 'io.max', 'device': '8:0',
           'text': 'rbps=max wbps=1048576 riops=max wiops=max'}
 TC = {'do': 'tc', 'netns': '', 'dev': 'tap0', 'ifindex': 5}
+PARENT = '''
+import os, subprocess, sys, time
+watcher = subprocess.Popen(
+    [sys.executable, '-m', 'scavenger_openstack.agent.restore', '--watch',
+     '--with-parent', '--state-dir', sys.argv[1]],
+    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while not os.path.exists(sys.argv[1] + '/watcher'):
+    time.sleep(0.01)
+print(watcher.pid)
+'''
+"""Ends once the watcher that it started turns."""
 
 
 def lease(*steps_: dict[str, Any], **changes: Any) -> records.Lease:
@@ -438,6 +451,31 @@ class StateDirectory(testtools.TestCase):
                 self.assertNotIn('is running', text)
             fcntl.flock(lock, fcntl.LOCK_UN)
         self.assertEqual(0, self.run_main('--all')[0])
+
+    def test_a_parent_is_gone_and_its_lock_is_not_free_yet(self) -> None:
+        """A killed process lets go of it a moment after its children have
+        another parent."""
+        path = self.put('a.json', lease(self.gone()))
+        self.beat(records.now_s() + 60)
+        with open(self.path / 'lock', 'w') as lock:
+            lock.write(f'{os.getpid()}\n')
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            done = subprocess.run(
+                [sys.executable, '-c', PARENT, str(self.path)], check=True,
+                capture_output=True, text=True, timeout=60)
+            watcher = os.pidfd_open(int(done.stdout))
+            self.addCleanup(os.close, watcher)
+            try:
+                self.assertEqual([], select.select([watcher], [], [], 1)[0])
+                self.assertTrue(path.exists())
+                fcntl.flock(lock, fcntl.LOCK_UN)
+                self.assertEqual([watcher],
+                                 select.select([watcher], [], [], 30)[0])
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(watcher, signal.SIGKILL)
+        self.assertFalse(path.exists())
 
     def test_heartbeat(self) -> None:
         state = statedir.StateDir(str(self.path))
