@@ -153,6 +153,7 @@ class Words(testtools.TestCase):
                                                                  ) -> None:
         self.useFixture(fixtures.MonkeyPatch(
             f'{libvirtd.__name__}.Domain.jobStats', lambda _: {'type': 5}))
+        log = self.useFixture(fixtures.FakeLogger(level=logging.DEBUG))
         before = self.machine.calls['open']
         for _ in range(20):
             with testtools.ExpectedException(domain_handle.Busy), \
@@ -161,7 +162,7 @@ class Words(testtools.TestCase):
             time.sleep(0.01)
         self.assertTrue(self.machine.calls['open'] - before <= 2,
                         self.machine.calls)     # for the writes and looks
-        self.assertEqual(1, self.log.output.count('migrates'))
+        self.assertEqual(1, log.output.count('migrates'))
 
     def test_no_thread_can_be_started(self) -> None:
         """For a while; then it is found out that libvirt answers."""
