@@ -105,6 +105,7 @@ class Actuator:
         self._complained: dict[Key, str] = {}
         self._unread: list[str] = []
         self._gone: dict[Key, str] = {}
+        self._forgot: dict[Key, str] = {}
         self._late: list[tuple[Sequence[Key], Outcome]] = []
         self._changed: Callable[[], Collection[str]]
         self._changed = getattr(driver, 'changed', tuple)
@@ -115,7 +116,7 @@ class Actuator:
         self._unmet = getattr(driver, 'unmet', None)
         self._tick = 0
         self.in_force: dict[Key, Cap] = {}
-        self.gone = self._gone
+        self.gone: dict[Key, str] = {}
         """Why knobs are no longer what was limited, as the last tick saw."""
 
     def originals(self, wishes: Iterable[Cap]) -> dict[Key, Value | None]:
@@ -170,7 +171,7 @@ class Actuator:
 
         :param foreign: knobs that another thread looks after; left alone
         """
-        outcome, self.gone = self._finished(), self._gone
+        outcome, self.gone = self._finished(), {**self._forgot, **self._gone}
         lanes: collections.defaultdict[str, lanes_.Lane]
         lanes = collections.defaultdict(lanes_.Lane)
         pending = self._worker.pending
@@ -204,7 +205,7 @@ class Actuator:
             outcome.unmet.update(
                 (workload, size) for workload, size in self._unmet().items()
                 if (workload, Knob.MEMORY_BYTES) in wanted)
-        self._gone = {}
+        self._gone, self._forgot = {}, {}
         return outcome
 
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
@@ -348,8 +349,7 @@ class Actuator:
     def forget_all(self, why: str) -> None:
         for key in {*list(self.in_force), *list(self._ours)}:
             self.forget(key)
-            self._gone[key] = why
-        self.gone = self._gone
+            self._forgot[key] = why
 
     @property
     def pending(self) -> frozenset[Key]:
