@@ -402,7 +402,7 @@ class Actuator:
             self._ours[key] = current
             return False
         if originals.made_anew(held.steps, now):
-            raise errors.WorkloadGone('it was made anew')
+            raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
             held.steps, self._ours_steps.get(key, ()), now), current)
         LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
