@@ -296,7 +296,8 @@ def _agent(proc: str, pid: int, fd: str) -> Agent | None:
         # Another mount namespace, and perhaps a root in there.
         top = os.readlink(f'{proc}/{pid}/root').rstrip('/') + '/'
         own = '/' + own.removeprefix(top).lstrip('/')
-        seen = f'{proc}/{pid}/root{own}'
+        seen = (own if _is(f'{own}/lock', lock)
+                else f'{proc}/{pid}/root{own}')
     return Agent(pid, own, seen)
 
 

@@ -264,17 +264,22 @@ class TestVirshIsKilled(LiftCase):
         random = Random(7)
 
         def kill() -> None:
+            for pid in running():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+
+        def kill_often() -> None:
+            while not killed and not ended.wait(0.001):
+                kill()
             # Time enough for one to start, mostly.
             while not ended.wait(random.uniform(0.05, 0.5)):
-                for pid in running():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
+                kill()
 
         def lifted() -> bool:
             return not self.lift()
 
-        killer = threading.Thread(target=kill)
+        killer = threading.Thread(target=kill_often)
         killer.start()
         try:
             self.wait_for('all is lifted', lifted, 60)

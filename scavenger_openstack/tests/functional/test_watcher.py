@@ -185,8 +185,9 @@ class Answers(WatcherTestCase):
         point = steps.cgroup_mounts()[0][0]
         kind = abilities.of_mount(point)
         self.assertEqual('', self.answer(kind))
-        subprocess.run(['nsenter', '-m', '-t', str(process.pid), 'mount',
-                        '-o', 'remount,bind,ro', point], check=True)
+        subprocess.run(['nsenter', '--mount', '--root', '-t',
+                        str(process.pid), 'mount', '-o', 'remount,bind,ro',
+                        point], check=True)
         self.wait_for('it has tried again', lambda: 'Read-only file system'
                       in self.published().get(kind, ''))
 
