@@ -132,7 +132,9 @@ class TestMadeAnew(ChangesCase):
                                             self.cores(host) == 0.2)[-1])
             self.assertEqual({(guest.uuid, Knob.CPU_CORES)},
                              set(agent.leases.held()))
-            self.assertEqual(1, self.said(f'domain {name} has no balloon'))
+            line = f'domain {name} has no balloon'
+            self.wait_for(line, lambda line=line: (
+                agent.tick({guest.uuid: caps}), self.said(line))[-1])
             if name == 'one':
                 host.virsh('destroy one; domrename one eins; start eins')
         self.warned_of('domain one has', 'domain eins has')
