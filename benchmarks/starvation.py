@@ -23,10 +23,11 @@ one; the P99 of memcached's answers; the CPUs that the background got.
 The ways are played in turn, round after round.
 
     sudo python benchmarks/starvation.py [--rounds 5] [--seconds 12]
-        [--ways unmanaged,idle,weight,quota,both] [--places nested,top]
+        [--ways unmanaged,idle,weight,quota,both,follow] [--places nested,top]
 
 *weight* is the smallest there is, *quota* half of the CPUs, *both* cpu.idle
-with a quota of 90 % of the CPUs.
+with a quota of 90 % of the CPUs, *follow* cpu.idle with a quota of 97 % of
+what everything else leaves over, looked at twice a second.
 
 Needs stress-ng and memcached.
 """
@@ -41,6 +42,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from typing import NamedTuple
 
@@ -49,7 +51,10 @@ from scavenger_openstack.tests.functional import base
 RATE, CONNECTIONS = 2500, 16
 PORT = 11299
 HOGS = 6
+WAYS = ('unmanaged', 'idle', 'weight', 'quota', 'both', 'follow')
 HZ = (100, 1, 10)
+FOLLOW_EVERY_S, FOLLOW_SHARE, FLOOR_CORES = 0.5, 0.97, 0.1
+PERIOD_US = 100_000
 PROBE = """
 import sys, time
 hz, until_s = float(sys.argv[1]), float(sys.argv[2])
@@ -113,6 +118,8 @@ def limit(tree: base.CgroupTree, group: str, way: str) -> None:
     elif way == 'both':
         tree.put('idle', group, '1')
         tree.put('quota', group, f'{90000 * (os.cpu_count() or 1)}')
+    elif way == 'follow':
+        tree.put('idle', group, '1')
     elif way != 'unmanaged':
         raise SystemExit(f'{way}: no such way')
 
@@ -136,6 +143,31 @@ def cpu_s(tree: base.CgroupTree, group: str) -> float:
     return int(fields[1]) / 1e6
 
 
+def busy_s() -> float:
+    """CPU time of the machine that was not idle."""
+    with open('/proc/stat') as file:
+        user, nice, system, _, _, irq, softirq = map(
+            int, file.readline().split()[1:8])
+    return ((user + nice + system + irq + softirq)
+            / os.sysconf('SC_CLK_TCK'))
+
+
+def follow(tree: base.CgroupTree, group: str, ended: threading.Event
+           ) -> None:
+    """Leave the background a little less than is left over."""
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR,
+                          os.sched_param(1))
+    cpus = os.cpu_count() or 1
+    time_s, busy, own = time.monotonic(), busy_s(), cpu_s(tree, group)
+    while not ended.wait(FOLLOW_EVERY_S):
+        last_s, last_busy, last_own = time_s, busy, own
+        time_s, busy, own = time.monotonic(), busy_s(), cpu_s(tree, group)
+        others = max(0.0, busy - last_busy - (own - last_own)) / (
+            time_s - last_s)
+        cores = max(FLOOR_CORES, FOLLOW_SHARE * (cpus - others))
+        tree.put('quota', group, str(round(PERIOD_US * cores)))
+
+
 def play(where: str, way: str, seconds: float) -> Round:
     """One round."""
     with contextlib.ExitStack() as stack:
@@ -148,6 +180,13 @@ def play(where: str, way: str, seconds: float) -> Round:
         time.sleep(1)
         before_s, begun_s = cpu_s(bg, bg_group), time.monotonic()
         until_s = begun_s + seconds
+        if way == 'follow':
+            ended = threading.Event()
+            follower = threading.Thread(target=follow,
+                                        args=(bg, bg_group, ended))
+            follower.start()
+            stack.callback(follower.join)
+            stack.callback(ended.set)
         probes = []
         for hz in HZ:
             argv = (sys.executable, '-c', PROBE, str(hz), str(until_s))
@@ -166,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--seconds', type=float, default=12)
-    parser.add_argument('--ways', default='unmanaged,idle,weight,quota,both')
+    parser.add_argument('--ways', default=','.join(WAYS))
     parser.add_argument('--places', default='nested,top')
     args = parser.parse_args()
     for program in ('stress-ng', 'memcached'):
