@@ -64,3 +64,7 @@ class NotRestorable(LeaseError):
 
 class AlreadyRunning(ScavengerError):
     """Another agent has the state directory, or what is to be limited."""
+
+
+class WireError(ScavengerError):
+    """What came over the wire, or was to go there, is not of its type."""

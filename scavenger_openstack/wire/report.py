@@ -1,0 +1,305 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an agent reports to the conductor, and what it gets back.
+
+An agent calls ``sync(report) -> answer`` every few seconds.  The report has
+entries, which the agent keeps in its spool until they are acknowledged, so a
+report may arrive twice: the conductor applies an entry once, by host, run and
+sequence.  Times are UNIX times in seconds, unless a name says otherwise.
+
+Fields that another minor version does not know are ignored, and those that it
+lacks have defaults; a new meaning of a field is a new :data:`SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+from typing import Literal
+
+import msgspec
+from msgspec import Meta
+
+SCHEMA = 1
+
+MAX_REPORT_BYTES = 1 << 20
+"""A report is at most this long; RPC brokers bear little more."""
+MAX_ANSWER_BYTES = 4 << 20
+MAX_ENTRIES = 500
+"""Entries of one report; the rest waits for the next."""
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+MaybeName = Annotated[str, Meta(max_length=255)]
+Sentence = Annotated[str, Meta(max_length=2000)]
+Count = Annotated[int, Meta(ge=0, le=2 ** 53)]
+Time = Annotated[float, Meta(ge=0, le=2 ** 53)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Value = float | Annotated[str, Meta(max_length=4096)]
+"""A limit: a number in the unit of its knob, or a CPU list."""
+
+Priority = Literal['foreground', 'background']
+Mode = Literal['off', 'observe', 'enforce']
+Knob = Literal['cpu_cores', 'cpu_set', 'cpu_idle', 'memory_bytes',
+               'io_bytes_per_s', 'io_ops_per_s', 'egress_bytes_per_s',
+               'llc_ways', 'paused']
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What goes over the wire: values, in JSON objects."""
+
+
+class Workload(Wire):
+    """A VM or a container on a host.
+
+    ``id`` is the name that the host's agent has for it; ``instance`` the
+    UUID of a VM, '' for containers, ``project`` '' where it is not known.
+    ``floor`` maps a knob to the value below which no limit goes.
+    """
+
+    id: Name
+    priority: Priority
+    kind: Literal['container', 'instance'] = 'container'
+    source: MaybeName = 'default'
+    instance: MaybeName = ''
+    display_name: MaybeName = ''
+    flavor: MaybeName = ''
+    project: MaybeName = ''
+    application: MaybeName = ''
+    vcpus: NotNegative = 1.0
+    floor: dict[Knob, NotNegative] = {}
+
+
+class Precision(Wire):
+    """Ends of a controller's trials since the agent has been installed."""
+
+    confirmed: Count = 0
+    refuted: Count = 0
+    unclear: Count = 0
+
+
+class Facts(Wire):
+    """How the host and its agent are now.
+
+    ``enforcing`` is false while the kill switch of the host is on, or no
+    controller may set limits.  ``stopped`` says why, '' when it is not.
+    ``capacity`` and ``headroom`` are by resource, in its knob's unit: what
+    the host has, and what background work could use besides what it has now.
+    ``grade`` is A, B or C for what can be measured here, '' when unknown.
+    """
+
+    version: MaybeName = ''
+    enforcing: bool = False
+    stopped: Sentence = ''
+    grade: Literal['', 'A', 'B', 'C'] = ''
+    cpu_model: MaybeName = ''
+    modes: dict[Name, Mode] = {}
+    capacity: dict[Name, NotNegative] = {}
+    headroom: dict[Name, NotNegative] = {}
+    precision: dict[Name, Precision] = {}
+    tick_cpu_share: NotNegative | None = None
+    spool_bytes: Count = 0
+    dropped: Count = 0
+
+
+class Suspect(Wire):
+    """A workload that may disturb the victim, and the score it got."""
+
+    workload: Name
+    score: float
+    antagonist: bool = False
+
+
+class Series(Wire):
+    """One signal of one workload over an incident: times and values."""
+
+    workload: Name
+    signal: Name
+    times_s: Annotated[list[Time], Meta(max_length=120)]
+    values: Annotated[list[float | None], Meta(max_length=120)]
+
+
+class Entry(Wire, tag_field='type'):
+    """One thing that happened; ``sequence`` grows by one in each run."""
+
+    sequence: Annotated[int, Meta(ge=1, le=2 ** 53)]
+    time_s: Time
+
+
+class Incident(Entry, frozen=True, tag='incident'):
+    """An incident as it is now.  ``begun_s`` is when it began."""
+
+    id: Annotated[str, Meta(pattern='^[0-9a-f]{32}$')]
+    what: Literal['began', 'changed', 'ended']
+    begun_s: Time
+    victim: Name
+    signal: Name
+    value: float | None = None
+    threshold: float | None = None
+    cause: MaybeName = ''
+    controller: MaybeName = ''
+    action: Sentence = ''
+    outcome: MaybeName = 'open'
+    suspects: Annotated[list[Suspect], Meta(max_length=64)] = []
+    evidence: Annotated[list[Series], Meta(max_length=9)] = []
+
+
+class Limit(Entry, frozen=True, tag='limit'):
+    """A limit was set, changed or removed.
+
+    ``since_s`` is when it was set; ``original`` what the knob holds without
+    it.  ``incident`` is the id of the one that it answers, '' for none.
+    """
+
+    workload: Name
+    knob: Knob
+    what: Literal['set', 'changed', 'removed']
+    since_s: Time
+    owner: Name
+    value: Value | None = None
+    original: Value | None = None
+    reason: Sentence = ''
+    why: Sentence = ''
+    incident: MaybeName = ''
+
+
+class Kill(Entry, frozen=True, tag='kill'):
+    """Processes of a background container were killed."""
+
+    workload: Name
+    processes: Count
+    owner: Name
+    reason: Sentence = ''
+
+
+class AgentEvent(Entry, frozen=True, tag='agent'):
+    """The agent started, ended, or may set limits no more or again."""
+
+    what: Name
+    detail: Sentence = ''
+
+
+class Statistics(Entry, frozen=True, tag='statistics'):
+    """What a signal of an application was in one hour on this CPU model.
+
+    ``m2`` is the sum of squared differences from the mean, so that two can
+    be merged.  Source: CPI2, section 3.1.
+    """
+
+    project: MaybeName
+    application: Name
+    signal: Name
+    hour_s: Time
+    n: Annotated[int, Meta(ge=1, le=2 ** 53)]
+    mean: float
+    m2: NotNegative
+    least: float
+    most: float
+
+
+AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics
+
+
+class Report(Wire):
+    """What an agent says.
+
+    ``run_id`` is new at each start of the agent; entries of an earlier run
+    come under that run's id.  ``workloads`` is all of them, or ``None`` when
+    the conductor has them already: its last answer had the same digest.
+    ``directives_digest`` is of the directives that the agent holds.
+    """
+
+    host: Name
+    boot_id: Name
+    run_id: Name
+    sent_s: Time
+    schema: int = SCHEMA
+    facts: Facts = Facts()
+    workloads_digest: MaybeName = ''
+    workloads: Annotated[list[Workload], Meta(max_length=2000)] | None = None
+    entries: Annotated[list[AnyEntry], Meta(max_length=MAX_ENTRIES)] = []
+    directives_digest: MaybeName = ''
+
+
+class Override(Wire):
+    """An operator's limit: ``value`` on ``knob``, ``None`` for no limit."""
+
+    id: Name
+    workload: Name
+    knob: Knob
+    value: Value | None
+    reason: Sentence
+    expires_s: Time
+    instance: MaybeName = ''
+
+
+class Tag(Wire):
+    """The priority, and perhaps the application, that an operator gave."""
+
+    instance: Name
+    priority: Priority
+    application: MaybeName = ''
+    source: MaybeName = ''
+
+
+class Spec(Wire):
+    """What a signal of an application usually is.  Source: CPI2, 3.1."""
+
+    project: MaybeName
+    application: Name
+    cpu_model: MaybeName
+    signal: Name
+    mean: float
+    stddev: NotNegative
+    n: Count
+
+
+class Budget(Wire):
+    """So many new limits of detectors may be set until then."""
+
+    limits: Count
+    until_s: Time
+
+
+class Directives(Wire):
+    """What the control plane wants of a host.
+
+    ``protection`` false is the kill switch: every limit goes, and none is
+    set; ``protection_reason`` says why.  ``modes`` and ``parameters``
+    (section.option) replace what the host's file says.  ``exempt`` lists
+    instances and projects that are never limited by detectors.
+    """
+
+    issued_s: Time
+    digest: Name
+    schema: int = SCHEMA
+    protection: bool = True
+    protection_reason: Sentence = ''
+    modes: dict[Name, Mode] = {}
+    parameters: dict[Name, float | Sentence] = {}
+    tags: Annotated[list[Tag], Meta(max_length=2000)] = []
+    exempt: Annotated[list[Name], Meta(max_length=2000)] = []
+    overrides: Annotated[list[Override], Meta(max_length=2000)] = []
+    specs: Annotated[list[Spec], Meta(max_length=10000)] = []
+    budget: Budget | None = None
+
+
+class Answer(Wire):
+    """What the conductor answers.
+
+    ``acknowledged`` is the last sequence of the report's run that is in the
+    database: the agent may forget the entries up to it.  ``directives`` is
+    ``None`` when those that the agent holds still hold.
+    """
+
+    acknowledged: Count
+    workloads_digest: MaybeName = ''
+    directives: Directives | None = None
