@@ -68,3 +68,16 @@ class AlreadyRunning(ScavengerError):
 
 class WireError(ScavengerError):
     """What came over the wire, or was to go there, is not of its type."""
+
+
+class DatabaseError(ScavengerError):
+    """The database cannot be used now; the message says why, and what helps.
+    """
+
+
+class SchemaError(DatabaseError):
+    """The tables are not those of this version."""
+
+
+class CommitUncertain(DatabaseError):
+    """The connection was lost in a commit: stored, or not."""

@@ -43,19 +43,30 @@ BIG = BigInteger().with_variant(Integer, 'sqlite')
 """SQLite counts up only columns that are called INTEGER."""
 NAME = String(255)
 PROJECT = String(64)
+MAYBE_JSON = JSON(none_as_null=True)
+"""JSON, where None is NULL and not the JSON value null."""
+
+
+def _table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
+    """A table whose ids are never used again (which SQLite does otherwise)
+    and whose names are compared exactly, with case (which MySQL's default
+    collation does not)."""
+    return Table(name, METADATA, *parts, sqlite_autoincrement=True,
+                 mysql_engine='InnoDB', mysql_charset='utf8mb4',
+                 mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
+                 mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
 
 
 def _id() -> Column:
     return Column('id', BIG, primary_key=True, autoincrement=True)
 
 
-def _host(**options: bool) -> Column:
-    return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False,
-                  **options)
+def _host() -> Column:
+    return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
 
 
-hosts = Table(
-    'hosts', METADATA, _id(),
+hosts = _table(
+    'hosts', _id(),
     Column('name', NAME, nullable=False, unique=True),
     Column('boot_id', String(64), nullable=False, default=''),
     Column('version', String(64), nullable=False, default=''),
@@ -69,16 +80,16 @@ hosts = Table(
     Column('last_seen_s', Double, nullable=False, index=True))
 
 # The last entry of each run of an agent that is in the database.
-runs = Table(
-    'runs', METADATA, _id(), _host(),
+runs = _table(
+    'runs', _id(), _host(),
     Column('run_id', String(64), nullable=False),
     Column('sequence', BigInteger, nullable=False),
     Column('last_seen_s', Double, nullable=False, index=True),
     UniqueConstraint('host_id', 'run_id'))
 
 # A workload on a host; until_s is NULL while it is there.
-workloads = Table(
-    'workloads', METADATA, _id(), _host(),
+workloads = _table(
+    'workloads', _id(), _host(),
     Column('name', NAME, nullable=False),
     Column('kind', String(16), nullable=False),
     Column('instance', String(36), nullable=False, default=''),
@@ -98,8 +109,8 @@ workloads = Table(
     Index('ix_workloads_project', 'project', 'id'),
     Index('ix_workloads_until', 'until_s'))
 
-incidents = Table(
-    'incidents', METADATA, _id(), _host(),
+incidents = _table(
+    'incidents', _id(), _host(),
     Column('uuid', String(32), nullable=False, unique=True),
     Column('victim', NAME, nullable=False),
     Column('victim_instance', String(36), nullable=False, default=''),
@@ -125,13 +136,14 @@ incidents = Table(
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'id'))
 
-suspects = Table(
-    'suspects', METADATA, _id(),
+suspects = _table(
+    'suspects', _id(),
     Column('incident_id', BIG, ForeignKey('incidents.id'), nullable=False),
     Column('workload', NAME, nullable=False),
     Column('instance', String(36), nullable=False, default=''),
     Column('project', PROJECT, nullable=False, default=''),
-    Column('score', Double, nullable=False),
+    # NULL: it was named before, and not scored again.
+    Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
     UniqueConstraint('incident_id', 'workload'),
     # For "incidents of this antagonist".
@@ -140,14 +152,14 @@ suspects = Table(
     Index('ix_suspects_project', 'project', 'antagonist', 'incident_id'))
 
 # Limits that were set; removed_s is NULL while one is in force.
-caps = Table(
-    'caps', METADATA, _id(), _host(),
+caps = _table(
+    'caps', _id(), _host(),
     Column('workload', NAME, nullable=False),
     Column('instance', String(36), nullable=False, default=''),
     Column('project', PROJECT, nullable=False, default=''),
     Column('knob', String(32), nullable=False),
-    Column('value', JSON),
-    Column('original', JSON),
+    Column('value', MAYBE_JSON),
+    Column('original', MAYBE_JSON),
     Column('owner', String(64), nullable=False),
     Column('reason', Text, nullable=False),
     Column('why', Text, nullable=False),
@@ -162,8 +174,8 @@ caps = Table(
     Index('ix_caps_removed', 'removed_s', 'id'))
 
 # Sums for rankings, by hour, antagonist and victim; kept as reports arrive.
-antagonist_hours = Table(
-    'antagonist_hours', METADATA, _id(), _host(),
+antagonist_hours = _table(
+    'antagonist_hours', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
     Column('workload', NAME, nullable=False),
     Column('instance', String(36), nullable=False, default=''),
@@ -181,14 +193,14 @@ antagonist_hours = Table(
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'))
 
 # What operators ask for one knob of one workload, until it expires.
-overrides = Table(
-    'overrides', METADATA, _id(), _host(),
+overrides = _table(
+    'overrides', _id(), _host(),
     Column('uuid', String(32), nullable=False, unique=True),
     Column('workload', NAME, nullable=False),
     Column('instance', String(36), nullable=False, default=''),
     Column('project', PROJECT, nullable=False, default=''),
     Column('knob', String(32), nullable=False),
-    Column('value', JSON),
+    Column('value', MAYBE_JSON),
     Column('reason', Text, nullable=False),
     Column('created_by', NAME, nullable=False),
     Column('created_s', Double, nullable=False),
@@ -198,8 +210,8 @@ overrides = Table(
     Index('ix_overrides_expires', 'expires_s', 'id'))
 
 # Priorities and exemptions of an instance, a project or an aggregate.
-rules = Table(
-    'rules', METADATA, _id(),
+rules = _table(
+    'rules', _id(),
     Column('uuid', String(32), nullable=False, unique=True),
     Column('kind', String(16), nullable=False),     # priority, exemption
     Column('scope', String(16), nullable=False),
@@ -212,8 +224,8 @@ rules = Table(
     UniqueConstraint('kind', 'scope', 'target'))
 
 # Kill switch and governor of the cloud ('cloud', ''), an aggregate, a host.
-switches = Table(
-    'switches', METADATA, _id(),
+switches = _table(
+    'switches', _id(),
     Column('scope', String(16), nullable=False),
     Column('target', NAME, nullable=False),
     Column('protection', Boolean, nullable=False),
@@ -223,15 +235,15 @@ switches = Table(
     Column('changed_s', Double, nullable=False),
     UniqueConstraint('scope', 'target'))
 
-aggregate_hosts = Table(
-    'aggregate_hosts', METADATA, _id(),
+aggregate_hosts = _table(
+    'aggregate_hosts', _id(),
     Column('aggregate', NAME, nullable=False),
     Column('host', NAME, nullable=False, index=True),
     UniqueConstraint('aggregate', 'host'))
 
 # Merged reports of one hour, and what they made of a day.
-statistics = Table(
-    'statistics', METADATA, _id(), _host(),
+statistics = _table(
+    'statistics', _id(), _host(),
     Column('hour_s', BigInteger, nullable=False),
     Column('project', PROJECT, nullable=False, default=''),
     Column('application', NAME, nullable=False),
@@ -244,8 +256,8 @@ statistics = Table(
     Column('most', Double, nullable=False),
     Index('ix_statistics_hour', 'hour_s', 'project', 'application'))
 
-specs = Table(
-    'specs', METADATA, _id(),
+specs = _table(
+    'specs', _id(),
     Column('project', PROJECT, nullable=False, default=''),
     Column('application', NAME, nullable=False),
     Column('cpu_model', NAME, nullable=False),
@@ -258,23 +270,23 @@ specs = Table(
     Index('ix_specs_application', 'application', 'id'),
     Index('ix_specs_project', 'project', 'id'))
 
-audit = Table(
-    'audit', METADATA, _id(),
+audit = _table(
+    'audit', _id(),
     Column('time_s', Double, nullable=False, index=True),
     Column('actor', NAME, nullable=False),
     Column('project', PROJECT, nullable=False, default=''),
     Column('request_id', String(64), nullable=False, default=''),
     Column('action', String(64), nullable=False),
     Column('target', NAME, nullable=False),
-    Column('before', JSON),
-    Column('after', JSON),
+    Column('before', MAYBE_JSON),
+    Column('after', MAYBE_JSON),
     Column('reason', Text, nullable=False),
     Index('ix_audit_target', 'target', 'id'),
     Index('ix_audit_action', 'action', 'id'))
 
 # Work that is done once: the holder until expires_s.
-claims = Table(
-    'claims', METADATA,
+claims = _table(
+    'claims',
     Column('name', String(64), primary_key=True),
     Column('holder', NAME, nullable=False),
     Column('expires_s', Double, nullable=False))

@@ -1,0 +1,256 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Engines and transactions.
+
+A transaction is one ``with``: :func:`writing` commits at its end,
+:func:`reading` never does.  :func:`retried` does a whole transaction again
+when the database asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import os
+import random
+import time
+from typing import Any
+from typing import TypeVar
+
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+from sqlalchemy import event
+from sqlalchemy import exc
+from sqlalchemy import URL
+
+from scavenger_openstack.db import faults
+from scavenger_openstack import errors
+
+T = TypeVar('T')
+
+DRIVERS = {'sqlite': 'sqlite', 'mysql': 'mysql+pymysql',
+           'mariadb': 'mariadb+pymysql', 'postgresql': 'postgresql+psycopg2'}
+"""What stands before :// for each database."""
+
+STATEMENT_S = 10.0
+LOCK_S = 5
+"""Seconds until a statement that waits for a lock is given up."""
+CONNECT_S = 10
+RECYCLE_S = 3600
+"""Older connections are not used again: firewalls forget them."""
+
+_WRITES = 'scavenger_writes'
+
+
+def engine(url: str, *, statement_s: float = STATEMENT_S,
+           connections: int = 20) -> Engine:
+    """Where connections to a database come from.  Connects to nothing yet.
+
+    :param url: such as ``sqlite:////var/lib/scavenger/scavenger.sqlite``,
+        ``mysql+pymysql://user:password@host/scavenger`` or
+        ``postgresql+psycopg2://user:password@host/scavenger``
+    :param statement_s: after this a statement is given up; 0: never, and
+        not for SQLite
+    :param connections: open at the same time, at most
+    :raises DatabaseError: it is no such URL, or its driver is not installed.
+    """
+    parsed = _parsed(url)
+    name = parsed.get_backend_name()
+    options: dict[str, Any] = {'connect_args': _connect_args(
+        parsed, name, statement_s)}
+    if name != 'sqlite':
+        options |= {'isolation_level': 'READ COMMITTED',
+                    'pool_pre_ping': True, 'pool_recycle': RECYCLE_S,
+                    'pool_size': min(5, connections),
+                    'max_overflow': max(0, connections - 5),
+                    'pool_timeout': CONNECT_S}
+    try:
+        made = sqlalchemy.create_engine(parsed, **options)
+    except ImportError as exc_:
+        raise errors.DatabaseError(
+            f'{faults.shown(parsed)}: the driver is not installed: {exc_}'
+        ) from exc_
+    if name == 'sqlite':
+        _listen_sqlite(made)
+    else:
+        _listen_server(made, name, statement_s)
+    return made
+
+
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction, committed at the end; an exception rolls it back.
+
+    On SQLite it has the only write lock from its beginning, so it waits here
+    and never later.
+
+    :raises DatabaseError: the database cannot be used.
+    :raises CommitUncertain: the connection was lost in the commit.
+    """
+    with faults.translated(engine.url), _transaction(engine) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """One transaction that is rolled back at the end.
+
+    :raises DatabaseError: the database cannot be used.
+    """
+    with faults.translated(engine.url), _connect(engine) as connection:
+        yield connection
+
+
+def retried(engine: Engine, work: Callable[[Connection], T], *,
+            patience_s: float = 10.0, idempotent: bool = False,
+            on_duplicate: bool = False) -> T:
+    """Do ``work`` in a transaction that writes, and return what it returns.
+
+    All of it is done again, some milliseconds to a second later, after a
+    deadlock, a lost connection and what else passes by itself.
+
+    :param patience_s: how long to try
+    :param idempotent: do it again also when the connection was lost in the
+        commit, so that it may have been stored
+    :param on_duplicate: do it again when a row that it inserts was inserted
+        by another meanwhile
+    :raises DatabaseError: it did not pass in time.
+    """
+    until = time.monotonic() + patience_s
+    pause_s = 0.02
+    with faults.translated(engine.url):
+        while True:
+            try:
+                with _transaction(engine) as connection:
+                    return work(connection)
+            except errors.CommitUncertain:
+                if not idempotent or time.monotonic() > until:
+                    raise
+            except exc.IntegrityError:
+                if not on_duplicate or time.monotonic() > until:
+                    raise
+            except exc.DBAPIError as exc_:
+                if not faults.passes(exc_) or time.monotonic() > until:
+                    raise
+            time.sleep(random.uniform(0, pause_s))
+            pause_s = min(1.0, 2 * pause_s)
+
+
+@contextlib.contextmanager
+def _transaction(engine: Engine) -> Iterator[Connection]:
+    with _connect(engine) as connection:
+        connection = connection.execution_options(**{_WRITES: True})
+        with contextlib.closing(connection.begin()) as transaction:
+            yield connection
+            try:
+                transaction.commit()
+            except exc.DBAPIError as exc_:
+                if exc_.connection_invalidated:
+                    raise errors.CommitUncertain(
+                        f'{faults.shown(engine.url)}: the connection was '
+                        'lost while data was being stored; look whether it '
+                        'is there before doing it again') from exc_
+                raise
+
+
+def _connect(engine: Engine) -> Connection:
+    try:
+        return engine.connect()
+    except TypeError as exc_:   # of the driver
+        raise errors.DatabaseError(
+            f'{faults.shown(engine.url)}: the URL has an option that does '
+            f'not exist: {exc_}') from exc_
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = sqlalchemy.make_url(url)
+        name = parsed.get_backend_name()
+        parsed.get_dialect()
+    except (exc.ArgumentError, ValueError, ImportError):
+        name = ''
+    if name not in DRIVERS:
+        # Not the text itself: it may have a password.
+        raise errors.DatabaseError(
+            '[database] connection is not the URL of a database: write one '
+            'of ' + ', '.join(
+                f'{driver}://' + ('//PATH' if name == 'sqlite' else
+                                  'USER:PASSWORD@HOST/DATABASE')
+                for name, driver in DRIVERS.items()))
+    return parsed
+
+
+def _connect_args(url: URL, name: str, statement_s: float) -> dict[str, Any]:
+    """What the driver is given, but for what the URL says."""
+    if name == 'sqlite':
+        args: dict[str, Any] = {'timeout': LOCK_S}
+    elif name == 'postgresql':
+        args = {'connect_timeout': CONNECT_S, 'keepalives_idle': 30,
+                'tcp_user_timeout': 30_000}
+    else:
+        wait_s = statement_s + LOCK_S if statement_s else None
+        args = {'connect_timeout': CONNECT_S, 'read_timeout': wait_s,
+                'write_timeout': wait_s, 'charset': 'utf8mb4'}
+    return {key: value for key, value in args.items()
+            if key not in url.query}
+
+
+def _listen_sqlite(engine: Engine) -> None:
+    """Writers beside readers, and one at a time: the driver's own deferred
+    BEGIN fails at once when a reader becomes a writer."""
+
+    @event.listens_for(engine, 'do_connect')
+    def before(dialect: Any, record: Any, args: list[str], kwargs: Any
+               ) -> None:
+        path = engine.url.database
+        if path and not path.startswith((':memory:', 'file:')) \
+                and not os.path.exists(path):
+            raise errors.DatabaseError(
+                f'{path}: there is no database yet: type "scavenger-manage '
+                'db upgrade"')
+
+    @event.listens_for(engine, 'connect')
+    def connected(connection: Any, record: Any) -> None:
+        connection.isolation_level = None   # BEGIN is ours
+        connection.execute('PRAGMA foreign_keys = ON')
+        if connection.execute('PRAGMA journal_mode').fetchone()[0] != 'wal':
+            connection.execute('PRAGMA journal_mode = WAL')
+
+    @event.listens_for(engine, 'begin')
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql('BEGIN IMMEDIATE' if writes else 'BEGIN')
+
+
+def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
+    """Refuse values that do not fit, and give up what takes too long."""
+    if name == 'postgresql':
+        statements = [f'SET lock_timeout = {LOCK_S * 1000}',
+                      f'SET statement_timeout = {int(statement_s * 1000)}']
+    else:   # the comments: for MariaDB only, for MySQL only
+        statements = [f"SET sql_mode = 'TRADITIONAL', "
+                      f'innodb_lock_wait_timeout = {LOCK_S} '
+                      f'/*M! , max_statement_time = {statement_s} */ '
+                      '/*!80000 , max_execution_time = '
+                      f'{int(statement_s * 1000)} */']
+
+    @event.listens_for(engine, 'connect')
+    def connected(connection: Any, record: Any) -> None:
+        cursor = connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.close()
+        connection.commit()

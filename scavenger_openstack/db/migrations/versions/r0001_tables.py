@@ -1,0 +1,296 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The tables of the first release, as they were then."""
+
+from __future__ import annotations
+
+from alembic import op
+from sqlalchemy import BigInteger
+from sqlalchemy import Boolean
+from sqlalchemy import Column
+from sqlalchemy import Double
+from sqlalchemy import ForeignKey
+from sqlalchemy import Index
+from sqlalchemy import Integer
+from sqlalchemy import JSON
+from sqlalchemy import MetaData
+from sqlalchemy import String
+from sqlalchemy import Table
+from sqlalchemy import Text
+from sqlalchemy import UniqueConstraint
+
+METADATA = MetaData(naming_convention={
+    'ix': 'ix_%(table_name)s_%(column_0_N_name)s',
+    'uq': 'uq_%(table_name)s_%(column_0_N_name)s',
+    'fk': 'fk_%(table_name)s_%(column_0_name)s',
+    'pk': 'pk_%(table_name)s'})
+
+BIG = BigInteger().with_variant(Integer, 'sqlite')
+"""SQLite counts up only columns that are called INTEGER."""
+NAME = String(255)
+PROJECT = String(64)
+MAYBE_JSON = JSON(none_as_null=True)
+"""JSON, where None is NULL and not the JSON value null."""
+
+
+def _table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
+    """A table whose ids are never used again (which SQLite does otherwise)
+    and whose names are compared exactly, with case (which MySQL's default
+    collation does not)."""
+    return Table(name, METADATA, *parts, sqlite_autoincrement=True,
+                 mysql_engine='InnoDB', mysql_charset='utf8mb4',
+                 mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
+                 mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
+
+
+def _id() -> Column:
+    return Column('id', BIG, primary_key=True, autoincrement=True)
+
+
+def _host() -> Column:
+    return Column('host_id', BIG, ForeignKey('hosts.id'), nullable=False)
+
+
+hosts = _table(
+    'hosts', _id(),
+    Column('name', NAME, nullable=False, unique=True),
+    Column('boot_id', String(64), nullable=False, default=''),
+    Column('version', String(64), nullable=False, default=''),
+    Column('enforcing', Boolean, nullable=False, default=False),
+    Column('facts', JSON, nullable=False),
+    Column('workloads_digest', String(64), nullable=False, default=''),
+    Column('token_hash', String(128)),
+    # What operators set for this host: {"modes": {}, "parameters": {}}.
+    Column('settings', JSON, nullable=False),
+    Column('first_seen_s', Double, nullable=False),
+    Column('last_seen_s', Double, nullable=False, index=True))
+
+# The last entry of each run of an agent that is in the database.
+runs = _table(
+    'runs', _id(), _host(),
+    Column('run_id', String(64), nullable=False),
+    Column('sequence', BigInteger, nullable=False),
+    Column('last_seen_s', Double, nullable=False, index=True),
+    UniqueConstraint('host_id', 'run_id'))
+
+# A workload on a host; until_s is NULL while it is there.
+workloads = _table(
+    'workloads', _id(), _host(),
+    Column('name', NAME, nullable=False),
+    Column('kind', String(16), nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('display_name', NAME, nullable=False, default=''),
+    Column('flavor', NAME, nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False, default=''),
+    Column('priority', String(16), nullable=False),
+    Column('source', String(32), nullable=False, default=''),
+    Column('vcpus', Double, nullable=False),
+    Column('floor', JSON, nullable=False),
+    Column('since_s', Double, nullable=False),
+    Column('until_s', Double),
+    Index('ix_workloads_host', 'host_id', 'until_s', 'id'),
+    Index('ix_workloads_name', 'host_id', 'name', 'id'),
+    Index('ix_workloads_instance', 'instance', 'id'),
+    Index('ix_workloads_project', 'project', 'id'),
+    Index('ix_workloads_until', 'until_s'))
+
+incidents = _table(
+    'incidents', _id(), _host(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('victim', NAME, nullable=False),
+    Column('victim_instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('signal', String(32), nullable=False),
+    Column('cause', String(64), nullable=False, default=''),
+    Column('controller', String(64), nullable=False, default=''),
+    Column('value', Double),
+    Column('threshold', Double),
+    Column('action', Text, nullable=False),
+    Column('outcome', String(32), nullable=False),
+    Column('begun_s', Double, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    Column('ended_s', Double),
+    # [{"workload":, "signal":, "times_s": [], "values": []}, ...]
+    Column('evidence', JSON, nullable=False),
+    Index('ix_incidents_host', 'host_id', 'id'),
+    Index('ix_incidents_project', 'project', 'id'),
+    Index('ix_incidents_victim', 'victim', 'id'),
+    Index('ix_incidents_victim_instance', 'victim_instance', 'id'),
+    Index('ix_incidents_cause', 'cause', 'id'),
+    Index('ix_incidents_outcome', 'outcome', 'id'),
+    Index('ix_incidents_begun', 'begun_s', 'id'),
+    Index('ix_incidents_ended', 'ended_s', 'id'))
+
+suspects = _table(
+    'suspects', _id(),
+    Column('incident_id', BIG, ForeignKey('incidents.id'), nullable=False),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    # NULL: it was named before, and not scored again.
+    Column('score', Double),
+    Column('antagonist', Boolean, nullable=False),
+    UniqueConstraint('incident_id', 'workload'),
+    # For "incidents of this antagonist".
+    Index('ix_suspects_instance', 'instance', 'antagonist', 'incident_id'),
+    Index('ix_suspects_workload', 'workload', 'antagonist', 'incident_id'),
+    Index('ix_suspects_project', 'project', 'antagonist', 'incident_id'))
+
+# Limits that were set; removed_s is NULL while one is in force.
+caps = _table(
+    'caps', _id(), _host(),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('knob', String(32), nullable=False),
+    Column('value', MAYBE_JSON),
+    Column('original', MAYBE_JSON),
+    Column('owner', String(64), nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('why', Text, nullable=False),
+    Column('incident', String(32), nullable=False, default=''),
+    Column('set_s', Double, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    Column('removed_s', Double),
+    UniqueConstraint('host_id', 'workload', 'knob', 'set_s'),
+    Index('ix_caps_host', 'host_id', 'removed_s', 'id'),
+    Index('ix_caps_instance', 'instance', 'id'),
+    Index('ix_caps_project', 'project', 'id'),
+    Index('ix_caps_removed', 'removed_s', 'id'))
+
+# Sums for rankings, by hour, antagonist and victim; kept as reports arrive.
+antagonist_hours = _table(
+    'antagonist_hours', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False, default=''),
+    Column('victim', NAME, nullable=False),
+    Column('victim_project', PROJECT, nullable=False, default=''),
+    Column('cause', String(64), nullable=False),
+    Column('incidents', Integer, nullable=False),
+    Column('interference_s', Double, nullable=False),
+    Column('confirmed', Integer, nullable=False),
+    Column('refuted', Integer, nullable=False),
+    UniqueConstraint('hour_s', 'host_id', 'workload', 'victim', 'cause',
+                     name='uq_antagonist_hours'),
+    Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'))
+
+# What operators ask for one knob of one workload, until it expires.
+overrides = _table(
+    'overrides', _id(), _host(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('workload', NAME, nullable=False),
+    Column('instance', String(36), nullable=False, default=''),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('knob', String(32), nullable=False),
+    Column('value', MAYBE_JSON),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    Column('expires_s', Double, nullable=False),
+    Column('deleted_s', Double),
+    Index('ix_overrides_host', 'host_id', 'expires_s'),
+    Index('ix_overrides_expires', 'expires_s', 'id'))
+
+# Priorities and exemptions of an instance, a project or an aggregate.
+rules = _table(
+    'rules', _id(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('kind', String(16), nullable=False),     # priority, exemption
+    Column('scope', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('value', NAME, nullable=False, default=''),
+    Column('application', NAME, nullable=False, default=''),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    UniqueConstraint('kind', 'scope', 'target'))
+
+# Kill switch and governor of the cloud ('cloud', ''), an aggregate, a host.
+switches = _table(
+    'switches', _id(),
+    Column('scope', String(16), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('protection', Boolean, nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('caps_per_minute', Integer),
+    Column('changed_by', NAME, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    UniqueConstraint('scope', 'target'))
+
+aggregate_hosts = _table(
+    'aggregate_hosts', _id(),
+    Column('aggregate', NAME, nullable=False),
+    Column('host', NAME, nullable=False, index=True),
+    UniqueConstraint('aggregate', 'host'))
+
+# Merged reports of one hour, and what they made of a day.
+statistics = _table(
+    'statistics', _id(), _host(),
+    Column('hour_s', BigInteger, nullable=False),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False),
+    Column('cpu_model', NAME, nullable=False),
+    Column('signal', String(32), nullable=False),
+    Column('n', BigInteger, nullable=False),
+    Column('mean', Double, nullable=False),
+    Column('m2', Double, nullable=False),
+    Column('least', Double, nullable=False),
+    Column('most', Double, nullable=False),
+    Index('ix_statistics_hour', 'hour_s', 'project', 'application'))
+
+specs = _table(
+    'specs', _id(),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('application', NAME, nullable=False),
+    Column('cpu_model', NAME, nullable=False),
+    Column('signal', String(32), nullable=False),
+    Column('mean', Double, nullable=False),
+    Column('stddev', Double, nullable=False),
+    Column('n', BigInteger, nullable=False),
+    Column('day_s', BigInteger, nullable=False),
+    # Three of them fill MySQL's longest key with utf8mb4.
+    Index('ix_specs_application', 'application', 'id'),
+    Index('ix_specs_project', 'project', 'id'))
+
+audit = _table(
+    'audit', _id(),
+    Column('time_s', Double, nullable=False, index=True),
+    Column('actor', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False, default=''),
+    Column('request_id', String(64), nullable=False, default=''),
+    Column('action', String(64), nullable=False),
+    Column('target', NAME, nullable=False),
+    Column('before', MAYBE_JSON),
+    Column('after', MAYBE_JSON),
+    Column('reason', Text, nullable=False),
+    Index('ix_audit_target', 'target', 'id'),
+    Index('ix_audit_action', 'action', 'id'))
+
+# Work that is done once: the holder until expires_s.
+claims = _table(
+    'claims',
+    Column('name', String(64), primary_key=True),
+    Column('holder', NAME, nullable=False),
+    Column('expires_s', Double, nullable=False))
+
+revision = '0001'
+down_revision = None
+
+
+def upgrade() -> None:
+    METADATA.create_all(op.get_bind())

@@ -1,0 +1,173 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The version of the tables: which one is there, and how to get the newest.
+
+Versions are numbers that only grow, ``0001`` the first; alembic keeps the one
+that is there in the table ``alembic_version``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import contextlib
+import functools
+import os
+import pathlib
+
+from alembic import command
+from alembic import config as config_
+from alembic import script
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import faults
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+
+LOCK = 'scavenger-schema'
+LOCK_ID = 0x5ca7e6e2
+"""PostgreSQL names a lock by a number."""
+LOCK_S = 60
+
+VERSION = sqlalchemy.table('alembic_version',
+                           sqlalchemy.column('version_num'))
+
+
+@functools.cache
+def newest() -> str:
+    """The version that this program works with."""
+    head = script.ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def current(connection: Connection) -> str | None:
+    """The version that is there; None where there is none."""
+    if not sqlalchemy.inspect(connection).has_table(VERSION.name):
+        return None
+    return connection.execute(sqlalchemy.select(
+        VERSION.c.version_num)).scalar_one_or_none()
+
+
+def check(connection: Connection) -> None:
+    """Do nothing if the tables are those of this version.
+
+    :raises SchemaError: they are older, newer or not there.
+    """
+    there, url = current(connection), connection.engine.url
+    if there == newest():
+        return
+    if there is not None and there > newest():
+        raise _newer(connection, there)
+    raise errors.SchemaError(
+        f'{faults.shown(url)}: its tables have '
+        + ('no version' if there is None else f'version {there}')
+        + f' and this program needs version {newest()}: {faults.UPGRADE}')
+
+
+def upgrade(engine: Engine) -> tuple[str | None, str]:
+    """Bring the tables to the newest version, and return the version before
+    and after.  Two of these at once wait for each other.
+
+    On SQLite and PostgreSQL it is one transaction.  MariaDB stores each
+    change of a table at once: what a first upgrade that was interrupted has
+    left there, empty tables, is made again.
+
+    :raises SchemaError: the tables are newer, or not from here.
+    """
+    _create_file(engine)
+    with _lock(engine), connect.writing(engine) as connection:
+        before = current(connection)
+        if before is not None and before > newest():
+            raise _newer(connection, before)
+        if before is None:
+            _clear_remains(connection)
+        config = _config()
+        config.attributes['connection'] = connection
+        command.upgrade(config, 'head')
+    return before, newest()
+
+
+def _newer(connection: Connection, there: str) -> errors.SchemaError:
+    return errors.SchemaError(
+        f'{faults.shown(connection.engine.url)}: its tables have version '
+        f'{there} and this program knows versions to {newest()}: install '
+        'the newer scavenger-openstack here, or restore the backup from '
+        'before the upgrade')
+
+
+def _config() -> config_.Config:
+    config = config_.Config()
+    here = pathlib.Path(__file__).parent / 'migrations'
+    config.set_main_option('script_location', str(here).replace('%', '%%'))
+    config.set_main_option('path_separator', 'os')
+    return config
+
+
+def _create_file(engine: Engine) -> None:
+    """An SQLite file that only its owner reads: it has hashes of tokens."""
+    path = engine.url.database
+    if engine.dialect.name == 'sqlite' and path and path != ':memory:':
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC,
+                             0o600))
+        except OSError as exc:
+            raise errors.DatabaseError(
+                f'{path}: it cannot be opened: {exc.strerror}') from exc
+
+
+@contextlib.contextmanager
+def _lock(engine: Engine) -> Iterator[None]:
+    """One upgrade at a time, on a connection of its own, since it has to end
+    after the commit.  SQLite's writers have a lock anyway."""
+    name = engine.dialect.name
+    with connect.reading(engine) as connection:
+        if name == 'postgresql':
+            connection.execute(sqlalchemy.text(
+                f"SET LOCAL lock_timeout = '{LOCK_S}s'"))
+            connection.execute(sqlalchemy.select(
+                sqlalchemy.func.pg_advisory_xact_lock(LOCK_ID)))
+        elif name != 'sqlite' and connection.execute(sqlalchemy.select(
+                sqlalchemy.func.get_lock(LOCK, LOCK_S))).scalar() != 1:
+            raise errors.SchemaError(
+                f'{faults.shown(engine.url)}: another "scavenger-manage db '
+                f'upgrade" has been running for {LOCK_S} s; try again when '
+                'it has ended')
+        try:
+            yield
+        finally:
+            if name not in ('sqlite', 'postgresql'):
+                connection.execute(sqlalchemy.select(
+                    sqlalchemy.func.release_lock(LOCK)))
+
+
+def _clear_remains(connection: Connection) -> None:
+    """Drop the empty tables of a first upgrade that was interrupted.
+
+    :raises SchemaError: one is not empty.
+    """
+    there = set(sqlalchemy.inspect(connection).get_table_names())
+    remains = [table for table in reversed(tables.METADATA.sorted_tables)
+               if table.name in there]
+    for table in remains:
+        if connection.execute(sqlalchemy.select(
+                sqlalchemy.exists().select_from(table))).scalar():
+            raise errors.SchemaError(
+                f'{faults.shown(connection.engine.url)}: it has a table '
+                f'"{table.name}" with rows and no version: give '
+                'scavenger-openstack a database of its own')
+    for table in remains:
+        table.drop(connection)

@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The same tests on SQLite, MariaDB and PostgreSQL.
+
+::
+
+    class Incidents(databases.Mixin):       # runs only as the three below
+        def test_one(self) -> None:
+            with connect.writing(self.engine) as connection:
+                ...
+
+    class OnSqlite(Incidents, databases.Sqlite):
+        pass
+
+    class OnMariaDb(Incidents, databases.MariaDb):
+        pass
+
+    class OnPostgreSql(Incidents, databases.PostgreSql):
+        pass
+
+Each test begins with the tables, without rows.  A server that is not
+installed skips its tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+import functools
+import os
+import pathlib
+import shutil
+import tempfile
+from typing import Any
+from typing import TYPE_CHECKING
+
+import fixtures
+from sqlalchemy import Engine
+import testtools
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.servers import mariadb
+from scavenger_openstack.tests.functional.servers import postgresql
+from scavenger_openstack.tests.functional.servers import process
+
+if TYPE_CHECKING:
+    _Base = testtools.TestCase
+else:
+    _Base = object
+
+
+class Mixin(_Base):
+    """``engine`` and ``url`` of a database with the tables, all empty."""
+
+    url: str
+    engine: Engine
+
+    if TYPE_CHECKING:
+        def empty_url(self) -> str:
+            """The URL of another database, that has no tables."""
+            return ''
+
+
+class Sqlite(testtools.TestCase):
+    """A file of the test's own."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self._directory = self.useFixture(fixtures.TempDir()).path
+        path = pathlib.Path(self._directory, 'scavenger.sqlite')
+        shutil.copyfile(_sqlite_template(), path)
+        self.url = f'sqlite:///{path}'
+        self.engine = connect.engine(self.url)
+        self.addCleanup(self.engine.dispose)
+
+    def empty_url(self) -> str:
+        return f'sqlite:///{self._directory}/empty.sqlite'
+
+
+class _OnServer(testtools.TestCase):
+    """A database that the tests of one process have one after another."""
+
+    def prepared(self) -> tuple[Any, str, Engine]:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.server, self.url, self.engine = self.prepared()
+        except process.Missing as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(_empty, self.engine)
+
+    def empty_url(self) -> str:
+        return self.server.new_database()
+
+
+class MariaDb(_OnServer):
+
+    def prepared(self) -> tuple[Any, str, Engine]:
+        return _prepared(mariadb.shared)
+
+
+class PostgreSql(_OnServer):
+
+    def prepared(self) -> tuple[Any, str, Engine]:
+        return _prepared(postgresql.shared)
+
+
+@functools.cache
+def _prepared(shared: Callable[[], Any]) -> tuple[Any, str, Engine]:
+    server = shared()
+    url = server.new_database()
+    engine = connect.engine(url)
+    schema.upgrade(engine)
+    return server, url, engine
+
+
+@functools.cache
+def _sqlite_template() -> str:
+    """A file with the tables, which is copied for each test."""
+    handle, path = tempfile.mkstemp(prefix='scv-sqlite-')
+    os.close(handle)
+    atexit.register(os.unlink, path)
+    engine = connect.engine(f'sqlite:///{path}')
+    schema.upgrade(engine)
+    engine.dispose()
+    return path
+
+
+def _empty(engine: Engine) -> None:
+    """Delete all rows, those that others refer to last."""
+    engine.dispose()
+    with connect.writing(engine) as connection:
+        for table in reversed(tables.METADATA.sorted_tables):
+            connection.execute(table.delete())

@@ -1,0 +1,320 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Transactions, tables and their versions, on each database."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+
+from alembic import autogenerate
+from alembic.runtime import migration
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy import exc
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.servers import databases
+
+HOST = {'facts': {}, 'settings': {}, 'first_seen_s': 1.0, 'last_seen_s': 2.0}
+
+
+def add_host(connection: Connection, name: str) -> None:
+    connection.execute(tables.hosts.insert().values(name=name, **HOST))
+
+
+def names(connection: Connection) -> list[str]:
+    return sorted(connection.execute(
+        sqlalchemy.select(tables.hosts.c.name)).scalars())
+
+
+class Transactions(databases.Mixin):
+
+    def stored(self) -> list[str]:
+        with connect.reading(self.engine) as connection:
+            return names(connection)
+
+    def test_what_is_written_is_committed(self) -> None:
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'one')
+        self.assertEqual(['one'], self.stored())
+
+    def test_an_exception_rolls_back(self) -> None:
+        def fail() -> None:
+            with connect.writing(self.engine) as connection:
+                add_host(connection, 'one')
+                raise KeyError('mine')
+
+        self.assertRaises(KeyError, fail)
+        self.assertEqual([], self.stored())
+
+    def test_reading_stores_nothing(self) -> None:
+        with connect.reading(self.engine) as connection:
+            add_host(connection, 'one')
+        self.assertEqual([], self.stored())
+
+    def test_names_are_compared_exactly(self) -> None:
+        with connect.writing(self.engine) as connection:
+            for name in ('batch', 'Batch', 'b\u00e4tch', '\U0001f600'):
+                add_host(connection, name)
+        self.assertEqual(4, len(self.stored()))
+
+    def test_a_value_that_does_not_fit_is_refused(self) -> None:
+        def too_long() -> None:
+            with connect.writing(self.engine) as connection:
+                add_host(connection, 256 * 'n')
+
+        if self.engine.dialect.name != 'sqlite':    # which has no lengths
+            self.assertRaises(exc.DBAPIError, too_long)
+            self.assertEqual([], self.stored())
+
+    def test_ids_are_not_used_again(self) -> None:
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'one')
+            add_host(connection, 'two')
+            before = connection.execute(sqlalchemy.select(
+                sqlalchemy.func.max(tables.hosts.c.id))).scalar_one()
+            connection.execute(tables.hosts.delete())
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'three')
+            self.assertGreater(connection.execute(sqlalchemy.select(
+                tables.hosts.c.id)).scalar_one(), before)
+
+    def test_none_is_null(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.audit.insert().values(
+                time_s=1.0, actor='a', action='b', target='c', reason='d',
+                before=None, after={'x': 1}))
+            found = connection.execute(sqlalchemy.select(
+                tables.audit.c.id).where(tables.audit.c.before.is_(None),
+                                         tables.audit.c.after.is_not(None)))
+            self.assertEqual(1, len(found.all()))
+
+    def test_a_row_needs_its_host(self) -> None:
+        def orphan() -> None:
+            with connect.writing(self.engine) as connection:
+                connection.execute(tables.runs.insert().values(
+                    host_id=99, run_id='r', sequence=1, last_seen_s=1.0))
+
+        self.assertRaises(exc.IntegrityError, orphan)
+
+    def test_a_deadlock_is_done_again(self) -> None:
+        """Two transactions want the same two rows, in opposite order."""
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'one')
+            add_host(connection, 'two')
+        both = threading.Barrier(2)
+        tried: list[str] = []
+
+        def work(first: str, second: str) -> None:
+            def change(connection: Connection) -> None:
+                tried.append(first)
+                for name in (first, second):
+                    connection.execute(
+                        tables.hosts.update()
+                        .where(tables.hosts.c.name == name)
+                        .values(last_seen_s=tables.hosts.c.last_seen_s + 1))
+                    if name == first and len(tried) <= 2 \
+                            and self.engine.dialect.name != 'sqlite':
+                        both.wait(10)
+            connect.retried(self.engine, change, patience_s=30)
+
+        threads = [threading.Thread(target=work, args=pair)
+                   for pair in (('one', 'two'), ('two', 'one'))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(40)
+        with connect.reading(self.engine) as connection:
+            self.assertEqual([4.0, 4.0], list(connection.execute(
+                sqlalchemy.select(tables.hosts.c.last_seen_s)).scalars()))
+        if self.engine.dialect.name != 'sqlite':
+            self.assertEqual(3, len(tried))
+
+    def test_a_duplicate_is_done_again_if_wished(self) -> None:
+        """Two that both found no row insert it."""
+        both = threading.Barrier(2)
+        tried: list[int] = []
+
+        def work() -> None:
+            def add(connection: Connection) -> None:
+                tried.append(1)
+                if 'one' not in names(connection):
+                    if len(tried) <= 2 \
+                            and self.engine.dialect.name != 'sqlite':
+                        both.wait(10)
+                    add_host(connection, 'one')
+            connect.retried(self.engine, add, on_duplicate=True)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        self.assertEqual(['one'], self.stored())
+
+    def test_many_writers(self) -> None:
+        """None of them fails because another one writes."""
+        def work(number: int) -> None:
+            for turn in range(5):
+                connect.retried(self.engine, functools.partial(
+                    add_host, name=f'{number}-{turn}'))
+
+        threads = [threading.Thread(target=work, args=(number,))
+                   for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(40, len(self.stored()))
+
+    def test_what_does_not_pass_is_not_done_again(self) -> None:
+        tried = []
+
+        def wrong(connection: Connection) -> None:
+            tried.append(1)
+            add_host(connection, 'one')
+            add_host(connection, 'one')
+
+        self.assertRaises(exc.IntegrityError, connect.retried, self.engine,
+                          wrong)
+        self.assertEqual([1], tried)
+
+
+class TransactionsOnSqlite(Transactions, databases.Sqlite):
+
+    def test_readers_do_not_wait_for_a_writer(self) -> None:
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'one')
+            began = time.monotonic()
+            self.assertEqual([], self.stored())
+            self.assertLess(time.monotonic() - began, 2.0)
+
+
+class TransactionsOnMariaDb(Transactions, databases.MariaDb):
+    pass
+
+
+class TransactionsOnPostgreSql(Transactions, databases.PostgreSql):
+    pass
+
+
+class Schema(databases.Mixin):
+
+    def test_the_migrations_make_the_tables(self) -> None:
+        with self.engine.connect() as connection:
+            context = migration.MigrationContext.configure(
+                connection, opts={'compare_type': True})
+            self.assertEqual([], autogenerate.compare_metadata(
+                context, tables.METADATA))
+
+    def test_upgrade_from_nothing_and_again(self) -> None:
+        engine = connect.engine(self.empty_url(), statement_s=0)
+        self.addCleanup(engine.dispose)
+        self.assertEqual((None, schema.newest()), schema.upgrade(engine))
+        self.assertEqual((schema.newest(), schema.newest()),
+                         schema.upgrade(engine))
+        with connect.reading(engine) as connection:
+            schema.check(connection)
+
+    def test_without_tables(self) -> None:
+        engine = connect.engine(self.empty_url())
+        self.addCleanup(engine.dispose)
+
+        def look() -> None:
+            with connect.reading(engine) as connection:
+                schema.check(connection)
+
+        error = self.assertRaises(errors.DatabaseError, look)
+        self.assertIn('type "scavenger-manage db upgrade"', str(error))
+
+    def test_newer_tables(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(schema.VERSION.update().values(
+                version_num='9999'))
+
+        def back() -> None:
+            with connect.writing(self.engine) as connection:
+                connection.execute(schema.VERSION.update().values(
+                    version_num=schema.newest()))
+
+        self.addCleanup(back)
+        error = self.assertRaises(errors.SchemaError, schema.upgrade,
+                                  self.engine)
+        self.assertIn(f'version 9999 and this program knows versions to '
+                      f'{schema.newest()}', str(error))
+        with connect.reading(self.engine) as connection:
+            self.assertRaises(errors.SchemaError, schema.check, connection)
+
+    def test_several_upgrades_at_once(self) -> None:
+        url = self.empty_url()
+        done: list[object] = []
+
+        def work() -> None:
+            engine = connect.engine(url, statement_s=0)
+            try:
+                done.append(schema.upgrade(engine)[0])
+            except Exception as error:      # shown by the assertion
+                done.append(error)
+            engine.dispose()
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual([None, schema.newest(), schema.newest()],
+                         sorted(done, key=str, reverse=True))
+
+    def test_an_upgrade_that_was_interrupted(self) -> None:
+        """On MariaDB some tables are there, and no version."""
+        engine = connect.engine(self.empty_url(), statement_s=0)
+        self.addCleanup(engine.dispose)
+        if self.engine.dialect.name == 'sqlite':
+            schema.upgrade(engine)
+            with connect.writing(engine) as connection:
+                connection.execute(schema.VERSION.delete())
+        else:
+            with connect.writing(engine) as connection:
+                for table in (tables.hosts, tables.runs, tables.incidents):
+                    table.create(connection)
+        self.assertEqual((None, schema.newest()), schema.upgrade(engine))
+
+    def test_tables_of_somebody_else(self) -> None:
+        engine = connect.engine(self.empty_url(), statement_s=0)
+        self.addCleanup(engine.dispose)
+        schema.upgrade(engine)
+        with connect.writing(engine) as connection:
+            add_host(connection, 'one')
+            connection.execute(schema.VERSION.delete())
+        error = self.assertRaises(errors.SchemaError, schema.upgrade, engine)
+        self.assertIn('a table "hosts" with rows and no version', str(error))
+        with connect.reading(engine) as connection:
+            self.assertEqual(['one'], names(connection))
+
+
+class SchemaOnSqlite(Schema, databases.Sqlite):
+    pass
+
+
+class SchemaOnMariaDb(Schema, databases.MariaDb):
+    pass
+
+
+class SchemaOnPostgreSql(Schema, databases.PostgreSql):
+    pass
