@@ -29,8 +29,9 @@ esac
 cd "$(dirname "$0")/.."
 top=$PWD
 exec </dev/null
+new_services=()
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log"; services_as_before' EXIT
 
 say() { echo "setup: $*"; }
 
@@ -45,6 +46,55 @@ quietly() {
         tail -n 60 "$log" >&2
         die "failed: $*"
     fi
+}
+
+# Some packages of the tests bring services, which the tests do not use: they
+# are not started, get no database, and stay off after a reboot.
+policy=/usr/sbin/policy-rc.d
+no_cluster=/etc/postgresql-common/createcluster.d/scavenger-setup.conf
+services_off() {
+    local package
+    for package in "$@"; do
+        case $package in
+            postgresql) new_services+=(postgresql) ;;
+            rabbitmq-server) new_services+=(rabbitmq-server epmd) ;;
+        esac
+    done
+    [ "${#new_services[@]}" -gt 0 ] || return 0
+    if grep -qs 'Made by tools/setup.sh' "$policy"; then
+        rm -f "$policy"       # of a run that was killed
+    elif [ -e "$policy" ]; then
+        mv "$policy" "$policy.before-setup"
+    fi
+    cat >"$policy" <<END
+#!/bin/sh
+# Made by tools/setup.sh while it installs packages.
+for word; do
+    for service in ${new_services[*]}; do
+        case \$word in
+            \$service | \$service.* | \$service@*) exit 101 ;;
+        esac
+    done
+done
+[ ! -x "$policy.before-setup" ] || exec "$policy.before-setup" "\$@"
+END
+    chmod 755 "$policy"
+    mkdir -p "${no_cluster%/*}"
+    echo 'create_main_cluster = false' >"$no_cluster"
+}
+
+services_as_before() {
+    [ "${#new_services[@]}" -gt 0 ] || return 0
+    rm -f "$policy" "$no_cluster"
+    [ ! -e "$policy.before-setup" ] || mv "$policy.before-setup" "$policy"
+    rmdir "${no_cluster%/*}" 2>/dev/null || true
+    if command -v systemctl >/dev/null; then
+        local service
+        for service in "${new_services[@]}" epmd.socket; do
+            systemctl --quiet disable "$service" >/dev/null 2>&1 || true
+        done
+    fi
+    new_services=()
 }
 
 # Install system packages when we may; else say which ones are missing.
@@ -67,8 +117,10 @@ install() {
         apt_updated=yes
     fi
     say "apt-get install $*"
+    services_off "$@"
     quietly apt-get -q -y "${options[@]}" install \
         --no-install-recommends "$@"
+    services_as_before
 }
 
 # The interpreter that a virtual environment can be made from, or nothing.
