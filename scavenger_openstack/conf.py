@@ -39,6 +39,7 @@ from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger_params
 from scavenger_openstack import conf_check
+from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -211,7 +212,8 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
-                                      'replay': REPLAY_OPTS}
+                                      'replay': REPLAY_OPTS,
+                                      'database': conf_control.DATABASE_OPTS}
 
 
 MODES = {Mode.OFF: 'nothing is computed',

@@ -30,7 +30,7 @@ HERE = pathlib.Path(scavenger_openstack.__file__).parent
 LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'wire': 0,
     'algorithms': 1,
-    'conf_check': 1, 'conf_host': 1,
+    'conf_check': 1, 'conf_control': 1, 'conf_host': 1,
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
     'dashboard': 3, 'ibench': 3, 'demo': 3,
@@ -43,7 +43,8 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 """
 
 HOMES = {
-    'oslo_config': ('conf', 'conf_check', 'conf_host', 'agent.service',
+    'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host',
+                    'agent.service',
                     'agent.recording', 'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),

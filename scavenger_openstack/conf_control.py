@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Options of the control plane, which no agent needs."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from scavenger_openstack import errors
+
+DATABASE_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('connection', secret=True,
+               help='URL of the database of the control plane: '
+                    'mysql+pymysql://USER:PASSWORD@HOST/DATABASE, '
+                    'postgresql+psycopg2://USER:PASSWORD@HOST/DATABASE or, '
+                    'for one host, '
+                    'sqlite:////var/lib/scavenger/scavenger.sqlite.  '
+                    '"scavenger-manage db upgrade" makes its tables.  Only '
+                    'the API and the conductor need it, never an agent.'),
+    cfg.IntOpt('max_connections', default=20, min=1, max=1000,
+               help='Connections to the database that one process has open '
+                    'at the same time, at most.  All processes together '
+                    'need fewer than the server allows.  Not for SQLite.'),
+]
+
+
+def database(conf: cfg.ConfigOpts) -> str:
+    """The URL of the database.
+
+    :raises ConfigError: there is none.
+    """
+    if not conf.database.connection:
+        raise errors.ConfigError(
+            '[database] connection is not set: name the database of the '
+            'control plane, such as '
+            'sqlite:////var/lib/scavenger/scavenger.sqlite')
+    return conf.database.connection
