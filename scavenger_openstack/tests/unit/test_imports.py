@@ -55,7 +55,6 @@ HOMES = {
     'msgspec': ('wire',),
     'sqlalchemy': ('db',),
     'alembic': ('db',),
-    'oslo_db': ('db',),
     'flask': ('api',),
 }
 """Where each foreign library may be imported: the library's one edge.
