@@ -14,24 +14,38 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
 from typing import TypeVar
 
 import msgspec
 
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 T = TypeVar('T')
+S = TypeVar('S', bound=msgspec.Struct)
+
+MESSAGE = 300
+"""So much of a message: it may quote what was sent."""
+
+_NUL = re.compile(rb'(?<!\\)(?:\\\\)*\\u0000')
+"""A character that no database takes; JSON has it in this form only."""
+
+_FAULTS = (msgspec.MsgspecError, ValueError, TypeError, OverflowError,
+           RecursionError)
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """The JSON of a value.
+    """The JSON of a value; what is not of its type is not noticed.
 
-    :raises WireError: a text in it is not valid Unicode.
+    :raises WireError: it has no JSON, such as that of text which is not valid
+        Unicode.
     """
     try:
         return msgspec.json.encode(value)
-    except UnicodeEncodeError as exc:
-        raise errors.WireError(f'not valid Unicode: {exc}') from exc
+    except _FAULTS as exc:
+        raise _wrong(exc) from exc
 
 
 def decode(data: bytes, kind: type[T], most_bytes: int) -> T:
@@ -43,8 +57,40 @@ def decode(data: bytes, kind: type[T], most_bytes: int) -> T:
     if len(data) > most_bytes:
         raise errors.WireError(
             f'{len(data)} bytes; at most {most_bytes} are taken')
+    if b'\\u0000' in data and _NUL.search(data):
+        raise errors.WireError('a text has the character NUL')
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError,
-            RecursionError) as exc:
-        raise errors.WireError(str(exc)) from exc
+    except _FAULTS as exc:
+        raise _wrong(exc) from exc
+
+
+def checked(value: msgspec.Struct, kind: Any, most_bytes: int) -> bytes:
+    """The JSON of a value that the other end will take.
+
+    :param kind: what it is there
+    :raises WireError: it is not of its type or too long; a number that is not
+        finite counts as none.
+    """
+    data = encode(value)
+    decode(data, kind, most_bytes)
+    return data
+
+
+def replace(value: S, /, **changes: Any) -> S:
+    """The value with other fields."""
+    return msgspec.structs.replace(value, **changes)
+
+
+def plain(value: msgspec.Struct) -> dict[str, Any]:
+    """A value as its JSON object would be read: without what is at its
+    default."""
+    found: dict[str, Any] = msgspec.to_builtins(value)
+    return found
+
+
+def _wrong(exc: Exception) -> errors.WireError:
+    text = printable(str(exc)) or type(exc).__name__
+    return errors.WireError(text if len(text) <= MESSAGE else
+                            f'{text[:MESSAGE // 2]}...'
+                            f'{text[-MESSAGE // 2:]}')

@@ -18,7 +18,11 @@ report may arrive twice: the conductor applies an entry once, by host, run and
 sequence.  Times are UNIX times in seconds, unless a name says otherwise.
 
 Fields that another minor version does not know are ignored, and those that it
-lacks have defaults; a new meaning of a field is a new :data:`SCHEMA`.
+lacks have defaults.  A new meaning of a field, a new type of entry and a new
+knob or mode are a new :data:`SCHEMA`.
+
+Names are those of :func:`.fit.name`: the agent's own unless these are too long
+or not printable.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ SCHEMA = 1
 MAX_REPORT_BYTES = 1 << 20
 """A report is at most this long; RPC brokers bear little more."""
 MAX_ANSWER_BYTES = 4 << 20
+MAX_ENTRY_BYTES = 256 << 10
 MAX_ENTRIES = 500
 """Entries of one report; the rest waits for the next."""
 
@@ -57,7 +62,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What goes over the wire: values, in JSON objects."""
 
 
-class Workload(Wire):
+class Workload(Wire, frozen=True):
     """A VM or a container on a host.
 
     ``id`` is the name that the host's agent has for it; ``instance`` the
@@ -78,7 +83,7 @@ class Workload(Wire):
     floor: dict[Knob, NotNegative] = {}
 
 
-class Precision(Wire):
+class Precision(Wire, frozen=True):
     """Ends of a controller's trials since the agent has been installed."""
 
     confirmed: Count = 0
@@ -86,7 +91,7 @@ class Precision(Wire):
     unclear: Count = 0
 
 
-class Facts(Wire):
+class Facts(Wire, frozen=True):
     """How the host and its agent are now.
 
     ``enforcing`` is false while the kill switch of the host is on, or no
@@ -94,6 +99,9 @@ class Facts(Wire):
     ``capacity`` and ``headroom`` are by resource, in its knob's unit: what
     the host has, and what background work could use besides what it has now.
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
+    ``refused`` says of each part of the directives that is not followed here
+    why: 'override ID', 'mode CONTROLLER', 'parameter NAME', 'priority ID',
+    'budget'.  ``dropped`` counts statistics that the spool had no room for.
     """
 
     version: MaybeName = ''
@@ -108,17 +116,21 @@ class Facts(Wire):
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0
     dropped: Count = 0
+    refused: Annotated[dict[Name, Sentence], Meta(max_length=200)] = {}
 
 
-class Suspect(Wire):
-    """A workload that may disturb the victim, and the score it got."""
+class Suspect(Wire, frozen=True):
+    """A workload that may disturb the victim, and the score it got.
+
+    An antagonist that was named earlier may have no score now.
+    """
 
     workload: Name
-    score: float
+    score: float | None = None
     antagonist: bool = False
 
 
-class Series(Wire):
+class Series(Wire, frozen=True):
     """One signal of one workload over an incident: times and values."""
 
     workload: Name
@@ -127,7 +139,7 @@ class Series(Wire):
     values: Annotated[list[float | None], Meta(max_length=120)]
 
 
-class Entry(Wire, tag_field='type'):
+class Entry(Wire, frozen=True, tag_field='type'):
     """One thing that happened; ``sequence`` grows by one in each run."""
 
     sequence: Annotated[int, Meta(ge=1, le=2 ** 53)]
@@ -181,17 +193,22 @@ class Kill(Entry, frozen=True, tag='kill'):
 
 
 class AgentEvent(Entry, frozen=True, tag='agent'):
-    """The agent started, ended, or may set limits no more or again."""
+    """The agent started, ended, or may set limits no more or again.
 
-    what: Name
+    After 'started' nothing of an earlier run of this host is in force or open:
+    its limits were restored, and incidents that go on get another id.
+    """
+
+    what: Literal['started', 'state', 'ended']
     detail: Sentence = ''
 
 
 class Statistics(Entry, frozen=True, tag='statistics'):
-    """What a signal of an application was in one hour on this CPU model.
+    """What a signal of an application was in one hour on a CPU model.
 
-    ``m2`` is the sum of squared differences from the mean, so that two can
-    be merged.  Source: CPI2, section 3.1.
+    An hour has several, each of other samples.  ``m2`` is the sum of squared
+    differences from the mean, so that they can be merged.  Source: CPI2,
+    section 3.1.
     """
 
     project: MaybeName
@@ -203,12 +220,13 @@ class Statistics(Entry, frozen=True, tag='statistics'):
     m2: NotNegative
     least: float
     most: float
+    cpu_model: MaybeName = ''
 
 
 AnyEntry = Incident | Limit | Kill | AgentEvent | Statistics
 
 
-class Report(Wire):
+class Report(Wire, frozen=True):
     """What an agent says.
 
     ``run_id`` is new at each start of the agent; entries of an earlier run
@@ -229,7 +247,7 @@ class Report(Wire):
     directives_digest: MaybeName = ''
 
 
-class Override(Wire):
+class Override(Wire, frozen=True):
     """An operator's limit: ``value`` on ``knob``, ``None`` for no limit."""
 
     id: Name
@@ -241,7 +259,7 @@ class Override(Wire):
     instance: MaybeName = ''
 
 
-class Tag(Wire):
+class Tag(Wire, frozen=True):
     """The priority, and perhaps the application, that an operator gave."""
 
     instance: Name
@@ -250,7 +268,7 @@ class Tag(Wire):
     source: MaybeName = ''
 
 
-class Spec(Wire):
+class Spec(Wire, frozen=True):
     """What a signal of an application usually is.  Source: CPI2, 3.1."""
 
     project: MaybeName
@@ -262,20 +280,21 @@ class Spec(Wire):
     n: Count
 
 
-class Budget(Wire):
+class Budget(Wire, frozen=True):
     """So many new limits of detectors may be set until then."""
 
     limits: Count
     until_s: Time
 
 
-class Directives(Wire):
+class Directives(Wire, frozen=True):
     """What the control plane wants of a host.
 
     ``protection`` false is the kill switch: every limit goes, and none is
     set; ``protection_reason`` says why.  ``modes`` and ``parameters``
-    (section.option) replace what the host's file says.  ``exempt`` lists
-    instances and projects that are never limited by detectors.
+    (section.option) replace what the host's file says, as far as the agent
+    follows them.  ``exempt`` lists instances and projects that only an
+    override may limit.
     """
 
     issued_s: Time
@@ -292,7 +311,7 @@ class Directives(Wire):
     budget: Budget | None = None
 
 
-class Answer(Wire):
+class Answer(Wire, frozen=True):
     """What the conductor answers.
 
     ``acknowledged`` is the last sequence of the report's run that is in the

@@ -1,0 +1,293 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import testtools
+
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import report
+
+MOST = report.MAX_REPORT_BYTES
+
+ANY_TEXT = st.text(st.characters(), max_size=600)
+"""Lone surrogates, too: names of files have them."""
+ANY_NUMBER = st.floats() | st.integers(-2**70, 2**70).map(float)
+
+names = ANY_TEXT.map(fit.name)
+maybes = ANY_TEXT.map(fit.maybe_name)
+sentences = st.text(st.characters(), max_size=3000).map(fit.sentence)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+amounts = st.floats(0, 1e300)
+times = st.floats(0, 2 ** 53)
+counts = st.integers(0, 2 ** 53)
+firsts = st.integers(1, 2 ** 53)
+knobs = st.sampled_from([str(knob) for knob in Knob])
+values = (ANY_NUMBER | st.sampled_from(['0-3', '1,5'])).map(fit.value)
+entry = {'sequence': firsts, 'time_s': times}
+
+incidents = st.builds(
+    report.Incident, **entry,
+    id=st.text('0123456789abcdef', min_size=32, max_size=32),
+    what=st.sampled_from(['began', 'changed', 'ended']), begun_s=times,
+    victim=names, signal=names, value=st.none() | numbers,
+    threshold=st.none() | numbers, cause=maybes, controller=maybes,
+    action=sentences, outcome=maybes,
+    suspects=st.lists(st.builds(
+        report.Suspect, workload=names, score=st.none() | numbers,
+        antagonist=st.booleans()), max_size=3),
+    evidence=st.lists(st.builds(
+        report.Series, workload=names, signal=names,
+        times_s=st.lists(times, max_size=3),
+        values=st.lists(st.none() | numbers, max_size=3)), max_size=3))
+limits = st.builds(
+    report.Limit, **entry, workload=names, knob=knobs,
+    what=st.sampled_from(['set', 'changed', 'removed']), since_s=times,
+    owner=names, value=values, original=values, reason=sentences,
+    why=sentences, incident=maybes)
+kills = st.builds(report.Kill, **entry, workload=names, processes=counts,
+                  owner=names, reason=sentences)
+agent_events = st.builds(
+    report.AgentEvent, **entry,
+    what=st.sampled_from(['started', 'state', 'ended']), detail=sentences)
+statistics = st.builds(
+    report.Statistics, **entry, project=maybes, application=names,
+    signal=names, cpu_model=maybes, hour_s=times, n=firsts, mean=numbers,
+    m2=amounts, least=numbers, most=numbers)
+entries = incidents | limits | kills | agent_events | statistics
+workloads = st.builds(
+    report.Workload, id=names,
+    priority=st.sampled_from(['foreground', 'background']),
+    kind=st.sampled_from(['container', 'instance']), source=maybes,
+    instance=maybes, display_name=maybes, flavor=maybes, project=maybes,
+    application=maybes, vcpus=amounts,
+    floor=st.dictionaries(knobs, amounts, max_size=3))
+reports = st.builds(
+    report.Report, host=names, boot_id=names, run_id=names, sent_s=times,
+    facts=st.builds(
+        report.Facts, version=maybes, enforcing=st.booleans(),
+        stopped=sentences, grade=st.sampled_from(['', 'A', 'B', 'C']),
+        modes=st.dictionaries(names, st.sampled_from(['off', 'enforce']),
+                              max_size=2),
+        capacity=st.dictionaries(names, amounts, max_size=2),
+        tick_cpu_share=st.none() | amounts, dropped=counts,
+        refused=st.dictionaries(names, sentences, max_size=2)),
+    workloads_digest=maybes,
+    workloads=st.none() | st.lists(workloads, max_size=2),
+    entries=st.lists(entries, max_size=3), directives_digest=maybes)
+answers = st.builds(
+    report.Answer, acknowledged=counts, workloads_digest=maybes,
+    directives=st.none() | st.builds(
+        report.Directives, issued_s=times, digest=names,
+        protection=st.booleans(), protection_reason=sentences,
+        modes=st.dictionaries(names, st.sampled_from(['off', 'observe']),
+                              max_size=2),
+        parameters=st.dictionaries(names, numbers | sentences, max_size=2),
+        tags=st.lists(st.builds(
+            report.Tag, instance=names,
+            priority=st.sampled_from(['foreground', 'background'])),
+            max_size=2),
+        exempt=st.lists(names, max_size=2),
+        overrides=st.lists(st.builds(
+            report.Override, id=names, workload=names, knob=knobs,
+            value=values, reason=sentences, expires_s=times,
+            instance=maybes), max_size=2),
+        specs=st.lists(st.builds(
+            report.Spec, project=maybes, application=names,
+            cpu_model=maybes, signal=names, mean=numbers, stddev=amounts,
+            n=counts), max_size=2),
+        budget=st.none() | st.builds(report.Budget, limits=counts,
+                                     until_s=times)))
+
+scalars = (st.none() | st.booleans() | st.integers() | st.floats()
+           | st.text(max_size=20))
+anything = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+
+
+def paths(document: Any, path: tuple[Any, ...] = ()
+          ) -> list[tuple[Any, ...]]:
+    """Where each value of a JSON document is."""
+    inner = (document.items() if isinstance(document, dict) else
+             enumerate(document) if isinstance(document, list) else ())
+    return [path, *(found for key, one in inner
+                    for found in paths(one, (*path, key)))]
+
+
+def put(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    if not path:
+        return value
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+    return None
+
+
+FULL = report.Report(
+    host='h', boot_id='b', run_id='r', sent_s=1.0,
+    facts=report.Facts(modes={'scavenger': 'enforce'}, grade='A'),
+    workloads=[report.Workload(id='w', priority='background',
+                               floor={'cpu_cores': 0.1})],
+    entries=[report.Incident(
+        sequence=1, time_s=1.0, id='0' * 32, what='began', begun_s=1.0,
+        victim='v', signal='cpi', suspects=[report.Suspect(workload='w')],
+        evidence=[report.Series(workload='w', signal='cpi', times_s=[1.0],
+                                values=[None])])])
+
+
+class RoundTrip(testtools.TestCase):
+
+    @settings(max_examples=150, deadline=None)
+    @given(reports)
+    def test_reports(self, value: report.Report) -> None:
+        data = codec.checked(value, report.Report, MOST)
+        self.assertEqual(value, codec.decode(data, report.Report, MOST))
+
+    @settings(max_examples=100, deadline=None)
+    @given(answers)
+    def test_answers(self, value: report.Answer) -> None:
+        data = codec.checked(value, report.Answer, report.MAX_ANSWER_BYTES)
+        self.assertEqual(value, codec.decode(
+            data, report.Answer, report.MAX_ANSWER_BYTES))
+
+    @settings(max_examples=100, deadline=None)
+    @given(ANY_TEXT)
+    @example('/batch/\udcff')
+    @example('a\0b\\u0000')
+    @example('')
+    def test_names(self, text: str) -> None:
+        """Each is one line, short enough, and stays as it is."""
+        found = fit.name(text)
+        self.assertTrue(found.isprintable() and 1 <= len(found) <= fit.NAME)
+        self.assertEqual(found, fit.name(found))
+        codec.checked(report.Kill(
+            sequence=1, time_s=1.0, workload=found, processes=1, owner='o',
+            reason=fit.sentence(text)), report.AnyEntry, MOST)
+
+    def test_long_names_stay_different(self) -> None:
+        one, two = (fit.name('a' * 300 + end) for end in 'xy')
+        self.assertNotEqual(one, two)
+
+    @given(ANY_NUMBER)
+    @example(math.nan)
+    @example(-math.inf)
+    def test_numbers(self, value: float) -> None:
+        found = fit.number(value)
+        self.assertEqual(value if math.isfinite(value) else None, found)
+
+    def test_a_cpu_list_that_is_too_long(self) -> None:
+        self.assertIsNone(fit.value('1,' * 4000))
+        self.assertEqual('0-3', fit.value('0-3'))
+
+    def test_fields_of_another_version(self) -> None:
+        document = json.loads(codec.encode(FULL))
+        document['later'] = {'deep': [1]}
+        document['entries'][0]['later'] = None
+        self.assertEqual(FULL, codec.decode(
+            json.dumps(document).encode(), report.Report, MOST))
+
+
+class Wrong(testtools.TestCase):
+
+    def refused(self, data: bytes, most: int = MOST) -> str:
+        return str(self.assertRaises(errors.WireError, codec.decode, data,
+                                     report.Report, most))
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.data())
+    def test_anything_anywhere(self, data: st.DataObject) -> None:
+        """It is taken or refused with a short line, nothing else."""
+        document = json.loads(codec.encode(FULL))
+        path = data.draw(st.sampled_from(paths(document)))
+        value = data.draw(anything)
+        document = put(document, path, value) if not path else (
+            put(document, path, value) or document)
+        try:
+            found = codec.decode(json.dumps(document).encode(),
+                                 report.Report, MOST)
+        except errors.WireError as exc:
+            self.assertTrue(str(exc).isprintable())
+            self.assertLessEqual(len(str(exc)), codec.MESSAGE + 3)
+        else:
+            codec.checked(found, report.Report, 2 * MOST)
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.binary(max_size=200), st.integers(0, 500))
+    def test_bytes(self, garbage: bytes, place: int) -> None:
+        good = codec.encode(FULL)
+        for data in (garbage, good[:place], good[:place] + garbage
+                     + good[place + len(garbage):]):
+            try:
+                codec.decode(data, report.Report, MOST)
+            except errors.WireError as exc:
+                self.assertTrue(str(exc).isprintable())
+
+    def test_the_field_is_named(self) -> None:
+        document = json.loads(codec.encode(FULL))
+        for path, value, named in (
+                (('host',), 5, '$.host'),
+                (('host',), 'x' * 256, '$.host'),
+                (('sent_s',), -1, '$.sent_s'),
+                (('entries', 0, 'victim'), None, '$.entries[0].victim'),
+                (('entries', 0, 'id'), 'x', '$.entries[0].id'),
+                (('entries', 0, 'evidence', 0, 'values'), ['x'],
+                 '$.entries[0].evidence[0].values[0]'),
+                (('entries', 0, 'evidence', 0, 'times_s'), [1] * 121,
+                 '$.entries[0].evidence[0].times_s'),
+                (('workloads', 0, 'floor'), {'speed': 1},
+                 '$.workloads[0].floor'),
+                (('facts', 'modes', 'scavenger'), 'on', '$.facts.modes')):
+            wrong = json.loads(json.dumps(document))
+            put(wrong, path, value)
+            self.assertIn(named, self.refused(json.dumps(wrong).encode()))
+
+    def test_what_is_no_json(self) -> None:
+        for data in (b'', b'{', b'{"host": NaN}', b'\xff\xfe', b'[' * 100000,
+                     b'{"later": ' + b'[' * 100000,
+                     b'{"host": "\xed\xa0\x80"}',
+                     b'{"sent_s": 1e999}', b'{"sent_s": ' + b'9' * 5000):
+            self.refused(data)
+
+    def test_surrogates_and_nul(self) -> None:
+        good = codec.encode(FULL)
+        for text in (b'\\ud800', b'a\\u0000', b'\\\\\\u0000', b'\0'):
+            self.refused(good.replace(b'"h"', b'"' + text + b'"'))
+        codec.decode(good.replace(b'"h"', b'"\\\\u0000"'), report.Report,
+                     MOST)
+
+    def test_too_many(self) -> None:
+        good = codec.encode(FULL)
+        self.assertIn('at most 10 are taken', self.refused(good, 10))
+        many = json.loads(good)
+        many['workloads'] *= 2001
+        self.assertIn('$.workloads', self.refused(json.dumps(many).encode()))
+
+    def test_what_the_other_end_would_not_take(self) -> None:
+        for change in ({'value': math.nan, 'victim': ''},
+                       {'victim': 'a\udcff'}, {'victim': 7},
+                       {'time_s': math.inf}):
+            self.assertRaises(
+                errors.WireError, codec.checked,
+                codec.replace(FULL.entries[0], **change), report.AnyEntry,
+                MOST)
