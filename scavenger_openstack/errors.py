@@ -81,3 +81,11 @@ class SchemaError(DatabaseError):
 
 class CommitUncertain(DatabaseError):
     """The connection was lost in a commit: stored, or not."""
+
+
+class ForeignReport(WireError):
+    """A host reported in the name of another."""
+
+
+class Unreachable(ScavengerError):
+    """The control plane cannot be reached or did not answer: try later."""

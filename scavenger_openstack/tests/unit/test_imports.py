@@ -47,7 +47,7 @@ HOMES = {
                     'agent.service',
                     'agent.recording', 'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
-    'oslo_log': ('conf', 'drivers', 'agent', 'cmd', 'demo'),
+    'oslo_log': ('conf', 'drivers', 'agent', 'conductor', 'cmd', 'demo'),
     'libvirt': ('drivers.libvirt',),
     'stevedore': ('agent.service',),
     'pyarrow': ('drivers.rates_table',),

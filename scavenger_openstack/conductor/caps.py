@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits of a report.
+
+A limit is known by workload, knob and when it was set.  A knob has one limit
+at a time: where a later one was set, the earlier has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from scavenger_openstack.conductor import clocks
+from scavenger_openstack.db import reports
+from scavenger_openstack.wire.report import Limit
+
+SAME_S = 1e-3
+"""Two limits of a knob are not set within so little."""
+
+CHANGED = ('id', 'value', 'original', 'owner', 'reason', 'why', 'incident',
+           'changed_s', 'removed_s')
+
+REPLACED = 'another limit was set on it'
+
+
+def apply(connection: reports.Connection, host_id: int,
+          entries: Sequence[Limit],
+          identities: Mapping[str, reports.Identity], now: float) -> None:
+    """Insert limits that were set, and update those that have changed.
+
+    :param identities: of all workloads that the entries name
+    """
+    if not entries:
+        return
+    timed = []
+    for entry in entries:
+        moved_s = clocks.moved_s(entry.time_s, now)
+        time_s = entry.time_s + moved_s
+        timed.append((entry, time_s, bool(moved_s), min(
+            max(0.0, entry.since_s + moved_s), time_s)))
+    rows: dict[tuple[str, str], list[reports.Row]] = {}
+    for one in reports.caps(connection, host_id,
+                            {entry.workload for entry in entries},
+                            min(since_s for *_, since_s in timed) - SAME_S):
+        rows.setdefault((one['workload'], one['knob']), []).append(one)
+    touched: dict[int, reports.Row] = {}
+    for entry, time_s, moved, since_s in timed:
+        of_knob = rows.setdefault((entry.workload, entry.knob), [])
+        row = _same(of_knob, since_s, any_in_force=moved
+                    and entry.what != 'set')
+        if row is None:
+            row = {'host_id': host_id, 'workload': entry.workload,
+                   'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
+                   'removed_s': None, 'why': ''}
+            _order(of_knob, row, touched)
+            of_knob.append(row)
+        if time_s >= row['changed_s']:
+            row.update(value=entry.value, original=entry.original,
+                       owner=entry.owner, reason=entry.reason,
+                       incident=entry.incident, changed_s=time_s)
+        if entry.what == 'removed':
+            row.update(removed_s=time_s, why=entry.why)
+        touched[id(row)] = row
+    reports.add_caps(connection, [
+        {**identity_of(row['workload'], identities), **row}
+        for row in touched.values() if 'id' not in row])
+    reports.update_caps(connection, [
+        {name: row[name] for name in CHANGED}
+        for row in touched.values() if 'id' in row])
+
+
+def identity_of(workload: str, identities: Mapping[str, reports.Identity]
+                ) -> reports.Row:
+    found = identities.get(workload, reports.Identity())
+    return {'instance': found.instance, 'project': found.project}
+
+
+def _same(rows: Sequence[reports.Row], since_s: float, any_in_force: bool
+          ) -> reports.Row | None:
+    """The row of the limit that was set then.
+
+    :param any_in_force: the clock was wrong: then the one in force will do
+    """
+    for row in rows:
+        if abs(row['set_s'] - since_s) < SAME_S:
+            return row
+    if any_in_force:
+        for row in rows:
+            if row['removed_s'] is None:
+                return row
+    return None
+
+
+def _order(rows: Sequence[reports.Row], new: reports.Row,
+           touched: dict[int, reports.Row]) -> None:
+    """End the earlier of two limits on one knob."""
+    for row in rows:
+        first, second = sorted((row, new), key=lambda one: one['set_s'])
+        if first['removed_s'] is None:
+            first.update(removed_s=second['set_s'], why=REPLACED)
+            if first is row:
+                touched[id(row)] = row

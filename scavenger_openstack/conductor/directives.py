@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the control plane wants of a host.
+
+Directives are worked out when something that they are made of has changed,
+and sent when the agent holds others.  The budget of new limits is for one
+minute of the clock, so where there is a governor they change each minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import hashlib
+import threading
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms import specs as specs_
+from scavenger_openstack.conductor import governor
+from scavenger_openstack.db import directives as rows
+from scavenger_openstack.db import reports
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+RELOAD_S = 10.0
+"""What operators want is read again after so long at the latest."""
+
+SEEN_S = 86400.0
+"""The governor shares among the hosts that have reported within that."""
+
+REMEMBERED = 20000
+"""Hosts whose directives are remembered."""
+
+LEAST = specs_.MIN_TASKS * specs_.MIN_SAMPLES
+"""Samples of a spec that is handed out: CPI2, section 3.1."""
+
+MOST = 2000
+MOST_SPECS = 10000
+"""The longest lists that agents take."""
+
+WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
+
+
+class Asker(NamedTuple):
+    """The host that directives are for, and the digest of those it has."""
+
+    host_id: int
+    name: str
+    workloads_digest: str
+    cpu_model: str
+    settings: dict[str, Any]
+    holds: str
+
+
+class Wishes:
+    """Remembers what operators want, and what that means for each host.
+
+    May be used by several threads, with connections to one database.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = rows.Wanted()
+        self._places: governor.Places = {}
+        self._serial = 0
+        self._generation = -1
+        self._read_s = 0.0
+        self._known: dict[int, tuple[tuple[Any, ...], str]] = {}
+
+    def directives(self, connection: reports.Connection, asker: Asker,
+                   generation: int, now: float) -> report.Directives | None:
+        """The directives of a host, ``None`` when it has them.
+
+        :param generation: differs whenever an operator has changed
+            something
+        """
+        wanted, places, serial = self._current(connection, generation, now)
+        overrides = tuple(
+            one for one in wanted.overrides.get(asker.host_id, ())
+            if one.expires_s > now)
+        budget = governor.budget(wanted, places, asker.name, now)
+        key = (serial, asker.workloads_digest, asker.cpu_model,
+               asker.settings, overrides, budget)
+        with self._lock:
+            known = self._known.get(asker.host_id)
+        if known is not None and known == (key, asker.holds):
+            return None
+        content = _content(connection, wanted, asker, overrides, budget)
+        digest = hashlib.sha256(codec.encode(report.Directives(
+            issued_s=0.0, digest='-', **content))).hexdigest()[:32]
+        with self._lock:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[asker.host_id] = key, digest
+        if digest == asker.holds:
+            return None
+        return report.Directives(issued_s=now, digest=digest, **content)
+
+    def _current(self, connection: reports.Connection, generation: int,
+                 now: float) -> tuple[rows.Wanted, governor.Places, int]:
+        """What is wanted, and a number that changes with it."""
+        with self._lock:
+            if (generation == self._generation
+                    and 0 <= now - self._read_s < RELOAD_S):
+                return self._wanted, self._places, self._serial
+        wanted = rows.wanted(connection, now, now - SEEN_S)
+        with self._lock:
+            if wanted != self._wanted or self._generation < 0:
+                self._wanted = wanted
+                self._places = governor.places(wanted)
+                self._serial += 1
+            self._generation, self._read_s = generation, now
+            return self._wanted, self._places, self._serial
+
+
+def _content(connection: reports.Connection, wanted: rows.Wanted,
+             asker: Asker, overrides: Sequence[rows.Override],
+             budget: report.Budget | None) -> dict[str, Any]:
+    """The fields of the directives, but for time and digest."""
+    present = rows.present(connection, asker.host_id)
+    aggregates = wanted.aggregates.get(asker.name, ())
+    protection, reason = protection_of(wanted, asker.name)
+    return {
+        'protection': protection, 'protection_reason': reason,
+        'modes': asker.settings.get('modes', {}),
+        'parameters': asker.settings.get('parameters', {}),
+        'tags': tags(wanted, aggregates, present)[:MOST],
+        'exempt': exempt(wanted, aggregates, present)[:MOST],
+        'overrides': [report.Override(
+            id=one.uuid, workload=one.workload, knob=one.knob,
+            value=one.value, reason=one.reason, expires_s=one.expires_s,
+            instance=one.instance) for one in overrides[:MOST]],
+        'specs': _specs(connection, present, asker.cpu_model)[:MOST_SPECS],
+        'budget': budget}
+
+
+def protection_of(wanted: rows.Wanted, host: str) -> tuple[bool, str]:
+    """Whether limits may be set on a host, and why not: the widest switch
+    that is off decides."""
+    for scope, target in wanted.scopes(host):
+        switch = wanted.switches.get((scope, target))
+        if switch is not None and not switch.protection:
+            where = f'{WORDS[scope]} {target}'.strip()
+            return False, f'switched off for {where}: {switch.reason}'[:2000]
+    return True, ''
+
+
+def tags(wanted: rows.Wanted, aggregates: Sequence[str],
+         present: Iterable[tuple[str, str, str]]) -> list[report.Tag]:
+    """The priorities that operators gave: that of the instance, else of its
+    project, else of the first of the host's aggregates that has one."""
+    found: dict[str, report.Tag] = {}
+    for instance, project, _ in present:
+        if not instance:
+            continue
+        for scope, target in (('instance', instance), ('project', project),
+                              *(('aggregate', name) for name in aggregates)):
+            rule = wanted.rules.get(('priority', scope, target))
+            if rule is not None:
+                found[instance] = report.Tag(
+                    instance=instance, priority=rule.value,
+                    application=rule.application, source=scope)
+                break
+    return [tag for _, tag in sorted(found.items())]
+
+
+def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
+           present: Iterable[tuple[str, str, str]]) -> list[str]:
+    """The instances and projects on a host that are exempt."""
+    everything = any(('exemption', 'aggregate', name) in wanted.rules
+                     for name in aggregates)
+    found = set()
+    for instance, project, _ in present:
+        if instance and (everything or ('exemption', 'instance', instance)
+                         in wanted.rules):
+            found.add(instance)
+        if project and ('exemption', 'project', project) in wanted.rules:
+            found.add(project)
+    return sorted(found)
+
+
+def _specs(connection: reports.Connection,
+           present: Iterable[tuple[str, str, str]], cpu_model: str
+           ) -> list[report.Spec]:
+    """The specs that a host can use."""
+    here = {(project, application)
+            for _, project, application in present if application}
+    if not here or not cpu_model:
+        return []
+    found = rows.specs(connection, {application for _, application in here},
+                       cpu_model, LEAST)
+    return [report.Spec(project=project, application=application,
+                        cpu_model=cpu_model, signal=signal, mean=mean,
+                        stddev=stddev, n=n)
+            for project, application, signal, mean, stddev, n in found
+            if (project, application) in here]

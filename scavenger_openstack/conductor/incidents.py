@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Incidents of a report, and the hourly sums that follow from them.
+
+An incident is what its newest entry says.  Entries of one run of an agent
+come in order; those of an earlier run may come late, and then add nothing
+but the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from scavenger_openstack.conductor import clocks
+from scavenger_openstack.conductor import interference
+from scavenger_openstack.db import reports
+from scavenger_openstack.db import tables
+from scavenger_openstack.wire.report import Incident
+
+STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
+         'changed_s', 'ended_s')
+"""What a later entry may change, besides suspects and evidence."""
+
+
+def apply(connection: reports.Connection, host_id: int,
+          entries: Sequence[Incident],
+          identities: Mapping[str, reports.Identity], now: float
+          ) -> list[str]:
+    """Insert and update incidents.
+
+    :param identities: of all workloads that the entries name
+    :return: ids that belong to incidents of another host: nothing is done
+        about these
+    """
+    found = reports.incidents(connection, {entry.id for entry in entries})
+    before = {uuid: row for uuid, row in found.items()
+              if row['host_id'] == host_id}
+    after: dict[str, reports.Row] = {}
+    for entry in entries:
+        if entry.id in before or entry.id not in found:
+            after[entry.id] = merged(
+                after.get(entry.id) or before.get(entry.id), entry, now)
+    new = [uuid for uuid in after if uuid not in before]
+    ids = reports.add_incidents(connection, [
+        _new(host_id, uuid, after[uuid], identities)
+        for uuid in sorted(new)]) if new else {}
+    reports.update_incidents(connection, [
+        {'id': before[uuid]['id'], **{name: row[name] for name in STATE}}
+        for uuid, row in after.items() if uuid in before])
+    reports.update_incidents(connection, [
+        {'id': before[uuid]['id'], 'evidence': row['evidence']}
+        for uuid, row in after.items()
+        if uuid in before and 'evidence' in row])
+    ids |= {uuid: row['id'] for uuid, row in before.items()}
+    other = [uuid for uuid, row in after.items() if uuid in new
+             or row['suspects'] != before[uuid]['suspects']]
+    reports.set_suspects(
+        connection, [ids[uuid] for uuid in other if uuid in before],
+        [_suspect(ids[uuid], suspect, identities)
+         for uuid in sorted(other) for suspect in after[uuid]['suspects']])
+    _sum(connection, host_id, interference.difference(
+        [before[uuid] for uuid in after if uuid in before], after.values()),
+        identities)
+    return sorted(found.keys() - before.keys())
+
+
+def merged(row: reports.Row | None, entry: Incident, now: float
+           ) -> reports.Row:
+    """What an incident is with one more entry.
+
+    :param row: what it was, ``None`` before its first entry
+    """
+    moved_s = clocks.moved_s(entry.time_s, now)
+    time_s = entry.time_s + moved_s
+    if row is None:
+        row = {'victim': entry.victim, 'signal': entry.signal,
+               'begun_s': min(max(0.0, entry.begun_s + moved_s), time_s),
+               'changed_s': 0.0, 'evidence': []}
+    row = dict(row)
+    if time_s >= row['changed_s']:
+        row.update(
+            cause=entry.cause, controller=entry.controller,
+            value=entry.value, threshold=entry.threshold,
+            action=entry.action, outcome=entry.outcome, changed_s=time_s,
+            ended_s=time_s if entry.what == 'ended' else None,
+            suspects=list({one.workload: (one.workload, one.score,
+                                          one.antagonist)
+                           for one in entry.suspects}.values()))
+    if entry.evidence:
+        row['evidence'] = [
+            {'workload': one.workload, 'signal': one.signal,
+             'times_s': [time + moved_s for time in one.times_s],
+             'values': one.values} for one in entry.evidence]
+    return reports.cut(tables.incidents, row)
+
+
+def _new(host_id: int, uuid: str, row: Mapping[str, Any],
+         identities: Mapping[str, reports.Identity]) -> reports.Row:
+    victim = identities.get(row['victim'], reports.Identity())
+    return {'host_id': host_id, 'uuid': uuid,
+            'victim_instance': victim.instance, 'project': victim.project,
+            **{name: value for name, value in row.items()
+               if name != 'suspects'}}
+
+
+def _suspect(incident_id: int, suspect: tuple[str, float, bool],
+             identities: Mapping[str, reports.Identity]) -> reports.Row:
+    workload, score, antagonist = suspect
+    identity = identities.get(workload, reports.Identity())
+    return {'incident_id': incident_id, 'workload': workload,
+            'instance': identity.instance, 'project': identity.project,
+            'score': score, 'antagonist': antagonist}
+
+
+def _sum(connection: reports.Connection, host_id: int,
+         changes: Mapping[interference.Key, interference.Sums],
+         identities: Mapping[str, reports.Identity]) -> None:
+    """Add changes to the hourly sums."""
+    if not changes:
+        return
+    rows = reports.hours(connection, host_id, {key[0] for key in changes},
+                         {key[1] for key in changes})
+    new, changed, empty = [], [], []
+    for key, sums in sorted(changes.items()):
+        row = rows.get(key)
+        if row is not None:
+            sums = interference.Sums(**{
+                name: row[name] for name in interference.Sums._fields
+            }).plus(sums)
+            if sums.empty:
+                empty.append(row['id'])
+            else:
+                changed.append({'id': row['id'], **sums._asdict()})
+            continue
+        hour_s, workload, victim, cause = key
+        identity = identities.get(workload, reports.Identity())
+        new.append({
+            'host_id': host_id, 'hour_s': hour_s, 'workload': workload,
+            **identity._asdict(), 'victim': victim, 'cause': cause,
+            'victim_project': identities.get(
+                victim, reports.Identity()).project, **sums._asdict()})
+    reports.set_hours(connection, new, changed, empty)

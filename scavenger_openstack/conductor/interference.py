@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long an incident disturbed: its part in the sums of each hour.
+
+An incident counts for each of its antagonists: once, with what came of it,
+in the hour in which it began, and with its seconds in each hour that it
+covers, up to the last that is known of it.  Sums are changed by the
+difference between what an incident is now and what it was, so that they
+stay those of all incidents, however often one changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+HOUR_S = 3600
+LONGEST_S = 7 * 24 * HOUR_S
+"""So much of an incident, its end, is counted.  Not in the papers."""
+
+LEAST_S = 1e-6
+"""What is less is left by rounding."""
+
+Key = tuple[int, str, str, str]
+"""Hour, antagonist, victim, cause."""
+
+
+class Sums(NamedTuple):
+    """What is counted in one hour of one pair and cause."""
+
+    incidents: int = 0
+    interference_s: float = 0.0
+    confirmed: int = 0
+    refuted: int = 0
+
+    def plus(self, other: Sums, times: int = 1) -> Sums:
+        return Sums(self.incidents + times * other.incidents,
+                    self.interference_s + times * other.interference_s,
+                    self.confirmed + times * other.confirmed,
+                    self.refuted + times * other.refuted)
+
+    @property
+    def empty(self) -> bool:
+        return (abs(self.interference_s) < LEAST_S
+                and not (self.incidents or self.confirmed or self.refuted))
+
+
+def hour(time_s: float) -> int:
+    return int(time_s // HOUR_S) * HOUR_S
+
+
+def of_incident(row: Mapping[str, Any]) -> dict[Key, Sums]:
+    """What one incident adds to the sums.
+
+    :param row: ``victim``, ``cause``, ``outcome``, ``begun_s``,
+        ``changed_s`` and ``suspects``, each a (workload, score, antagonist)
+    """
+    antagonists = [name for name, _, named in row['suspects'] if named]
+    if not antagonists:
+        return {}
+    until_s = max(row['begun_s'], row['changed_s'])
+    parts = {hour(row['begun_s']): Sums(
+        1, 0.0, int(row['outcome'] == 'confirmed'),
+        int(row['outcome'] == 'refuted'))}
+    from_s = max(row['begun_s'], until_s - LONGEST_S)
+    while from_s < until_s:
+        end_s = min(float(hour(from_s) + HOUR_S), until_s)
+        parts[hour(from_s)] = parts.get(hour(from_s), Sums()).plus(
+            Sums(interference_s=end_s - from_s))
+        from_s = end_s
+    return {(at, name, row['victim'], row['cause']): sums
+            for name in antagonists for at, sums in parts.items()}
+
+
+def difference(before: Iterable[Mapping[str, Any]],
+               after: Iterable[Mapping[str, Any]]) -> dict[Key, Sums]:
+    """By how much the sums change; nothing for those that stay."""
+    found: dict[Key, Sums] = {}
+    for rows, times in ((before, -1), (after, 1)):
+        for row in rows:
+            for key, sums in of_incident(row).items():
+                found[key] = found.get(key, Sums()).plus(sums, times)
+    return {key: sums for key, sums in found.items() if not sums.empty}

@@ -1,0 +1,215 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One report: into the database, and the answer.
+
+All of it is one transaction, and an entry is applied once: by host, run and
+sequence.  A report may come twice, late, or after a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+from oslo_log import log
+
+from scavenger_openstack.conductor import caps
+from scavenger_openstack.conductor import clocks
+from scavenger_openstack.conductor import directives as directives_
+from scavenger_openstack.conductor import incidents
+from scavenger_openstack.conductor import interference
+from scavenger_openstack.conductor import workloads
+from scavenger_openstack.db import reports
+from scavenger_openstack import errors
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire.report import AgentEvent
+from scavenger_openstack.wire.report import Answer
+from scavenger_openstack.wire.report import AnyEntry
+from scavenger_openstack.wire.report import Incident
+from scavenger_openstack.wire.report import Kill
+from scavenger_openstack.wire.report import Limit
+from scavenger_openstack.wire.report import Report
+from scavenger_openstack.wire.report import SCHEMA
+from scavenger_openstack.wire.report import Statistics
+
+LOG = log.getLogger(__name__)
+
+LATE_S = 60.0
+"""A report waits at most so long on its way: one that was sent that much
+before the last is from a clock that was set back."""
+
+MOST = {'run_id': 64, 'boot_id': 64, 'workloads_digest': 64}
+"""Longest texts that reports are compared by."""
+
+STARTED = 'the agent started; its limits had been restored'
+
+
+def check(report: Report, authenticated: str | None = None) -> None:
+    """Whether a report may be applied.
+
+    :param authenticated: the host that the sender is, ``None`` where the
+        transport does not tell
+    :raises WireError: it may not, and why
+    """
+    if report.schema != SCHEMA:
+        raise errors.WireError(
+            f'{report.host} (version {report.facts.version or "unknown"}) '
+            f'sent a report of schema {report.schema}, this conductor takes '
+            f'{SCHEMA}: upgrade the older of the two')
+    for name, most in MOST.items():
+        if len(getattr(report, name)) > most:
+            raise errors.WireError(f'{report.host}: {name} is longer than '
+                                   f'{most} characters')
+    if authenticated is not None and report.host != authenticated:
+        raise errors.ForeignReport(
+            f'{authenticated} sent a report in the name of {report.host}: '
+            'refused')
+
+
+def sync(connection: reports.Connection, report: Report, now: float,
+         authenticated: str | None = None,
+         wishes: directives_.Wishes | None = None) -> Answer:
+    """Apply a report and answer it, in the caller's transaction.
+
+    :param now: UNIX time in seconds
+    :param authenticated: as for :func:`check`
+    :param wishes: what is remembered of the operators' wishes from one
+        report to the next, by the caller
+    :raises WireError: as :func:`check`
+    """
+    check(report, authenticated)
+    host = (reports.host(connection, report.host)
+            or reports.add_host(connection, report.host, now))
+    sequence, generation = reports.progress(connection, host.id,
+                                            report.run_id)
+    late = 0 < host.facts.get('sent_s', 0.0) - report.sent_s < LATE_S
+    digest = host.workloads_digest
+    if not late and report.workloads is not None and (
+            not digest or report.workloads_digest != digest):
+        workloads.apply(connection, host.id, report.workloads, now)
+        digest = report.workloads_digest
+    entries = list(_new(report.entries, sequence or 0))
+    if entries:
+        _apply(connection, host.id, report, entries, now)
+        reports.set_progress(
+            connection, host.id, report.run_id, entries[-1].sequence, now,
+            new=sequence is None)
+    if late:
+        reports.update_host(connection, host.id, {'last_seen_s': now})
+    else:
+        reports.update_host(connection, host.id, {
+            'boot_id': report.boot_id, 'version': report.facts.version,
+            'enforcing': report.facts.enforcing,
+            'facts': _facts(report, host, now), 'workloads_digest': digest,
+            'last_seen_s': now})
+    return Answer(
+        acknowledged=entries[-1].sequence if entries else sequence or 0,
+        workloads_digest=digest,
+        directives=(wishes or directives_.Wishes()).directives(
+            connection, directives_.Asker(
+                host.id, report.host, digest, report.facts.cpu_model,
+                host.settings, report.directives_digest), generation, now))
+
+
+def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
+    """Those that come after the sequence ``done``, in order."""
+    for entry in sorted(entries, key=lambda entry: entry.sequence):
+        if entry.sequence > done:
+            done = entry.sequence
+            yield entry
+
+
+def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
+    """What is kept of a host's facts; says once that its clock is off."""
+    facts = codec.plain(report.facts)
+    facts['sent_s'] = report.sent_s
+    offset_s = clocks.offset_s(report.sent_s, now)
+    if offset_s:
+        facts['clock_offset_s'] = round(offset_s, 1)
+    was_s = host.facts.get('clock_offset_s')
+    if offset_s and not was_s:
+        LOG.warning(
+            '%s: its clock is %.0f s %s; times that cannot be are recorded '
+            'as the time at which they are reported. Set its clock',
+            report.host, abs(offset_s),
+            'ahead' if offset_s > 0 else 'behind')
+    elif was_s and not offset_s:
+        LOG.info('%s: its clock is right again', report.host)
+    return facts
+
+
+def _apply(connection: reports.Connection, host_id: int, report: Report,
+           entries: Sequence[AnyEntry], now: float) -> None:
+    """Apply entries, each of which is new."""
+    named = set(_named(entries))
+    identities = (reports.identities(connection, host_id, named)
+                  if named else {})
+    audit: list[reports.Row] = []
+    for entry in entries:
+        time_s = _time(entry, now)
+        if isinstance(entry, Kill):
+            audit.append({
+                'time_s': time_s, 'actor': f'agent {report.host}',
+                'project': identities.get(
+                    entry.workload, reports.Identity()).project,
+                'action': 'kill', 'target': entry.workload,
+                'after': {'host': report.host, 'owner': entry.owner,
+                          'processes': entry.processes},
+                'reason': entry.reason})
+        elif isinstance(entry, AgentEvent):
+            audit.append({
+                'time_s': time_s, 'actor': f'agent {report.host}',
+                'action': f'agent.{entry.what}', 'target': report.host,
+                'reason': entry.detail})
+            if entry.what == 'started':
+                reports.end_caps(connection, host_id, time_s, STARTED)
+                reports.end_incidents(connection, host_id, time_s)
+    foreign = incidents.apply(
+        connection, host_id,
+        [entry for entry in entries if isinstance(entry, Incident)],
+        identities, now)
+    for uuid in foreign:
+        LOG.warning('%s reported about the incident %s of another host: '
+                    'refused', report.host, uuid)
+        audit.append({
+            'time_s': now, 'actor': f'agent {report.host}',
+            'action': 'report.refused', 'target': uuid,
+            'reason': 'the incident is of another host'})
+    caps.apply(connection, host_id,
+               [entry for entry in entries if isinstance(entry, Limit)],
+               identities, now)
+    reports.add_statistics(connection, [
+        {'host_id': host_id, 'hour_s': interference.hour(
+            entry.hour_s + clocks.moved_s(entry.hour_s, now)),
+         'project': entry.project, 'application': entry.application,
+         'cpu_model': entry.cpu_model or report.facts.cpu_model,
+         'signal': entry.signal,
+         'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
+         'least': entry.least, 'most': entry.most}
+        for entry in entries if isinstance(entry, Statistics)])
+    reports.add_audit(connection, audit)
+
+
+def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:
+    """The workloads that entries name."""
+    for entry in entries:
+        if isinstance(entry, Incident):
+            yield entry.victim
+            yield from (one.workload for one in entry.suspects)
+        elif isinstance(entry, Limit | Kill):
+            yield entry.workload
+
+
+def _time(entry: AnyEntry, now: float) -> float:
+    return entry.time_s + clocks.moved_s(entry.time_s, now)

@@ -1,0 +1,53 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The list of a host's workloads: which are new, other, or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_openstack.db import reports
+from scavenger_openstack.db import tables
+from scavenger_openstack.wire.report import Workload
+
+IDENTITY = ('kind', 'instance')
+"""With another of these it is another workload of the same name."""
+
+GONE = 'the workload ended'
+
+
+def apply(connection: reports.Connection, host_id: int,
+          listed: Sequence[Workload], now: float) -> None:
+    """Make the rows of a host those that its agent lists."""
+    have = reports.workloads(connection, host_id)
+    want = {one.id: _row(one) for one in listed}
+    gone = {name: row['id'] for name, row in have.items()
+            if name not in want or any(row[each] != want[name][each]
+                                       for each in IDENTITY)}
+    reports.end_workloads(connection, host_id, gone, now, GONE)
+    reports.add_workloads(connection, [
+        {**row, 'host_id': host_id, 'since_s': now, 'until_s': None}
+        for name, row in want.items() if name not in have or name in gone])
+    reports.update_workloads(connection, [
+        {'id': have[name]['id'], **row} for name, row in want.items()
+        if name in have and name not in gone
+        and any(have[name][each] != value for each, value in row.items())])
+
+
+def _row(one: Workload) -> reports.Row:
+    return reports.cut(tables.workloads, {
+        'name': one.id, 'kind': one.kind, 'instance': one.instance,
+        'display_name': one.display_name, 'flavor': one.flavor,
+        'project': one.project, 'application': one.application,
+        'priority': one.priority, 'source': one.source,
+        'vcpus': one.vcpus, 'floor': dict(one.floor)})

@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What operators want, as the directives of a host need it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+from typing import NamedTuple
+
+from sqlalchemy import and_
+from sqlalchemy import bindparam
+from sqlalchemy import Connection
+from sqlalchemy import func
+from sqlalchemy import select
+
+from scavenger_openstack.db import tables
+
+SPECS_MADE = 'specs'
+"""Action of the audit row that each change of the specs leaves."""
+
+
+class Switch(NamedTuple):
+    """Kill switch and governor of a scope."""
+
+    protection: bool
+    reason: str
+    caps_per_minute: int | None
+
+
+class Rule(NamedTuple):
+    """A priority or an exemption."""
+
+    value: Any
+    application: str
+    reason: str
+
+
+class Override(NamedTuple):
+    """A limit that an operator set."""
+
+    uuid: str
+    workload: str
+    instance: str
+    knob: Any
+    value: Any
+    reason: str
+    expires_s: float
+
+
+class Wanted(NamedTuple):
+    """All that operators want of the cloud.
+
+    ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
+    (kind, scope, target), ``overrides`` by host id.  ``places`` says, where
+    there is a governor, the names of the hosts in the order of their ids.
+    ``specs`` changes with the specs.
+    """
+
+    switches: dict[tuple[str, str], Switch] = {}
+    aggregates: dict[str, tuple[str, ...]] = {}
+    rules: dict[tuple[str, str, str], Rule] = {}
+    overrides: dict[int, tuple[Override, ...]] = {}
+    places: tuple[str, ...] = ()
+    specs: int = 0
+
+    def scopes(self, host: str) -> list[tuple[str, str]]:
+        """The scopes and targets that a host is in, the widest first."""
+        return [('cloud', ''), *(('aggregate', name) for name
+                                  in self.aggregates.get(host, ())),
+                ('host', host)]
+
+
+def wanted(connection: Connection, now: float, seen_since_s: float) -> Wanted:
+    """Read it all; of overrides those that have not expired.
+
+    :param seen_since_s: the governor shares among the hosts that have
+        reported since then
+    """
+    switches, rules = tables.switches.c, tables.rules.c
+    hosts, audit = tables.hosts.c, tables.audit.c
+    found = Wanted(
+        {(scope, target): Switch(*switch) for scope, target, *switch
+         in connection.execute(select(
+             switches.scope, switches.target, switches.protection,
+             switches.reason, switches.caps_per_minute))},
+        _aggregates(connection),
+        {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
+         in connection.execute(select(
+             rules.kind, rules.scope, rules.target, rules.value,
+             rules.application, rules.reason))},
+        _overrides(connection, now),
+        specs=connection.execute(select(func.max(audit.id)).where(
+            audit.action == SPECS_MADE)).scalar() or 0)
+    if any(switch.caps_per_minute is not None
+           for switch in found.switches.values()):
+        found = found._replace(places=tuple(connection.execute(
+            select(hosts.name).where(hosts.last_seen_s >= seen_since_s)
+            .order_by(hosts.id)).scalars()))
+    return found
+
+
+def _aggregates(connection: Connection) -> dict[str, tuple[str, ...]]:
+    table = tables.aggregate_hosts.c
+    found: dict[str, tuple[str, ...]] = {}
+    for host, aggregate in connection.execute(select(
+            table.host, table.aggregate).order_by(table.aggregate)):
+        found[host] = (*found.get(host, ()), aggregate)
+    return found
+
+
+def _overrides(connection: Connection, now: float
+               ) -> dict[int, tuple[Override, ...]]:
+    table = tables.overrides.c
+    found: dict[int, tuple[Override, ...]] = {}
+    for host_id, *override in connection.execute(select(
+            table.host_id, table.uuid, table.workload, table.instance,
+            table.knob, table.value, table.reason, table.expires_s).where(and_(
+                table.expires_s > now, table.deleted_s.is_(None)))
+            .order_by(table.id)):
+        found[host_id] = (*found.get(host_id, ()), Override(*override))
+    return found
+
+
+_workloads = tables.workloads.c
+_PRESENT = select(
+    _workloads.instance, _workloads.project, _workloads.application).where(
+        _workloads.host_id == bindparam('host_id'),
+        _workloads.until_s.is_(None)).distinct()
+
+
+def present(connection: Connection, host_id: int
+            ) -> list[tuple[str, str, str]]:
+    """Instance, project and application of each workload on a host."""
+    return [(instance, project, application)
+            for instance, project, application
+            in connection.execute(_PRESENT, {'host_id': host_id})]
+
+
+def specs(connection: Connection, applications: Collection[str],
+          cpu_model: str, least: int
+          ) -> list[tuple[str, str, str, float, float, int]]:
+    """Project, application, signal, mean, standard deviation and number of
+    samples of the specs of these applications, of whatever project.
+
+    :param least: specs of fewer samples are left out
+    """
+    table = tables.specs.c
+    return [tuple(row) for row in connection.execute(select(
+        table.project, table.application, table.signal, table.mean,
+        table.stddev, table.n).where(
+            table.application.in_(sorted(applications)),
+            table.cpu_model == cpu_model, table.n >= least).order_by(
+                table.application, table.project, table.signal))]

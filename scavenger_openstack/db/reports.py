@@ -1,0 +1,336 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What agents report, into the tables.
+
+Functions take a connection in a transaction and leave the commit to the
+caller.  :func:`host` locks the host's row first, so that two reports of one
+host are applied one after the other; all that is written here belongs to
+that host.  Texts that are longer than their column are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+import sqlalchemy
+from sqlalchemy import bindparam
+from sqlalchemy import Connection
+from sqlalchemy import delete
+from sqlalchemy import func
+from sqlalchemy import insert
+from sqlalchemy import or_
+from sqlalchemy import select
+from sqlalchemy import Table
+from sqlalchemy import update
+
+from scavenger_openstack.db import tables
+
+Row = dict[str, Any]
+"""Column to value."""
+
+AT_ONCE = 500
+"""Values of one IN list; SQLite takes some 30,000 in a statement."""
+
+LENGTHS = {table.name: {
+    column.name: column.type.length for column in table.c
+    if isinstance(column.type, sqlalchemy.String) and column.type.length}
+    for table in tables.METADATA.sorted_tables}
+
+_hosts, _runs = tables.hosts.c, tables.runs.c
+
+# Built once: a statement that is built anew costs as much as running it.
+_HOST = select(
+    _hosts.id, _hosts.boot_id, _hosts.facts, _hosts.workloads_digest,
+    _hosts.settings).where(
+        _hosts.name == bindparam('host')).with_for_update(key_share=True)
+_PROGRESS = select(
+    select(_runs.sequence).where(
+        _runs.host_id == bindparam('host_id'),
+        _runs.run_id == bindparam('run')).scalar_subquery(),
+    select(func.max(tables.audit.c.id)).scalar_subquery())
+_UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
+_UPDATE_RUN = update(tables.runs).where(
+    _runs.host_id == bindparam('of_host'), _runs.run_id == bindparam('run'))
+
+
+class Identity(NamedTuple):
+    """What a workload is, besides its name on the host."""
+
+    instance: str = ''
+    project: str = ''
+    application: str = ''
+
+
+class Host(NamedTuple):
+    """A host's row, as far as a report needs it."""
+
+    id: int
+    boot_id: str
+    facts: Row
+    workloads_digest: str
+    settings: Row
+
+
+def host(connection: Connection, name: str) -> Host | None:
+    """The host of that name, locked until the transaction ends."""
+    row = connection.execute(_HOST, {'host': name}).first()
+    return None if row is None else Host(*row)
+
+
+def add_host(connection: Connection, name: str, now: float) -> Host:
+    """A host that reports for the first time."""
+    row: Row = {'name': name, 'facts': {}, 'settings': {},
+                'first_seen_s': now, 'last_seen_s': now}
+    done = connection.execute(insert(tables.hosts), row)
+    assert done.inserted_primary_key is not None
+    return Host(done.inserted_primary_key[0], '', {}, '', {})
+
+
+def update_host(connection: Connection, host_id: int, row: Row) -> None:
+    connection.execute(_UPDATE_HOST, {**cut(tables.hosts, row),
+                                      'row': host_id})
+
+
+def progress(connection: Connection, host_id: int, run: str
+             ) -> tuple[int | None, int]:
+    """The last sequence of a run, ``None`` before its first, and a number
+    that grows with whatever an operator changes."""
+    sequence, generation = connection.execute(
+        _PROGRESS, {'host_id': host_id, 'run': run}).one()
+    return sequence, generation or 0
+
+
+def set_progress(connection: Connection, host_id: int, run: str,
+                 sequence: int, now: float, new: bool) -> None:
+    row: Row = {'sequence': sequence, 'last_seen_s': now}
+    if new:
+        connection.execute(insert(tables.runs), {
+            **row, 'host_id': host_id, 'run_id': run})
+    else:
+        connection.execute(_UPDATE_RUN, {**row, 'of_host': host_id,
+                                         'run': run})
+
+
+def workloads(connection: Connection, host_id: int) -> dict[str, Row]:
+    """The rows of the workloads that are on a host, by name."""
+    table = tables.workloads
+    found = connection.execute(select(table).where(
+        table.c.host_id == host_id, table.c.until_s.is_(None)))
+    return {row['name']: dict(row) for row in found.mappings()}
+
+
+def add_workloads(connection: Connection, rows: Sequence[Row]) -> None:
+    _insert(connection, tables.workloads, rows)
+
+
+def update_workloads(connection: Connection, rows: Sequence[Row]) -> None:
+    _update(connection, tables.workloads, rows)
+
+
+def end_workloads(connection: Connection, host_id: int,
+                  gone: Mapping[str, int], now: float, why: str) -> None:
+    """They have ended, and with them their limits.
+
+    :param gone: name to id of the row
+    """
+    for ids in _some(sorted(gone.values())):
+        connection.execute(update(tables.workloads).where(
+            tables.workloads.c.id.in_(ids)).values(until_s=now))
+    for names in _some(sorted(gone)):
+        end_caps(connection, host_id, now, why, names)
+
+
+def identities(connection: Connection, host_id: int,
+               names: Collection[str]) -> dict[str, Identity]:
+    """What the workloads of these names are, or last were."""
+    table = tables.workloads.c
+    found: dict[str, Identity] = {}
+    for some in _some(sorted(set(names))):
+        for name, *identity in connection.execute(
+                select(table.name, table.instance, table.project,
+                       table.application).where(
+                           table.host_id == host_id, table.name.in_(some))
+                .order_by(table.id)):
+            found[name] = Identity(*identity)
+    return found
+
+
+def incidents(connection: Connection, uuids: Collection[str]
+              ) -> dict[str, Row]:
+    """The rows of these incidents, of whatever host, each with its suspects
+    as ``suspects``: a list of (workload, score, antagonist)."""
+    table, suspects = tables.incidents, tables.suspects.c
+    found: dict[str, Row] = {}
+    for some in _some(sorted(uuids)):
+        rows = connection.execute(select(table).where(
+            table.c.uuid.in_(some))).mappings()
+        by_id = {row['id']: {**row, 'suspects': []} for row in rows}
+        for incident_id, *suspect in connection.execute(
+                select(suspects.incident_id, suspects.workload,
+                       suspects.score, suspects.antagonist).where(
+                           suspects.incident_id.in_(sorted(by_id)))
+                .order_by(suspects.id)):
+            by_id[incident_id]['suspects'].append(tuple(suspect))
+        found.update({row['uuid']: row for row in by_id.values()})
+    return found
+
+
+def add_incidents(connection: Connection, rows: Sequence[Row]
+                  ) -> dict[str, int]:
+    """Insert incidents; uuid to id."""
+    _insert(connection, tables.incidents, rows)
+    table = tables.incidents.c
+    ids: dict[str, int] = {}
+    for some in _some(sorted(row['uuid'] for row in rows)):
+        for uuid, number in connection.execute(select(
+                table.uuid, table.id).where(table.uuid.in_(some))):
+            ids[uuid] = number
+    return ids
+
+
+def update_incidents(connection: Connection, rows: Sequence[Row]) -> None:
+    _update(connection, tables.incidents, rows)
+
+
+def end_incidents(connection: Connection, host_id: int, now: float) -> None:
+    """The incidents of a host that have not changed since are open no more.
+    What they add to the hourly sums ends with what was known of them."""
+    table = tables.incidents.c
+    connection.execute(update(tables.incidents).where(
+        table.host_id == host_id, table.ended_s.is_(None),
+        table.changed_s < now).values(ended_s=now))
+
+
+def set_suspects(connection: Connection, had: Collection[int],
+                 rows: Sequence[Row]) -> None:
+    """Replace the suspects of incidents.
+
+    :param had: ids of the incidents that have some
+    :param rows: all that there are now
+    """
+    for some in _some(sorted(had)):
+        connection.execute(delete(tables.suspects).where(
+            tables.suspects.c.incident_id.in_(some)))
+    _insert(connection, tables.suspects, rows)
+
+
+def caps(connection: Connection, host_id: int, names: Collection[str],
+         since_s: float) -> list[Row]:
+    """The limits of these workloads in force, or set since then."""
+    table = tables.caps
+    found: list[Row] = []
+    for some in _some(sorted(set(names))):
+        found += map(dict, connection.execute(select(table).where(
+            table.c.host_id == host_id, table.c.workload.in_(some),
+            or_(table.c.removed_s.is_(None), table.c.set_s >= since_s),
+        ).order_by(table.c.id)).mappings())
+    return found
+
+
+def add_caps(connection: Connection, rows: Sequence[Row]) -> None:
+    _insert(connection, tables.caps, rows)
+
+
+def update_caps(connection: Connection, rows: Sequence[Row]) -> None:
+    _update(connection, tables.caps, rows)
+
+
+def end_caps(connection: Connection, host_id: int, now: float, why: str,
+             names: Collection[str] | None = None) -> None:
+    """The limits of a host that were set until now, of these workloads or all,
+    are in force no more."""
+    table = tables.caps.c
+    statement = update(tables.caps).where(
+        table.host_id == host_id, table.removed_s.is_(None),
+        table.changed_s <= now)
+    if names is not None:
+        statement = statement.where(table.workload.in_(names))
+    connection.execute(statement.values(removed_s=now, why=why))
+
+
+def hours(connection: Connection, host_id: int, hours_s: Collection[int],
+          workloads: Collection[str]) -> dict[tuple[int, str, str, str], Row]:
+    """The hourly sums, by hour, antagonist, victim and cause."""
+    table = tables.antagonist_hours
+    found: dict[tuple[int, str, str, str], Row] = {}
+    for some in _some(sorted(hours_s)):
+        for names in _some(sorted(workloads)):
+            for row in connection.execute(select(table).where(
+                    table.c.hour_s.in_(some), table.c.host_id == host_id,
+                    table.c.workload.in_(names))).mappings():
+                found[row['hour_s'], row['workload'], row['victim'],
+                      row['cause']] = dict(row)
+    return found
+
+
+def set_hours(connection: Connection, new: Sequence[Row],
+              changed: Sequence[Row], empty: Collection[int]) -> None:
+    """Write hourly sums.
+
+    :param empty: ids of those that nothing is left of
+    """
+    _insert(connection, tables.antagonist_hours, new)
+    _update(connection, tables.antagonist_hours, changed)
+    for some in _some(sorted(empty)):
+        connection.execute(delete(tables.antagonist_hours).where(
+            tables.antagonist_hours.c.id.in_(some)))
+
+
+def add_statistics(connection: Connection, rows: Sequence[Row]) -> None:
+    _insert(connection, tables.statistics, rows)
+
+
+def add_audit(connection: Connection, rows: Sequence[Row]) -> None:
+    """Append to the audit; ``time_s``, ``actor``, ``action``, ``target`` and
+    ``reason`` are needed, the rest is empty where it is missing."""
+    _insert(connection, tables.audit, [
+        {'project': '', 'request_id': '', 'before': None, 'after': None,
+         **row} for row in rows])
+
+
+def _insert(connection: Connection, table: Table, rows: Sequence[Row]
+            ) -> None:
+    if rows:
+        connection.execute(insert(table), [cut(table, row) for row in rows])
+
+
+def _update(connection: Connection, table: Table, rows: Sequence[Row]
+            ) -> None:
+    """Update rows by their ``id``; each has the same columns."""
+    if rows:
+        connection.execute(
+            update(table).where(table.c.id == bindparam('row')),
+            [{**cut(table, {name: value for name, value in row.items()
+                             if name != 'id'}), 'row': row['id']}
+             for row in sorted(rows, key=lambda row: int(row['id']))])
+
+
+def cut(table: Table, row: Row) -> Row:
+    """The row with each text cut to what its column takes."""
+    lengths = LENGTHS[table.name]
+    return {name: value[:lengths[name]]
+            if name in lengths and isinstance(value, str) else value
+            for name, value in row.items()}
+
+
+def _some(values: Iterable[Any]) -> Iterator[list[Any]]:
+    """The values, not too many at once."""
+    found = list(values)
+    for begin in range(0, len(found), AT_ONCE):
+        yield found[begin:begin + AT_ONCE]
