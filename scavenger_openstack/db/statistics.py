@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Statistics that hosts reported, and the specs that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam
+from sqlalchemy import Connection
+from sqlalchemy import delete
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import tables
+
+AT_ONCE = 500
+
+Row = dict[str, Any]
+
+
+def since(connection: Connection, from_s: float) -> Iterator[Row]:
+    """The rows of the hours from then on."""
+    table = tables.statistics
+    for row in connection.execute(select(table).where(
+            table.c.hour_s >= from_s).order_by(table.c.id)).mappings():
+        yield dict(row)
+
+
+def replace(connection: Connection, ids: Sequence[int],
+            rows: Sequence[Row]) -> None:
+    """Put ``rows`` in the place of others."""
+    _delete(connection, tables.statistics, ids)
+    if rows:
+        connection.execute(insert(tables.statistics), rows)
+
+
+def specs(connection: Connection) -> list[Row]:
+    return [dict(row) for row
+            in connection.execute(select(tables.specs)).mappings()]
+
+
+def set_specs(connection: Connection, new: Sequence[Row],
+              changed: Sequence[Row], gone: Collection[int]) -> None:
+    """Write specs.
+
+    :param changed: with ``id``, and all with the same columns
+    """
+    _delete(connection, tables.specs, sorted(gone))
+    if new:
+        connection.execute(insert(tables.specs), new)
+    if changed:
+        connection.execute(
+            update(tables.specs).where(tables.specs.c.id == bindparam('row')),
+            [{**{name: value for name, value in row.items() if name != 'id'},
+              'row': row['id']} for row in changed])
+
+
+def _delete(connection: Connection, table: Any, ids: Sequence[int]) -> None:
+    for begin in range(0, len(ids), AT_ONCE):
+        connection.execute(delete(table).where(
+            table.c.id.in_(ids[begin:begin + AT_ONCE])))
