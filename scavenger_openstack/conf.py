@@ -321,13 +321,14 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
 def findings(conf: cfg.ConfigOpts) -> list[str]:
     """All that is wrong in what was read, each in one sentence."""
     found = []
-    known = {'DEFAULT': {*conf, *conf_check.ALIASES},
+    known = {'DEFAULT': {*conf, *conf_check.ALIASES,
+                         *conf_control.FOREIGN_DEFAULTS},
              **{name: set(conf[name]) for name, _ in list_opts() if name}}
     plugins = {point.name for point in metadata.entry_points(
         group='scavenger.controllers')} - known.keys()
     for path, sections in conf_check.files(conf):
         found += [f'{path}: {what}' for what in conf_check.unknown(
-            sections, known, plugins)]
+            sections, known, {*plugins, *conf_control.FOREIGN})]
     values = list(conf_check.wrong_values(conf, list_opts()))
     if not values:
         found += conf_check.contradictions(

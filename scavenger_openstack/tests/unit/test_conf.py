@@ -90,9 +90,15 @@ class TestWrong(ConfTestCase):
         self.assertEqual(
             ['[scavanger]: no such section; did you mean [scavenger]?'],
             self.findings('[scavanger]', 'mode = off'))
-        found, = self.findings('[keystone_authtoken]', 'x = 1')
+        found, = self.findings('[another_service]', 'x = 1')
         self.assertIn('no such section; one of ', found)
         self.assertIn('io_shares', found)
+
+    def test_sections_of_libraries(self) -> None:
+        """All programs read one file; not all use each library."""
+        self.load('[DEFAULT]', 'transport_url = rabbit://u:p@h/',
+                  '[keystone_authtoken]', 'auth_url = http://h/',
+                  '[oslo_messaging_rabbit]', 'ssl = true')
 
     def test_all_is_said_at_once(self) -> None:
         found = self.findings(

@@ -43,11 +43,12 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 """
 
 HOMES = {
-    'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host',
+    'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
                     'agent.service',
                     'agent.recording', 'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
-    'oslo_log': ('conf', 'drivers', 'agent', 'conductor', 'cmd', 'demo'),
+    'oslo_log': ('conf', 'drivers', 'rpc', 'agent', 'conductor', 'cmd',
+                 'demo'),
     'libvirt': ('drivers.libvirt',),
     'stevedore': ('agent.service',),
     'pyarrow': ('drivers.rates_table',),
@@ -55,6 +56,8 @@ HOMES = {
     'msgspec': ('wire',),
     'sqlalchemy': ('db',),
     'alembic': ('db',),
+    'oslo_messaging': ('rpc',),
+    'oslo_service': ('rpc',),
     'flask': ('api',),
 }
 """Where each foreign library may be imported: the library's one edge.

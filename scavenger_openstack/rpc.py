@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The edge to oslo.messaging: both ends of the one call.
+
+``sync(report) -> answer``; both are JSON texts, so that this layer has no
+types of its own.  A report that was not answered is sent again: the broker
+has forgotten it by then, and the conductor applies its entries once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import util
+import os
+import sys
+import threading
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_service import backend
+
+# Threads.  Without, importing oslo.messaging imports eventlet.
+if util.find_spec('cotyledon'):
+    backend.init_backend(backend.BackendType.THREADING)
+
+import oslo_messaging
+from oslo_messaging import opts
+from oslo_messaging.rpc import server as rpc_server
+
+from scavenger_openstack import errors
+from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
+from scavenger_openstack.wire.report import MAX_REPORT_BYTES
+
+LOG = log.getLogger(__name__)
+
+TOPIC = 'scavenger-conductor'
+VERSION = '1.0'
+
+ANSWERS = '1.99'
+"""Any minor version: what it adds is in the texts, and ignored by the other
+side."""
+
+MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
+            'conductor, and the conductor another: upgrade the older of the '
+            'two')
+
+TIMEOUT_S = 8.0
+"""An agent waits so long for an answer; the broker then drops the call."""
+
+REBUILD_AFTER = 3
+"""Timeouts in a row after which an agent connects anew: the queue of its
+answers may have expired, which a healthy connection does not show."""
+
+THREADS = 8
+"""Reports that a conductor works on at the same time: more only wait for the
+interpreter and the database."""
+
+RABBIT: dict[str, Any] = {
+    # After a restart of the broker 10,000 agents come back.
+    'kombu_reconnect_splay': 10.0,
+    'kombu_failover_strategy': 'shuffle',
+    # An answer to an agent that has gone holds a thread for as long.
+    'kombu_missing_consumer_retry_timeout': 2,
+    'rpc_conn_pool_size': THREADS,
+}
+"""What fits many agents and few conductors better than the defaults."""
+
+
+KINDS = {bool: cfg.BoolOpt, int: cfg.IntOpt, float: cfg.FloatOpt}
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register oslo.messaging's options, with our defaults."""
+    for group, options in opts.list_opts():
+        conf.register_opts(options, group)
+    # Some it registers with its global configuration only, and reads here.
+    for group in cfg.CONF:
+        if group.startswith('oslo_messaging_'):
+            conf.register_opts([KINDS.get(type(value), cfg.StrOpt)(
+                name, default=value)
+                for name, value in cfg.CONF[group].items()], group)
+    for name, value in RABBIT.items():
+        conf.set_default(name, value, 'oslo_messaging_rabbit')
+    # Two processes of one name on a host would share a queue of answers.
+    conf.set_default(
+        'processname', f'{os.path.basename(sys.argv[0])}-{os.getpid()}',
+        'oslo_messaging_rabbit')
+    conf.set_default('executor_thread_pool_size', THREADS)
+
+
+class Client:
+    """The agent's end.  For one thread; it connects at the first call.
+
+    :param conf: with ``transport_url``
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, timeout_s: float = TIMEOUT_S,
+                 rebuild_after: int = REBUILD_AFTER) -> None:
+        register(conf)
+        self._conf = conf
+        self._timeout_s = timeout_s
+        self._rebuild_after = rebuild_after
+        self._timeouts = 0
+        self._transport: Any = None
+        self._call: Any = None
+
+    def sync(self, report: bytes) -> bytes:
+        """Send a report, wait for the answer.
+
+        :raises WireError: the conductor refuses it, and why
+        :raises Unreachable: no answer: send it again later
+        """
+        text = report.decode()
+        try:
+            answer = self._prepared().call({}, 'sync', report=text)
+        except oslo_messaging.MessagingTimeout as exc:
+            self._timeouts += 1
+            if self._timeouts >= self._rebuild_after:
+                self.close()
+            raise errors.Unreachable(
+                f'no answer from a conductor within {self._timeout_s:g} s'
+            ) from exc
+        except oslo_messaging.RemoteError as exc:
+            self._timeouts = 0
+            if exc.exc_type == 'UnsupportedVersion':
+                raise errors.WireError(MISMATCH) from exc
+            if exc.exc_type == errors.Unreachable.__name__:
+                raise errors.Unreachable(exc.value) from exc
+            raise errors.WireError(exc.value) from exc
+        except oslo_messaging.UnsupportedVersion as exc:
+            raise errors.WireError(MISMATCH) from exc
+        except (oslo_messaging.MessagingException, OSError) as exc:
+            self.close()
+            raise errors.Unreachable(
+                'the message broker cannot be reached: '
+                + str(exc).partition('\n')[0]) from exc
+        self._timeouts = 0
+        if not isinstance(answer, str):
+            raise errors.WireError('the answer of the conductor is no text')
+        data = answer.encode()
+        if len(data) > MAX_ANSWER_BYTES:
+            raise errors.WireError(f'an answer of {len(data)} bytes; at most '
+                                   f'{MAX_ANSWER_BYTES} are taken')
+        return data
+
+    def close(self) -> None:
+        """Disconnect; the next call connects anew."""
+        if self._transport is not None:
+            self._transport.cleanup()
+        self._transport = self._call = None
+        self._timeouts = 0
+
+    def _prepared(self) -> Any:
+        if self._call is None:
+            self._transport = _transport(self._conf)
+            # "retry=0": without, a call waits for a broker for ever.
+            self._call = oslo_messaging.get_rpc_client(
+                self._transport, oslo_messaging.Target(
+                    topic=TOPIC, version=VERSION)).prepare(
+                        timeout=self._timeout_s, retry=0)
+        return self._call
+
+
+class Server:
+    """The conductor's end: calls ``answer`` in its threads.
+
+    :param answer: takes a report and returns the answer; a
+        :class:`.ScavengerError` that it raises goes to the agent as one line
+    :param server: a name of this process that no other one has
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, answer: Callable[[bytes], bytes],
+                 server: str) -> None:
+        register(conf)
+        self._transport = _transport(conf)
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport, oslo_messaging.Target(
+                topic=TOPIC, server=server), [_Endpoint(answer)],
+            server_cls=_make)
+        self._started = threading.Event()
+
+    def start(self) -> None:
+        """Take calls from now on, or from when the broker can be reached."""
+        self._starting = threading.Thread(target=self._start, daemon=True,
+                                          name='rpc')
+        self._starting.start()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until calls are taken; whether they are."""
+        return self._started.wait(timeout_s)
+
+    def stop(self) -> None:
+        """End the calls at hand, then disconnect."""
+        if not self._started.is_set():
+            return      # it still waits for a broker, and holds nothing
+        self._server.stop()
+        self._server.wait()
+        self._transport.cleanup()
+
+    def _start(self) -> None:
+        try:
+            self._server.start()    # tries for ever
+        except Exception:
+            LOG.exception('no calls are taken')
+        else:
+            self._started.set()
+            LOG.info('calls are taken from the broker')
+
+
+class _Endpoint:
+    """What is called, by its name."""
+
+    target = oslo_messaging.Target(version=ANSWERS)
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+
+    @oslo_messaging.expected_exceptions(errors.ScavengerError)
+    def sync(self, context: dict[str, Any], report: object) -> str:
+        if not isinstance(report, str):
+            raise errors.WireError('a report that is no text: refused')
+        # No need to encode what is too long already.
+        if len(report) > MAX_REPORT_BYTES:
+            raise errors.WireError(
+                f'a report of {len(report)} characters: refused; at most '
+                f'{MAX_REPORT_BYTES} bytes are taken')
+        try:
+            data = report.encode()
+        except UnicodeEncodeError:
+            raise errors.WireError(
+                'a report that is not valid Unicode: refused') from None
+        return self._answer(data).decode()
+
+
+class _Dispatcher(oslo_messaging.RPCDispatcher):
+    """Says in one line what oslo.messaging shows a traceback for."""
+
+    def dispatch(self, incoming: Any) -> Any:
+        try:
+            return super().dispatch(incoming)
+        except (oslo_messaging.UnsupportedVersion,
+                oslo_messaging.NoSuchMethod) as exc:
+            LOG.warning('refused a call: %s. This conductor speaks version '
+                        '%s: upgrade the older of agent and conductor',
+                        exc, VERSION)
+            raise oslo_messaging.ExpectedException() from exc
+
+
+def _make(transport: Any, target: Any, dispatcher: Any, executor: Any) -> Any:
+    return rpc_server.RPCServer(
+        transport, target, _Dispatcher(dispatcher.endpoints, None), executor)
+
+
+def _transport(conf: cfg.ConfigOpts) -> Any:
+    """
+    :raises ConfigError: ``transport_url`` cannot be used
+    """
+    try:
+        return oslo_messaging.get_rpc_transport(conf)
+    except (oslo_messaging.InvalidTransportURL,
+            oslo_messaging.DriverLoadFailure) as exc:
+        raise errors.ConfigError(f'transport_url: {exc}') from exc

@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Both ends of the call, over oslo.messaging's transport within a process;
+with a broker: tests/functional/test_conductor.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import threading
+from typing import TYPE_CHECKING
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack import errors
+from scavenger_openstack import rpc
+from scavenger_openstack.wire.report import MAX_REPORT_BYTES
+
+if TYPE_CHECKING:
+    _Base = testtools.TestCase
+else:
+    _Base = object
+
+
+def configuration(url: str) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    rpc.register(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    conf.set_override('transport_url', url)
+    return conf
+
+
+class Mixin(_Base):
+    """What goes over any transport; ``url`` names it."""
+
+    timeout_s = 5.0
+    conf: cfg.ConfigOpts
+    server: rpc.Server
+    answers: Callable[[bytes], bytes]
+
+    @classmethod
+    def url(cls) -> str:
+        raise NotImplementedError
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.conf = configuration(cls.url())
+        # Ending one takes a second.
+        cls.server = rpc.Server(cls.conf, lambda report: cls.answers(report),
+                                'conductor-1')
+        cls.server.start()
+        assert cls.server.wait(30.0)
+        cls.addClassCleanup(cls.server.stop)
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.reports: list[bytes] = []
+        self.fault: Exception | None = None
+        type(self).answers = staticmethod(self.answer)
+        self.client = self.new_client()
+
+    def new_client(self) -> rpc.Client:
+        client = rpc.Client(self.conf, timeout_s=self.timeout_s)
+        self.addCleanup(client.close)
+        return client
+
+    def answer(self, report: bytes) -> bytes:
+        self.reports.append(report)
+        if self.fault is not None:
+            raise self.fault
+        return b'{"answer": "' + report + '", "é": 1}'.encode()
+
+    def test_a_call(self) -> None:
+        self.assertEqual('{"answer": "réport", "é": 1}'.encode(),
+                         self.client.sync('réport'.encode()))
+        self.client.close()
+        self.client.sync(b'2')
+        self.assertEqual(['réport'.encode(), b'2'], self.reports)
+
+    def test_a_report_that_is_refused(self) -> None:
+        self.fault = errors.WireError('$.host: too long')
+        self.assertEqual('$.host: too long', str(self.assertRaises(
+            errors.WireError, self.client.sync, b'{}')))
+        self.fault = errors.ForeignReport('in the name of another')
+        self.assertRaises(errors.WireError, self.client.sync, b'{}')
+        self.fault = None
+        self.client.sync(b'{}')
+        self.assertNotIn('Traceback', self.log.output)
+
+    def test_a_conductor_without_its_database(self) -> None:
+        self.fault = errors.Unreachable('the conductor cannot store it now')
+        self.assertEqual(
+            'the conductor cannot store it now',
+            str(self.assertRaises(errors.Unreachable, self.client.sync,
+                                  b'{}')))
+
+    def test_the_longest_report(self) -> None:
+        self.client.sync(b'x' * MAX_REPORT_BYTES)
+        self.assertIn('refused; at most', str(self.assertRaises(
+            errors.WireError, self.client.sync,
+            b'x' * (MAX_REPORT_BYTES + 1))))
+        self.assertEqual(1, len(self.reports))
+
+    def test_minor_versions(self) -> None:
+        for version in ('1.0', '1.1', '1.7'):
+            self.useFixture(fixtures.MonkeyPatch(
+                'scavenger_openstack.rpc.VERSION', version))
+            self.new_client().sync(b'{}')
+        self.assertEqual(3, len(self.reports))
+
+    def test_another_major_version(self) -> None:
+        """One clear line at both ends."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.rpc.VERSION', '2.0'))
+        said = str(self.assertRaises(errors.WireError,
+                                     self.new_client().sync, b'{}'))
+        self.assertIn('upgrade the older', said)
+        self.assertNotIn('\n', said)
+        self.assertIn('RPC version 2.0', self.log.output)
+        self.assertNotIn('Traceback', self.log.output)
+        self.assertEqual([], self.reports)
+
+    def test_several_at_once(self) -> None:
+        gate = threading.Barrier(4)
+
+        def answer(report: bytes) -> bytes:
+            gate.wait(self.timeout_s)
+            return report
+
+        type(self).answers = staticmethod(answer)
+        threads = [threading.Thread(target=self.new_client().sync,
+                                    args=(b'%d' % number,))
+                   for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertFalse(gate.broken)
+
+
+class Within(Mixin, testtools.TestCase):
+    """One process."""
+
+    @classmethod
+    def url(cls) -> str:
+        return 'fake://'
+
+
+class Alone(testtools.TestCase):
+
+    def test_no_conductor(self) -> None:
+        client = rpc.Client(configuration('fake://nobody'), timeout_s=0.2)
+        for _ in range(rpc.REBUILD_AFTER + 1):      # and connects anew
+            self.assertEqual(
+                'no answer from a conductor within 0.2 s',
+                str(self.assertRaises(errors.Unreachable, client.sync,
+                                      b'{}')))
+        client.close()
+
+    def test_a_url_of_no_kind(self) -> None:
+        self.assertIn('transport_url', str(self.assertRaises(
+            errors.ConfigError,
+            rpc.Client(configuration('nonsense://x')).sync, b'{}')))
