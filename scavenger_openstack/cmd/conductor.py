@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``scavenger-conductor``: takes the reports of agents, answers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import queue
+import signal
+import sys
+from types import FrameType
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.conductor import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_control
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack import rpc
+
+LOG = log.getLogger(__name__)
+
+PROG = 'scavenger-conductor'
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_.code(PROG, lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    rpc.register(conf)
+    conf_.load(conf, arguments, PROG)
+    engine = connect.engine(conf_control.database(conf),
+                            connections=conf.database.max_connections)
+    with connect.reading(engine) as connection:
+        schema.check(connection)
+    log.setup(conf, 'scavenger')
+    conductor = service.Conductor(engine)
+    server = rpc.Server(conf, conductor.answer, conductor.name)
+    signals = Signals(conf)
+    server.start()
+    conductor.start()
+    LOG.info('%s starts', conductor.name)
+    try:
+        signals.wait()
+    finally:
+        LOG.info('%s ends: no new reports, those at hand are answered',
+                 conductor.name)
+        server.stop()
+        conductor.stop()
+        engine.dispose()
+    return 0
+
+
+class Signals:
+    """SIGTERM and SIGINT end, SIGHUP reads the options that may change while
+    it runs (log levels) again."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._arrived)
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        self._queue.put(number)
+
+    def wait(self) -> None:
+        """Return when the process is to end."""
+        while self._queue.get() == signal.SIGHUP:
+            try:
+                self._conf.mutate_config_files()
+            except (cfg.Error, ValueError, OSError) as exc:
+                LOG.error('the configuration cannot be read again, what was '
+                          'read before holds: %s', exc)
+            else:
+                LOG.info('read the configuration again: log levels hold '
+                         'now, other options after a restart')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

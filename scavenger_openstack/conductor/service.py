@@ -1,0 +1,191 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The conductor: takes reports as bytes, whatever brought them.
+
+Any number of threads, processes and hosts may do so on one database; what
+has to be done once is claimed in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+
+from oslo_log import log
+
+from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import specs
+from scavenger_openstack.conductor import sync as sync_
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import reports
+from scavenger_openstack import errors
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire.report import MAX_REPORT_BYTES
+from scavenger_openstack.wire.report import Report
+
+LOG = log.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""So long a transaction is tried again; the agent waits 8 s."""
+
+SPECS_S = 3600
+SPECS_DELAY_S = 600
+"""Specs are made anew each hour, when its statistics have come."""
+
+WORK_S = 900.0
+"""A claim lasts so long if the process that has it dies."""
+
+REPEAT_S = 600.0
+"""The same refusal is logged and audited once in so long."""
+
+MOST_SAID = 1000
+
+_HOST = re.compile(rb'"host":"([\w.-]{1,255})"')
+
+
+
+class Conductor:
+    """One conductor process, or its part in a larger one.
+
+    :param engine: of a database with the tables
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine,
+                 clock: Callable[[], float] = time.time) -> None:
+        self.name = f'{socket.gethostname()}:{os.getpid()}:' \
+                    f'{secrets.token_hex(4)}'
+        self._engine = engine
+        self._clock = clock
+        self._wishes = directives.Wishes()
+        self._said: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def answer(self, data: bytes, authenticated: str | None = None) -> bytes:
+        """Store a report, and return the answer, both as JSON.
+
+        :param authenticated: the host that the sender is, ``None`` where
+            the transport does not tell
+        :raises WireError: the report is refused, and why; it will be again
+        :raises Unreachable: it could not be stored: send it again later
+        """
+        now = self._clock()
+        try:
+            report = codec.decode(data, Report, MAX_REPORT_BYTES)
+            sync_.check(report, authenticated)
+        except errors.WireError as exc:
+            self._refused(exc, authenticated or _host(data), now)
+            raise
+        try:
+            answer = connect.retried(
+                self._engine, functools.partial(
+                    sync_.sync, report=report, now=now,
+                    authenticated=authenticated, wishes=self._wishes),
+                patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
+        except errors.DatabaseError as exc:
+            if self._first(str(exc), now):
+                LOG.error('reports are not stored, agents send them again: '
+                          '%s', exc)
+            raise errors.Unreachable(
+                'the conductor cannot store the report now') from exc
+        except Exception as exc:
+            LOG.exception('%s: its report is not stored', report.host)
+            raise errors.Unreachable(
+                'the conductor failed at this report; its log has more'
+            ) from exc
+        LOG.debug('%s: %d entries, stored to %d', report.host,
+                  len(report.entries), answer.acknowledged)
+        return codec.encode(answer)
+
+    def start(self) -> None:
+        """Do from now on, in a thread, what is due from time to time."""
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='conductor')
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def make_specs(self) -> int | None:
+        """Make the specs anew if that is due and no other process does.
+
+        :return: how many changed, ``None`` when it is not due here
+        :raises DatabaseError: the database cannot be used
+        """
+        now = self._clock()
+        if not connect.retried(
+                self._engine, functools.partial(
+                    claims.take, name=specs.CLAIM, holder=self.name, now=now,
+                    until_s=now + WORK_S), on_duplicate=True):
+            return None
+        with connect.writing(self._engine) as connection:
+            count = specs.refresh(connection, now)
+            if not claims.extend(
+                    connection, specs.CLAIM, self.name,
+                    (now // SPECS_S + 1) * SPECS_S + SPECS_DELAY_S):
+                raise errors.DatabaseError(
+                    f'specs took more than {WORK_S:.0f} s; another conductor '
+                    'makes them')
+        if count:
+            LOG.info('%d specs changed', count)
+        return count
+
+    def _run(self) -> None:
+        while not self._stop.wait(60.0):
+            try:
+                self.make_specs()
+            except errors.DatabaseError as exc:
+                LOG.warning('specs are not made, next try in 60 s: %s', exc)
+            except Exception:
+                LOG.exception('specs are not made, next try in 60 s')
+
+    def _refused(self, exc: errors.WireError, sender: str, now: float
+                 ) -> None:
+        if not self._first(str(exc), now):
+            return
+        LOG.warning('refused a report of %s: %s', sender, exc)
+        if not isinstance(exc, errors.ForeignReport):
+            return
+        try:
+            with connect.writing(self._engine) as connection:
+                reports.add_audit(connection, [{
+                    'time_s': now, 'actor': f'agent {sender}',
+                    'action': 'report.refused',
+                    'target': sender, 'reason': str(exc)}])
+        except errors.DatabaseError as failed:
+            LOG.warning('not in the audit: %s', failed)
+
+    def _first(self, text: str, now: float) -> bool:
+        """Whether this has not been said for a while."""
+        if len(self._said) >= MOST_SAID:
+            self._said.clear()
+        if 0 <= now - self._said.get(text, -REPEAT_S) < REPEAT_S:
+            return False
+        self._said[text] = now
+        return True
+
+
+def _host(data: bytes) -> str:
+    """The host that a report which cannot be read says it is from."""
+    found = _HOST.search(data[:4096])
+    return found[1].decode() if found else 'an unknown host'

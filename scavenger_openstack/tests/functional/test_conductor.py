@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The conductor on real databases and a real broker, and as a process."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import fixtures
+import testtools
+
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack import rpc
+from scavenger_openstack.tests.functional.servers import databases
+from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor import test_directives
+from scavenger_openstack.tests.unit.conductor import test_schedules
+from scavenger_openstack.tests.unit.conductor import test_service
+from scavenger_openstack.tests.unit.conductor import test_specs
+from scavenger_openstack.tests.unit.conductor import test_sync
+from scavenger_openstack.tests.unit import test_rpc
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+START_S = 60.0
+
+DIES = """
+import os, signal, sys
+from scavenger_openstack.cmd import conductor
+from scavenger_openstack.conductor import service
+
+answer = service.Conductor.answer
+
+def and_dies(self, data, authenticated=None):
+    answer(self, data, authenticated)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+service.Conductor.answer = and_dies
+conductor.main(sys.argv[1:])
+"""
+"""A conductor that is killed between commit and answer."""
+
+
+class SyncOnMariaDb(test_sync.Sync, databases.MariaDb):
+    pass
+
+
+class SyncOnPostgreSql(test_sync.Sync, databases.PostgreSql):
+    pass
+
+
+class DirectivesOnMariaDb(test_directives.Directives, databases.MariaDb):
+    pass
+
+
+class DirectivesOnPostgreSql(test_directives.Directives,
+                             databases.PostgreSql):
+    pass
+
+
+class SpecsOnMariaDb(test_specs.Specs, databases.MariaDb):
+    pass
+
+
+class SpecsOnPostgreSql(test_specs.Specs, databases.PostgreSql):
+    pass
+
+
+class SchedulesOnMariaDb(test_schedules.Schedules, databases.MariaDb):
+    seeds = 4
+
+
+class SchedulesOnPostgreSql(test_schedules.Schedules, databases.PostgreSql):
+    seeds = 4
+
+
+class ServiceOnMariaDb(test_service.Service, databases.MariaDb):
+    pass
+
+
+class ServiceOnPostgreSql(test_service.Service, databases.PostgreSql):
+    pass
+
+
+class Broker(test_rpc.Mixin, testtools.TestCase):
+    """Both ends of the call, and RabbitMQ."""
+
+    @classmethod
+    def url(cls) -> str:
+        try:
+            return rabbitmq.shared().url
+        except process.Missing as exc:
+            raise cls.skipException(str(exc)) from exc
+
+
+class Conductors(cloud.Mixin, databases.MariaDb):
+    """Processes, with MariaDB and RabbitMQ."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.broker = rabbitmq.shared()
+        except process.Missing as exc:
+            self.skipTest(str(exc))
+        self.directory = pathlib.Path(self.useFixture(
+            fixtures.TempDir()).path)
+        self.configuration = self.directory / 'scavenger.conf'
+        # An exchange of its own: no test gets the calls of another.
+        exchange = f'exchange-{time.monotonic_ns()}'
+        self.configuration.write_text(
+            f'[DEFAULT]\ntransport_url = {self.broker.url}\n'
+            f'control_exchange = {exchange}\n'
+            f'[database]\nconnection = {self.url}\n')
+        conf = test_rpc.configuration(self.broker.url)
+        conf.set_override('control_exchange', exchange)
+        self.client = rpc.Client(conf, timeout_s=2.0)
+        self.addCleanup(self.client.close)
+
+    def start(self, *program: str) -> subprocess.Popen[str]:
+        log = self.directory / f'{time.monotonic_ns()}.log'
+        with open(log, 'w') as out:
+            found = subprocess.Popen(
+                [sys.executable, *(program or (
+                    '-m', 'scavenger_openstack.cmd.conductor')),
+                 '--config-file', str(self.configuration)],
+                stdout=out, stderr=out, text=True)
+        self.addCleanup(self.end, found)
+        self.log = log
+        return found
+
+    def until(self, text: str) -> None:
+        """Wait for a line of the log."""
+        deadline = time.monotonic() + START_S
+        while text not in self.log.read_text():
+            if time.monotonic() > deadline:
+                self.fail(f'no {text!r} in {self.log.read_text()}')
+            time.sleep(0.05)
+
+    def end(self, found: subprocess.Popen[str],
+            number: signal.Signals = signal.SIGTERM) -> int:
+        if found.poll() is None:
+            found.send_signal(number)
+        return found.wait(START_S)
+
+    def sent(self, report: wire.Report) -> wire.Answer:
+        """What the agent does: again until it is answered."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                return codec.decode(self.client.sync(codec.encode(report)),
+                                    wire.Answer, wire.MAX_ANSWER_BYTES)
+            except errors.Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+
+    def test_killed_between_commit_and_answer(self) -> None:
+        now = time.time()
+        entries: list[wire.AnyEntry] = [
+            cloud.incident(1, now, begun_s=now - 60),
+            cloud.limit(2, now, since_s=now),
+            cloud.statistics(3, now // 3600 * 3600, 10, 1.0, 0.5),
+            wire.Kill(sequence=4, time_s=now, workload='/batch/a',
+                      processes=1, owner='scavenger')]
+        dying = self.start('-c', DIES)
+        self.until('calls are taken')
+        self.assertRaises(errors.Unreachable, self.client.sync, codec.encode(
+            cloud.report(*entries, sent_s=now)))
+        self.assertEqual(-signal.SIGKILL, dying.wait(START_S))
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+        self.start()
+        self.assertEqual(4, self.sent(
+            cloud.report(*entries, sent_s=now)).acknowledged)
+        for table in (tables.incidents, tables.suspects, tables.caps,
+                      tables.statistics, tables.audit):
+            self.assertEqual(1, len(self.rows(table)), table.name)
+        self.assertEqual(1, sum(self.rows(tables.antagonist_hours,
+                                          'incidents')))
+
+    def test_signals(self) -> None:
+        conductor = self.start()
+        self.until('calls are taken')
+        self.configuration.write_text(
+            '[DEFAULT]\ndebug = true\n'
+            + self.configuration.read_text().replace('[DEFAULT]', ''))
+        conductor.send_signal(signal.SIGHUP)
+        self.until('read the configuration again')
+        self.sent(cloud.report())
+        self.until('node-1: 0 entries')
+        self.assertEqual(0, self.end(conductor, signal.SIGTERM))
+        conductor = self.start()
+        self.until('calls are taken')
+        self.assertEqual(0, self.end(conductor, signal.SIGINT))
+        self.assertNotIn('Traceback', self.log.read_text())
+
+    def test_no_broker(self) -> None:
+        """It waits, and ends when it is told."""
+        self.configuration.write_text(
+            self.configuration.read_text().replace(
+                f':{self.broker.port}/', f':{process.free_port()}/'))
+        conductor = self.start()
+        self.until('Connection refused')
+        self.assertEqual(0, self.end(conductor))
+
+    def test_no_tables(self) -> None:
+        self.configuration.write_text(
+            self.configuration.read_text().replace(self.url,
+                                                   self.empty_url()))
+        conductor = self.start()
+        self.assertEqual(1, conductor.wait(START_S))
+        [line] = [line for line in self.log.read_text().splitlines()
+                  if line.startswith('scavenger-conductor')]
+        self.assertIn('scavenger-manage db upgrade', line)
+
+    def test_no_database_named(self) -> None:
+        self.configuration.write_text('[DEFAULT]\n')
+        conductor = self.start()
+        self.assertEqual(2, conductor.wait(START_S))
+        self.assertIn('[database] connection', self.log.read_text())
