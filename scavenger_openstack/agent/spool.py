@@ -1,0 +1,439 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What waits for the conductor: entries on disk until it has them.
+
+A SQLite database in a directory of its own.  One thread uses it, never the
+one of the tick.  What cannot be written waits in memory; a file that cannot be
+used is moved aside, and a new one is begun.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+import contextlib
+import os
+import pathlib
+import re
+import sqlite3
+import stat
+from typing import TypeVar
+import uuid
+import zlib
+
+from oslo_log import log
+
+from scavenger_openstack import errors
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+LOG = log.getLogger(__name__)
+
+T = TypeVar('T')
+
+FILE = 'spool.sqlite'
+SCHEMA = 1
+ROW_BYTES = 100
+"""What an entry takes besides its JSON."""
+MOST_WAITING = 10_000
+"""Entries that wait in memory while the disk takes none."""
+BUSY_S = 1.0
+
+PASSING = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
+                     sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM,
+                     sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL,
+                     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
+                     sqlite3.SQLITE_AUTH))
+"""Errors that are not the file's fault: what is in there is still good."""
+TORN = frozenset((sqlite3.SQLITE_IOERR_SHORT_READ,
+                  sqlite3.SQLITE_IOERR_CORRUPTFS))
+
+_RUN = re.compile('[0-9a-f]{32}')
+
+_TABLES = f'''
+PRAGMA auto_vacuum = INCREMENTAL;
+BEGIN IMMEDIATE;
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    statistics INTEGER NOT NULL,
+    crc INTEGER NOT NULL,
+    entry BLOB NOT NULL);
+PRAGMA user_version = {SCHEMA};
+COMMIT;
+'''
+
+
+class Spool:
+    """The spool of one run of an agent; its entries have the numbers 1, 2, ...
+
+    Above ``most_bytes`` the oldest statistics go, then the evidence of new
+    incidents is left out; incidents, limits and kills are always kept.
+
+    :param directory: made if it is missing; only its owner may use it
+    """
+
+    def __init__(self, directory: pathlib.Path, most_bytes: int,
+                 warn: Callable[[str], None] = LOG.warning) -> None:
+        self.path = directory / FILE
+        self.run_id = uuid.uuid4().hex
+        self.dropped = 0
+        """Statistics that there was no room for."""
+        self.fault = ''
+        """Why nothing is written at present, '' while it is."""
+        self._most = most_bytes
+        self._warn = warn
+        self._sequence = 0
+        self._db: sqlite3.Connection | None = None
+        self._bytes = 0
+        self._waiting: collections.deque[tuple[int, bool, bytes]]
+        self._waiting = collections.deque()
+
+    @property
+    def bytes(self) -> int:
+        """What all entries take, those in memory too."""
+        return self._bytes + sum(len(data) for _, _, data in self._waiting)
+
+    def add(self, entries: Iterable[report.AnyEntry]) -> None:
+        """Keep entries, numbered in this order; their ``sequence`` does not
+        count.  One that no conductor would take is logged and left out."""
+        for entry in entries:
+            statistics = isinstance(entry, report.Statistics)
+            if len(self._waiting) >= MOST_WAITING and statistics:
+                self.dropped += 1
+                continue
+            entry = codec.replace(entry, sequence=self._sequence + 1)
+            if (isinstance(entry, report.Incident)
+                    and self._bytes > self._most):
+                entry = codec.replace(entry, evidence=[])
+            try:
+                data = codec.checked(entry, report.AnyEntry,
+                                     report.MAX_ENTRY_BYTES)
+            except errors.WireError as exc:
+                self._warn(f'not reported to the conductor: {exc}; please '
+                           'report this')
+                continue
+            self._sequence += 1
+            self._waiting.append((self._sequence, statistics, data))
+        self._guard(self._write, None)
+
+    def batch(self, most: int, most_bytes: int
+              ) -> tuple[str, list[report.AnyEntry]]:
+        """The oldest entries of the oldest run, and the run's id.
+
+        :param most: so many at most, of ``most_bytes`` in all, but at least
+            one if there is any
+        """
+        found = self._guard(lambda db: self._batch(db, most, most_bytes), None)
+        if found is not None:
+            return found
+        entries: list[report.AnyEntry] = []
+        for _, _, data in self._waiting:
+            most_bytes -= len(data)
+            if len(entries) == most or (entries and most_bytes < 0):
+                break
+            entries.append(_entry(data))
+        return self.run_id, entries
+
+    def acknowledged(self, run_id: str, sequence: int) -> None:
+        """Forget the entries of a run up to that one."""
+        if run_id == self.run_id:
+            while self._waiting and self._waiting[0][0] <= sequence:
+                self._waiting.popleft()
+        self._guard(lambda db: self._delete(db, run_id, sequence), None)
+
+    def close(self) -> None:
+        """Write what waits, as far as possible."""
+        self._guard(self._write, None)
+        self._close()
+
+    def _guard(self, do: Callable[[sqlite3.Connection], T], failed: T) -> T:
+        """Do something with the open database.
+
+        A fault of the disk is said once, and waited for; a file that is not
+        usable is moved aside, and the same is done with a new one.
+        """
+        for again in (True, False):
+            try:
+                if self._db is None:
+                    self._open()
+                assert self._db is not None
+                found = do(self._db)
+            except _Unusable as exc:
+                self._move_aside(str(exc))
+            except sqlite3.Error as exc:
+                code = getattr(exc, 'sqlite_errorcode', 0)
+                if code & 0xff in PASSING and code not in TORN:
+                    self._say(str(exc))
+                    self._close()
+                    return failed
+                self._move_aside(str(exc))
+            except OSError as exc:
+                self._say(exc.strerror or str(exc))
+                self._close()
+                return failed
+            else:
+                self._say('')
+                return found
+            if not again:
+                self._say('it cannot be used')
+        return failed
+
+    def _say(self, why: str) -> None:
+        if why and not self.fault:
+            self._warn(f'{self.path}: {why}: what is to be reported waits in '
+                       'memory and is lost if the agent ends; make it '
+                       'writable, with free space')
+        elif self.fault and not why:
+            LOG.info('%s: written again', self.path)
+        self.fault = why
+
+    def _open(self) -> None:
+        """Open the file or make it.
+
+        :raises OSError: the directory cannot be made or used.
+        :raises sqlite3.Error: the file cannot be used.
+        :raises _Unusable: it is not ours, or not of this version.
+        """
+        self._check_directory()
+        fresh = not self._exists()
+        db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
+        db.text_factory = _text
+        try:
+            if not fresh:
+                [version] = db.execute('PRAGMA user_version').fetchone()
+                tables = db.execute('SELECT count(*) FROM sqlite_master'
+                                    ).fetchone()
+                if version != SCHEMA and tables != (0,):
+                    raise _Unusable(f'of another version ({version}, this is '
+                                    f'{SCHEMA})')
+                [word] = db.execute('PRAGMA quick_check(1)').fetchone()
+                if word != 'ok':
+                    raise _Unusable(f'damaged: {word}')
+                fresh = tables == (0,)
+            if fresh:
+                db.executescript(_TABLES)
+            db.execute('PRAGMA journal_mode = WAL')
+            db.execute('PRAGMA synchronous = NORMAL')
+            db.execute('PRAGMA wal_autocheckpoint = 64')
+            db.execute('PRAGMA journal_size_limit = 1048576')
+            db.execute('PRAGMA cache_size = -512')
+            [size] = db.execute(
+                'SELECT coalesce(sum(length(entry) + ?), 0) FROM entries',
+                (ROW_BYTES,)).fetchone()
+        except BaseException:
+            db.close()
+            raise
+        self._db, self._bytes = db, int(size)
+
+    def _check_directory(self) -> None:
+        """There is one that only its owner may write to.
+
+        The owner is this user, root, or the owner of what it is in, who could
+        put another one there anyway.
+
+        :raises OSError: there is none and none can be made.
+        """
+        directory = self.path.parent
+        above = directory.parent
+        above.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+            owner = above.stat()
+            if os.geteuid() == 0:
+                os.chown(directory, owner.st_uid, owner.st_gid,
+                         follow_symlinks=False)
+        found = directory.lstat()
+        if (not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
+                or found.st_uid not in self._owners()):
+            self._rename(directory, f'owner {found.st_uid}, mode '
+                         f'{stat.filemode(found.st_mode)}: others may have '
+                         'written there')
+            directory.mkdir(mode=0o700)
+
+    def _owners(self) -> set[int]:
+        return {0, os.geteuid(), self.path.parent.parent.stat().st_uid}
+
+    def _exists(self) -> bool:
+        """Whether there is a file, which may be used.
+
+        :raises _Unusable: others may have written it.
+        """
+        exists = False
+        for path in self._files():
+            try:
+                found = path.lstat()
+            except FileNotFoundError:
+                continue
+            if (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1
+                    or found.st_mode & 0o022
+                    or found.st_uid not in self._owners()):
+                raise _Unusable(
+                    f'{path.name}: owner {found.st_uid}, mode '
+                    f'{stat.filemode(found.st_mode)}: others may have '
+                    'written it')
+            exists = exists or path == self.path
+        if not exists:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL
+                         | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            if os.geteuid() == 0:
+                owner = self.path.parent.stat()
+                os.fchown(fd, owner.st_uid, owner.st_gid)
+            os.close(fd)
+        return exists
+
+    def _files(self) -> list[pathlib.Path]:
+        return [self.path.with_name(FILE + end) for end in ('', '-wal',
+                                                             '-shm')]
+
+    def _move_aside(self, why: str) -> None:
+        """Begin a new file; the old one stays for whoever wants to know."""
+        self._close()
+        self._bytes = 0
+        try:
+            self._rename(self.path, why)
+            for path in self._files()[1:]:
+                path.unlink(missing_ok=True)
+        except OSError as exc:
+            self._say(f'{why}; and it cannot be moved: {exc.strerror}')
+
+    def _rename(self, path: pathlib.Path, why: str) -> None:
+        aside = path.with_name(path.name + '.unusable')
+        with contextlib.suppress(FileNotFoundError):
+            if aside.is_dir() and not aside.is_symlink() and path.is_dir():
+                aside = path.with_name(f'{aside.name}.{uuid.uuid4().hex}')
+            os.rename(path, aside)
+        self._warn(f'{path}: {why}. It is now {aside.name}, and a new one is '
+                   'begun; what it held is not reported')
+
+    def _close(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.close()
+        self._db = None
+
+    def _write(self, db: sqlite3.Connection) -> None:
+        """Put what waits into the database."""
+        if not self._waiting:
+            return
+        db.execute('BEGIN IMMEDIATE')
+        dropped, size = 0, self._bytes
+        try:
+            for sequence, statistics, data in self._waiting:
+                need = len(data) + ROW_BYTES
+                if size + need > self._most:
+                    gone, freed = self._evict(db, size + need - self._most)
+                    dropped, size = dropped + gone, size - freed
+                if statistics and size + need > self._most:
+                    dropped += 1
+                    continue
+                db.execute('INSERT INTO entries (run, sequence, statistics, '
+                           'crc, entry) VALUES (?, ?, ?, ?, ?)',
+                           (self.run_id, sequence, statistics,
+                            zlib.crc32(data), data))
+                size += need
+            db.execute('COMMIT')
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                db.execute('ROLLBACK')
+            raise
+        self._waiting.clear()
+        self._bytes = size
+        self.dropped += dropped
+
+    def _evict(self, db: sqlite3.Connection, need: int) -> tuple[int, int]:
+        """Delete the oldest statistics; how many, and their bytes."""
+        ids, freed = [], 0
+        for number, size in db.execute(
+                'SELECT id, length(entry) + ? FROM entries WHERE statistics '
+                'ORDER BY id', (ROW_BYTES,)):
+            ids.append((number,))
+            freed += size
+            if freed >= need:
+                break
+        db.executemany('DELETE FROM entries WHERE id = ?', ids)
+        return len(ids), freed
+
+    def _batch(self, db: sqlite3.Connection, most: int, most_bytes: int
+               ) -> tuple[str, list[report.AnyEntry]] | None:
+        while True:
+            oldest = db.execute(
+                'SELECT run, id FROM entries ORDER BY id LIMIT 1').fetchone()
+            if oldest is None:
+                return None
+            run, first = oldest
+            entries: list[report.AnyEntry] = []
+            damaged = [] if _is_run(run) else [(first,)]
+            for number, sequence, crc, data in db.execute(
+                    'SELECT id, sequence, crc, entry FROM entries '
+                    'WHERE run = ? ORDER BY id LIMIT ?',
+                    (run, most)):
+                entry = _sound(data, crc, sequence)
+                if entry is None:
+                    damaged.append((number,))
+                    continue
+                most_bytes -= len(data)
+                if entries and most_bytes < 0:
+                    break
+                entries.append(entry)
+            if damaged:
+                self._warn(f'{self.path}: {len(damaged)} entries are damaged '
+                           'and not reported')
+                db.executemany('DELETE FROM entries WHERE id = ?', damaged)
+            if entries or not damaged:
+                return run, entries
+
+    def _delete(self, db: sqlite3.Connection, run_id: str, sequence: int
+                ) -> None:
+        [size] = db.execute(
+            'SELECT coalesce(sum(length(entry) + ?), 0) FROM entries '
+            'WHERE run = ? AND sequence <= ?',
+            (ROW_BYTES, run_id, sequence)).fetchone()
+        db.execute('DELETE FROM entries WHERE run = ? AND sequence <= ?',
+                   (run_id, sequence))
+        self._bytes -= int(size)
+        db.execute('PRAGMA incremental_vacuum(256)').fetchall()
+
+
+class _Unusable(Exception):
+    """The file is there and must not be used."""
+
+
+def _is_run(run: object) -> bool:
+    return isinstance(run, str) and _RUN.fullmatch(run) is not None
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors='replace')
+
+
+def _sound(data: object, crc: object, sequence: object
+           ) -> report.AnyEntry | None:
+    """The entry of a row; ``None`` if that is damaged, or of a version whose
+    entries are others."""
+    if not isinstance(data, bytes) or zlib.crc32(data) != crc:
+        return None
+    try:
+        entry = _entry(data)
+    except errors.WireError:
+        return None
+    return entry if entry.sequence == sequence else None
+
+
+def _entry(data: bytes) -> report.AnyEntry:
+    entry: report.AnyEntry = codec.decode(
+        data, report.AnyEntry,          # type: ignore[arg-type]
+        report.MAX_ENTRY_BYTES)
+    return entry
