@@ -73,6 +73,8 @@ class Isolation:
         self._leases = leases
         self._params = params
         self.mode = mode
+        self.exempt: frozenset[str] = frozenset()
+        """Groups that are left alone."""
         self._fast: fastloop.FastLoop | None = None
         self._sets: dict[str, FastSet] = {}
         self._topology: Mapping[int, Cpu] = {}
@@ -106,7 +108,8 @@ class Isolation:
         groups = {w.workload.group or w.workload.id
                   for w in rates.workloads
                   if w.workload.priority is Priority.BACKGROUND
-                  and not self._is_slow(w.workload.group or w.workload.id)}
+                  and not self._is_slow(w.workload.group or w.workload.id)
+                  } - self.exempt
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
         refused = enforce and rates.time_s < self._retry_s

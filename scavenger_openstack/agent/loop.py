@@ -19,6 +19,7 @@ now, so there is nothing to undo but the leases.
 from __future__ import annotations
 
 import collections
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
 from scavenger_openstack.algorithms.decider import Decider
 from scavenger_openstack.algorithms.decider import FAULT_REST_S
+from scavenger_openstack.algorithms import orders as orders_
+from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -63,6 +66,7 @@ class Tick:
     """What one turn of the loop saw, wanted and did.
 
     ``anew``: there was no sample before this one to compare it with.
+    ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``fast``: groups whose CPU set only the fast loop writes.  ``unmet`` and
     ``pending`` is what refused limits were answered from.
     """
@@ -78,6 +82,7 @@ class Tick:
     outcome: actuator_.Outcome = dataclasses.field(
         default_factory=actuator_.Outcome)
     stopped: bool = False
+    why_stopped: str = ''
     unwatched: bool = False
     cost_s: float = 0.0
 
@@ -97,6 +102,7 @@ class Loop:
     :param stop_file: no cap while it exists
     :param require_watcher: no cap while nobody would restore after us
     :param limited: the knobs that may be set
+    :param orders: tells what operators ask for
     """
 
     def __init__(self, driver: base.Driver,
@@ -104,9 +110,10 @@ class Loop:
                  leases: leases_.Leases, actuator: actuator_.Actuator,
                  stop_file: pathlib.Path, require_watcher: bool = True,
                  isolation: isolation_.Isolation | None = None,
-                 limited: Collection[Knob] = tuple(Knob)) -> None:
+                 limited: Collection[Knob] = tuple(Knob),
+                 orders: Callable[[], orders_.Orders] = lambda: orders_.NONE
+                 ) -> None:
         self._driver = driver
-        self._decider = Decider(controllers, limited)
         self._leases = leases
         self._actuator = actuator
         self._stop_file = stop_file
@@ -114,7 +121,13 @@ class Loop:
         self._enforcing = any(
             mode is Mode.ENFORCE for _, mode in controllers) or (
                 isolation is not None and isolation.mode is Mode.ENFORCE)
+        # Who only observes has no claims, and nobody watches it.
+        self._decider = Decider(controllers,
+                                limited if self._enforcing else ())
         self._isolation = isolation
+        self._own_mode = isolation.mode if isolation else Mode.OFF
+        self._ask_orders = orders
+        self._orders = orders_.NONE
         self._blind = ''
         self._held_back = ''
         self.actions: collections.deque[tuple[float, Action, int]]
@@ -128,7 +141,10 @@ class Loop:
         tick = Tick(now)
         if self._leases.expired():
             self._start_over()
-        tick.stopped = self._stop_file.exists()
+        orders = self._orders = self._ask_orders()
+        tick.why_stopped = ('the stop file is there'
+                            if self._stop_file.exists() else orders.stopped)
+        tick.stopped = bool(tick.why_stopped)
         tick.unwatched = (self._require_watcher and self._enforcing
                           and not self._leases.watched())
         self._say_held_back(tick)
@@ -140,6 +156,7 @@ class Loop:
                 tick.outcome = self._actuator.reconcile({})
         else:
             self._say_blind('')
+            tick.sample = orders_.protected(tick.sample, orders)
             self._decide(tick, tick.sample)
         if self._leases.expired():
             self._start_over()
@@ -166,7 +183,8 @@ class Loop:
         decided = tick.decided = decider.decide(
             sample.time_s, rates, held_back=tick.stopped or tick.unwatched,
             originals=self._actuator.originals,
-            follow=self._follow if self._isolation else None)
+            follow=self._follow if self._isolation else None,
+            orders=self._orders, taken=self._is_foreign)
         for name, fault in decided.faults.items():
             LOG.error('%s failed; its caps are lifted and it is asked again '
                       'in %.0f s; please report this', name, FAULT_REST_S,
@@ -186,6 +204,10 @@ class Loop:
     def _follow(self, wishes: list[Cap], rates: Rates, held_back: bool
                 ) -> list[Cap]:
         assert self._isolation is not None
+        self._isolation.mode = orders_.mode(perfiso.Controller.name,
+                                            self._own_mode, self._orders)
+        self._isolation.exempt = orders_.exempt(
+            (one.workload for one in rates.workloads), self._orders)
         return self._isolation.follow(wishes, rates, held_back,
                                       self._actuator)
 
@@ -236,7 +258,8 @@ class Loop:
         why = ''
         if tick.stopped:
             why = (f'stopped by {self._stop_file}; scavenger-agent resume '
-                   'ends that')
+                   'ends that' if self._stop_file.exists() else
+                   tick.why_stopped)
         elif tick.unwatched:
             why = ('no scavenger-restore --watch turns on this state '
                    'directory (none runs, or it is stopped or stuck), and '

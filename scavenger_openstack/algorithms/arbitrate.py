@@ -162,7 +162,7 @@ def worth_writing(knob: Knob, current: Value | None, wanted: Value,
 def arbitrate(wishes: Iterable[Cap],
               originals: Mapping[Key, Value | None],
               floors: Mapping[str, Mapping[Knob, float]], *,
-              overrides: Mapping[Key, Cap] | None = None,
+              overrides: Mapping[Key, Cap | None] | None = None,
               exempt: Collection[str] = frozenset(),
               stopped: bool = False) -> dict[Key, Cap]:
     """The caps that should be in force, one per workload and knob.
@@ -174,6 +174,7 @@ def arbitrate(wishes: Iterable[Cap],
 
     * ``originals``: the workload's own limits; missing or ``None``: none.
     * ``floors``: knob -> value per workload, as ``Workload.floor``.
+    * ``overrides``: the cap of an operator, ``None`` for no cap at all.
     * ``exempt``: ids of workloads, and of groups that hold one, which only
       an override may touch.  Projects are resolved by the caller.
 
@@ -204,7 +205,9 @@ def arbitrate(wishes: Iterable[Cap],
         chosen[key] = _meet(claims)
     if overrides:
         for key, cap in overrides.items():
-            if _sound(key[1], cap.value):
+            if cap is None:
+                chosen.pop(key, None)
+            elif _sound(key[1], cap.value):
                 chosen[key] = cap
     result: dict[Key, Cap] = {}
     for key, cap in chosen.items():

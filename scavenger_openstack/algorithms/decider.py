@@ -33,6 +33,7 @@ from typing import Protocol
 
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import rates as rates_
 from scavenger_openstack.algorithms import refusal
 from scavenger_openstack.algorithms import scavenger
@@ -87,6 +88,7 @@ class Decided(NamedTuple):
     ``left`` is what the fast loop left over of ``wishes``, or ``wishes``
     itself.  ``originals`` is what each knob would hold without us.
     ``faults`` are those of detectors that failed in this tick, by name.
+    ``exempt`` and ``refused`` came of the operators' orders.
     """
 
     rates: Rates
@@ -97,6 +99,8 @@ class Decided(NamedTuple):
     originals: Mapping[Key, Value | None]
     wanted: Mapping[Key, Cap]
     faults: Mapping[str, Exception] = {}
+    exempt: Collection[str] = frozenset()
+    refused: Mapping[str, str] = {}
 
 
 def left_over(wishes: Iterable[Cap], owns: Callable[[Key], bool],
@@ -121,7 +125,8 @@ class Decider:
 
     def __init__(self, controllers: Iterable[tuple[Controller, Mode]],
                  limited: Collection[Knob] = tuple(Knob)) -> None:
-        self._shown_only = frozenset(Knob) - frozenset(limited)
+        self._limited = frozenset(limited)
+        self._shown_only = frozenset(Knob) - self._limited
         self.controllers = [(controller, mode)
                             for controller, mode in controllers
                             if mode is not Mode.OFF]
@@ -155,7 +160,9 @@ class Decider:
                originals: Callable[[Sequence[Cap]],
                                    Mapping[Key, Value | None]],
                follow: Callable[[list[Cap], Rates, bool], list[Cap]]
-               | None = None) -> Decided:
+               | None = None,
+               orders: orders_.Orders = orders_.NONE,
+               taken: Callable[[Key], bool] = lambda key: False) -> Decided:
         """Ask every controller and settle what should be in force.
 
         :param now: time of the sample in seconds
@@ -163,13 +170,20 @@ class Decider:
         :param originals: what each wished knob would hold without us
         :param follow: brings the fast loop up to date with the wishes, the
             rates and ``held_back``; returns the wishes that it leaves over
+        :param orders: what operators ask for
+        :param taken: whether only the fast loop writes that knob
         """
         decisions: dict[str, Decision] = {}
         faults: dict[str, Exception] = {}
         wishes: list[Cap] = []
         would: list[Cap] = []
+        mode: Mode
         for controller, mode in self.controllers:
             decision = self._ask(controller, now, rates, faults)
+            if orders.modes:
+                mode = orders_.mode(controller.name, mode, orders)
+                if mode is Mode.OFF:    # it still learns
+                    decision = Decision()
             decisions[controller.name] = decision
             if mode is not Mode.ENFORCE:
                 would.extend(decision.caps)
@@ -187,13 +201,20 @@ class Decider:
             self._forget_pauses(rates)
         left = wishes if follow is None else follow(wishes, rates, held_back)
         claims = [*left, *self.pauses.values()] if self.pauses else left
+        asked = (orders_.Resolved() if held_back else orders_.resolve(
+            now, rates, orders, self._limited, taken))
         floors = {w.workload.id: w.workload.floor
-                  for w in rates.workloads} if claims else {}
-        found = originals(claims)
+                  for w in rates.workloads
+                  } if claims or asked.overrides else {}
+        found = originals([*claims, *(
+            cap for cap in asked.overrides.values() if cap)]
+            if asked.overrides else claims)
         return Decided(rates, decisions, wishes, left, would, found,
                        arbitrate.arbitrate(
                            claims, arbitrate.in_effect(found, rates.topology),
-                           floors, stopped=held_back), faults)
+                           floors, overrides=asked.overrides,
+                           exempt=asked.exempt, stopped=held_back),
+                       faults, asked.exempt, asked.refused)
 
     def _ask(self, controller: Controller, now: float, rates: Rates,
              faults: dict[str, Exception]) -> Decision:
@@ -259,4 +280,4 @@ class Decider:
         why = (f'the foreground needs {sum(unmet.values())} bytes that '
                'could not be reclaimed')
         return [Action(workload, 'kill', scavenger.NAME, why)
-                for workload in kills]
+                for workload in kills if workload not in decided.exempt]
