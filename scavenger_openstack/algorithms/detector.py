@@ -34,7 +34,9 @@ from scavenger_openstack.algorithms import examination
 from scavenger_openstack.algorithms.history import History
 from scavenger_openstack.algorithms.history import Sample
 from scavenger_openstack.algorithms.restraint import Restraints
+from scavenger_openstack.algorithms import series
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -156,7 +158,7 @@ class Controller:
         self.params = params = params or Params()
         self._host = host
         self._boot_id = boot_id
-        sample_s = max(params.sample_s, interval_s)
+        sample_s = self._sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
         self._limits = examination.Limits(
@@ -305,6 +307,10 @@ class Controller:
         self._restraints.answer(now, case, samples,
                                 new.named if new is not None else ())
         return looks
+
+    def evidence(self, incident: Incident) -> list[series.Series]:
+        """What an open incident was found in."""
+        return series.of(incident, self._history.samples, self._sample_s)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

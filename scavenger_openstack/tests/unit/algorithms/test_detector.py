@@ -116,6 +116,22 @@ class NamingTest(DetectorTestCase):
         assert incident.threshold is not None
         self.assertAlmostEqual(1.13, incident.threshold, 1)
 
+    def test_the_evidence_of_an_incident(self) -> None:
+        """The series of victim and antagonist go together, as they did."""
+        self.until(lambda decision: decision.caps)
+        incident = self.incident()
+        victim, hog, *rest = self.controller.evidence(incident)
+        self.assertEqual([(incident.victim, 'cpi'), ('hog',
+                                                        'llc_misses_per_s')],
+                         [victim[:2], hog[:2]])
+        self.assertEqual({(5.0, 0.0)}, {
+            (agos[-2], agos[-1]) for _, _, agos, _ in (victim, hog, *rest)})
+        pairs = [(one, two) for one, two in zip(victim[3], hog[3],
+                                                strict=True)
+                 if one is not None and two is not None]
+        self.assertGreater(min(one for one, two in pairs if two > 4e7),
+                           max(one for one, two in pairs if two < 4e6))
+
     def test_the_incident_stays_the_same(self) -> None:
         self.until(lambda decision: decision.incidents)
         first = {one.id for one in self.decision.incidents}

@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What an incident was found in: how victim and suspects went over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scavenger_openstack.algorithms import case
+from scavenger_openstack.algorithms.history import Point
+from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.types import Incident
+
+MOST = 9
+"""Series of one incident: that of the victim first."""
+MOST_SAMPLES = 120
+
+Series = tuple[str, str, list[float], list[float | None]]
+"""Workload, what it is, how many seconds ago each value was, and the values;
+oldest first."""
+
+
+def of(incident: Incident, samples: Iterable[Sample], sample_s: float
+       ) -> list[Series]:
+    """The signal of the victim, and what antagonists and suspects used of
+    what it lacks.
+
+    :param samples: oldest first, one each ``sample_s`` seconds
+    """
+    taken = list(samples)[-MOST_SAMPLES:]
+    agos = [(len(taken) - 1 - place) * sample_s
+            for place in range(len(taken))]
+    names = dict.fromkeys((*incident.antagonists,
+                           *(name for name, _ in incident.suspects)))
+    found = [(incident.victim, incident.signal, agos, [
+        case.value(incident.signal, sample[incident.victim])
+        if incident.victim in sample else None for sample in taken])]
+    for name in list(names)[:MOST - 1]:
+        used = [_use(incident.signal, sample[name]) if name in sample
+                else ('', None) for sample in taken]
+        what = next((what for what, value in used if value is not None), '')
+        if what:
+            found.append((name, what, agos, [
+                value if one == what else None for one, value in used]))
+    return found
+
+
+def _use(signal: str, point: Point) -> tuple[str, float | None]:
+    if signal == 'io_wait':
+        return 'io_bytes_per_s', point.io_bytes_per_s
+    if signal == 'cpi' and point.misses_per_s is not None:
+        return 'llc_misses_per_s', point.misses_per_s
+    return 'cpu_cores', point.cores
