@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Sequence
 import os
 import time
 
@@ -47,13 +48,17 @@ class Journal:
 
     :param ended: why the last run of that VM ended, ``None`` while that is not
         known; '' of other workloads
+    :param told: gets what is written, too
     """
 
     def __init__(self, history: history_.History, leases: leases_.Leases,
                  actuator: actuator_.Actuator,
                  isolation: isolation_.Isolation,
-                 ended: Callable[[str], str | None]) -> None:
+                 ended: Callable[[str], str | None],
+                 told: Callable[[Sequence[transitions.Event]], None]
+                 = lambda events: None) -> None:
         self._history = history
+        self._told = told
         self._leases = leases
         self._actuator = actuator
         self._isolation = isolation
@@ -64,8 +69,12 @@ class Journal:
         self._went: dict[Key, float] = {}
         self._state = ''
 
+    def _add(self, events: Sequence[transitions.Event]) -> None:
+        self._history.add(events)
+        self._told(events)
+
     def begin(self, modes: str) -> None:
-        self._history.add([transitions.AgentEvent(
+        self._add([transitions.AgentEvent(
             time.time(), 'started', modes, os.getpid())])
 
     def tick(self, tick: loop_.Tick, state: str, cpu_set: str | None,
@@ -100,7 +109,7 @@ class Journal:
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
-        self._history.add(events)
+        self._add(events)
 
     def _why(self, key: Key, state: str, sample: HostSample | None) -> str:
         """Why there is no limit any more."""
@@ -132,7 +141,7 @@ class Journal:
         """What the loop's end removed; what is left is the watcher's."""
         wall_s = time.time()
         held = self._leases.held()
-        self._history.add([
+        self._add([
             *self._transitions.limits(
                 now, wall_s, {},
                 {key: one.original for key, one in held.items()},

@@ -1,0 +1,174 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the control plane wants of this host: kept on disk, and as orders.
+
+The last directives hold while the control plane is away, also over a restart.
+Whatever is in them, the loop asks for no more than :mod:`.orders` allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import contextlib
+import math
+import os
+import pathlib
+
+from oslo_log import log
+
+from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import orders as orders_
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import report
+
+LOG = log.getLogger(__name__)
+
+FILE = 'directives.json'
+NOT_YET = 'this version of the agent does not follow it'
+
+
+class Directives:
+    """The directives that hold; one thread changes them.
+
+    :param directory: where they are kept, see :class:`.spool.Spool`
+    """
+
+    def __init__(self, directory: pathlib.Path,
+                 warn: Callable[[str], None] = LOG.warning) -> None:
+        self._path = directory / FILE
+        self._warn = warn
+        self.digest = ''
+        self.issued_s = 0.0
+        """When they were issued, UNIX time; 0: there are none."""
+        self.orders = orders_.NONE
+        self.refused: dict[str, str] = {}
+        """Each part that is not followed, and why."""
+
+    def load(self, now: float, wall_s: float) -> None:
+        """Follow what was kept.
+
+        :param now: CLOCK_BOOTTIME in seconds
+        :param wall_s: UNIX time
+        """
+        try:
+            data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
+            self._take(codec.decode(data, report.Directives,
+                                    report.MAX_ANSWER_BYTES), now, wall_s)
+        except FileNotFoundError:
+            pass
+        except (OSError, errors.ScavengerError) as exc:
+            self._warn(f'{self._path}: not usable: {exc}; the directives of '
+                       'the control plane are followed when it answers')
+
+    def follow(self, found: report.Directives, now: float, wall_s: float
+               ) -> None:
+        """Keep and follow directives that came now; see :meth:`load`.
+
+        :raises WireError: they are of another version.
+        """
+        if found.schema != report.SCHEMA:
+            raise errors.WireError(
+                f'directives of schema {found.schema}, this agent follows '
+                f'{report.SCHEMA}: use an agent and a conductor of one '
+                'release')
+        if found.protection != (not self.orders.stopped) or not self.digest:
+            LOG.info('the control plane %s', 'lets this host be protected'
+                     if found.protection else 'stops protection: '
+                     + fit.sentence(found.protection_reason))
+        self._take(found, now, wall_s)
+        try:
+            self._save(codec.encode(found))
+        except OSError as exc:
+            self._warn(f'{self._path}: not written: {exc.strerror}; after a '
+                       'restart the directives before these hold until the '
+                       'control plane answers')
+
+    def _take(self, found: report.Directives, now: float, wall_s: float
+              ) -> None:
+        refused: dict[str, str] = {}
+        modes = {}
+        for name, mode in found.modes.items():
+            modes[name] = Mode(mode)
+        overrides = []
+        for one in found.overrides:
+            why = _unsound(one)
+            if why:
+                refused[f'override {one.id}'] = why
+                continue
+            # By the clock that says less: ours may have been set back.
+            left_s = one.expires_s - max(wall_s, found.issued_s)
+            overrides.append(orders_.Override(
+                one.id, one.workload, one.instance, Knob(one.knob),
+                one.value, fit.sentence(one.reason), now + left_s))
+        for tag in found.tags:
+            if tag.priority != Priority.FOREGROUND:
+                refused[f'priority {tag.instance}'] = (
+                    'only the flavor makes an instance background')
+        for name in found.parameters:
+            refused[f'parameter {name}'] = NOT_YET
+        if found.budget is not None:
+            refused['budget'] = NOT_YET
+        self.orders = orders_.Orders(
+            '' if found.protection else 'the control plane: '
+            + fit.sentence(found.protection_reason or 'no reason given'),
+            modes, frozenset(tag.instance for tag in found.tags
+                             if tag.priority == Priority.FOREGROUND),
+            frozenset(found.exempt), tuple(overrides))
+        self.refused = refused
+        self.digest, self.issued_s = found.digest, found.issued_s
+
+    def _save(self, data: bytes) -> None:
+        """Replace the file; there is always the old one or the new one.
+
+        :raises OSError: it cannot be written.
+        """
+        draft = self._path.with_name(FILE + '.new')
+        with contextlib.suppress(FileNotFoundError):
+            draft.unlink()
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                     | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            while data:
+                data = data[os.write(fd, data):]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(draft, self._path)
+
+
+def _unsound(one: report.Override) -> str:
+    """What is wrong with an override by itself, '' if nothing is."""
+    knob, value = Knob(one.knob), one.value
+    if knob not in orders_.OVERRIDABLE:
+        return f'{knob} has no floor, so no override sets it'
+    if value is None:
+        return ''
+    if knob is Knob.CPU_SET:
+        try:
+            if isinstance(value, str) and parse_cpus(value):
+                return ''
+        except ValueError:
+            pass
+        return 'not a list of CPUs'
+    if isinstance(value, str) or not 0 <= value < math.inf:
+        return 'not a number from 0 on'
+    if knob in arbitrate.SWITCHES and value not in (0, 1):
+        return 'neither 0 nor 1'
+    return ''

@@ -1,0 +1,269 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a host has to say, in the words of the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import math
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.agent import journal
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Resource
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import report
+
+MOST_WORKLOADS = 2000
+MOST_SERIES = 9
+MOST_SAMPLES = 120
+MOST_REFUSED = 200
+
+Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
+"""Workload, what the values are, seconds before the incident began to be
+told, and values; oldest first."""
+
+
+class Seen(NamedTuple):
+    """What one tick hands over: references, nothing is copied.
+
+    ``document`` is the status without its VMs, which are ``instances``;
+    ``refused`` says of each override that does not count why.
+    """
+
+    sample: HostSample | None
+    document: Mapping[str, Any]
+    instances: Sequence[Instance] = ()
+    refused: Mapping[str, str] = {}
+
+
+class Happened(NamedTuple):
+    """An event, when it was handed over (CLOCK_BOOTTIME), and the evidence of
+    an incident that began."""
+
+    event: transitions.Event
+    now: float
+    evidence: Evidence = ()
+
+
+def workloads(sample: HostSample, instances: Iterable[Instance]
+              ) -> list[report.Workload]:
+    """All that are there; the background last, if there are too many."""
+    known = {one.uuid: one for one in instances}
+    found = []
+    for workload, *_ in sorted(
+            sample.workloads,
+            key=lambda one: (one[0].priority is Priority.BACKGROUND,
+                             one[0].id)):
+        instance = known.get(workload.instance)
+        found.append(report.Workload(
+            id=fit.name(workload.id), priority=workload.priority.value,
+            kind='instance' if workload.instance else 'container',
+            source=fit.maybe_name(workload.source),
+            instance=fit.maybe_name(workload.instance),
+            display_name=fit.maybe_name(instance and instance.display_name),
+            flavor=fit.maybe_name(instance and instance.flavor),
+            project=fit.maybe_name(workload.project),
+            application=fit.maybe_name(workload.application),
+            vcpus=_amount(workload.vcpus) or 0.0,
+            floor={knob.value: value for knob, value in fit.amounts(
+                workload.floor).items()}))
+    return found[:MOST_WORKLOADS]
+
+
+def digest(found: Sequence[report.Workload]) -> str:
+    """Other workloads have another one."""
+    told = hashlib.sha256()
+    for one in found:
+        told.update(codec.encode(one))
+    return told.hexdigest()[:32]
+
+
+def facts(seen: Seen, rates: Rates | None, *, version: str,
+          idle_cores: float | None, spool_bytes: int, dropped: int,
+          refused: Mapping[str, str]) -> report.Facts:
+    """How the host and its agent are now.
+
+    :param rates: since the report before, ``None`` if not known
+    :param idle_cores: CPU time that nobody used, in that time
+    :param refused: parts of the directives that are not followed
+    """
+    document = seen.document
+    modes = {name: str(one['mode'])
+             for name, one in document.get('controllers', {}).items()}
+    modes[perfiso.Controller.name] = str(
+        document.get('isolation', {}).get('mode', Mode.OFF))
+    state = document.get('state', '')
+    running = state == journal.RUNNING
+    all_refused = {**refused, **seen.refused}
+    letter = (document.get('grade') or {}).get('letter', '')
+    return report.Facts(
+        version=fit.maybe_name(version),
+        enforcing=running and Mode.ENFORCE in modes.values(),
+        stopped='' if running else fit.sentence(state),
+        grade=letter if letter in ('A', 'B', 'C') else '',
+        cpu_model=fit.maybe_name(
+            seen.sample.cpu_model if seen.sample else None),
+        modes={fit.name(name): Mode(mode).value
+               for name, mode in modes.items()},
+        capacity=_capacity(seen.sample),
+        headroom=_headroom(document, rates, idle_cores),
+        precision={fit.name(name): report.Precision(**{
+            word: int(tried.get(word, 0))
+            for word in ('confirmed', 'refuted', 'unclear')})
+            for name, one in document.get('controllers', {}).items()
+            if isinstance(tried := one.get('facts', {}).get('tried'), dict)},
+        tick_cpu_share=_amount(document.get('cpu_share')),
+        spool_bytes=spool_bytes, dropped=dropped,
+        refused={fit.name(what): fit.sentence(why) for what, why in list(
+            all_refused.items())[:MOST_REFUSED]})
+
+
+def _amount(value: float | None) -> float | None:
+    return value if value is not None and 0 <= value < math.inf else None
+
+
+def _amounts(found: Mapping[Resource, float | None]) -> dict[str, float]:
+    return {str(resource): value for resource, given in found.items()
+            if (value := _amount(given)) is not None}
+
+
+def _capacity(sample: HostSample | None) -> dict[str, float]:
+    if sample is None:
+        return {}
+    return _amounts({
+        Resource.CPU: float(len(sample.cpu_busy_s)) or None,
+        Resource.MEMORY: sample.memory_total_bytes,
+        Resource.NETWORK: sum(sample.links.values()) or None})
+
+
+def _headroom(document: Mapping[str, Any], rates: Rates | None,
+              idle_cores: float | None) -> dict[str, float]:
+    """What the budget leaves above what the background uses."""
+    if rates is None or not rates.complete:
+        return {}
+    budgets = document.get('controllers', {}).get(
+        scavenger.NAME, {}).get('facts', {})
+    background = [one for one in rates.workloads
+                  if one.workload.priority is Priority.BACKGROUND]
+    found: dict[Resource, float | None] = {Resource.CPU: idle_cores}
+    memory = budgets.get('memory', {}).get('budget')
+    if memory is not None:
+        found[Resource.MEMORY] = max(0.0, memory - sum(
+            one.memory_bytes or 0 for one in background))
+    links = [one['budget'] for one in budgets.get('network', {}).values()
+             if isinstance(one, dict) and one.get('budget') is not None]
+    if links:
+        found[Resource.NETWORK] = max(0.0, sum(links) - sum(
+            one.net_tx_bytes_per_s or 0.0 for one in background))
+    return _amounts(found)
+
+
+class Entries:
+    """Makes entries of events; knows which incidents are open."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._begun_s: dict[str, float] = {}
+
+    def of(self, happened: Sequence[Happened]) -> list[report.AnyEntry]:
+        """The entries of some events of one tick or several."""
+        for event, *_ in happened:
+            if isinstance(event, transitions.IncidentEvent):
+                self._open[event.incident.id] = (
+                    event.controller, event.incident.antagonists)
+        found = [self._entry(one) for one in happened]
+        for event, *_ in happened:
+            if (isinstance(event, transitions.IncidentEvent)
+                    and event.what == 'ended'):
+                self._open.pop(event.incident.id, None)
+                self._begun_s.pop(event.incident.id, None)
+            elif (isinstance(event, transitions.AgentEvent)
+                  and event.what == 'started'):
+                self._open, self._begun_s = {}, {}
+        return found
+
+    def _entry(self, happened: Happened) -> report.AnyEntry:
+        event = happened.event
+        time_s = max(0.0, event.wall_time_s)
+        if isinstance(event, transitions.IncidentEvent):
+            return self._incident(event, happened, time_s)
+        if isinstance(event, transitions.LimitEvent):
+            return report.Limit(
+                sequence=1, time_s=time_s, workload=fit.name(event.workload),
+                knob=event.knob.value,
+                what=event.what,                # type: ignore[arg-type]
+                since_s=max(0.0, event.since_s), owner=fit.name(event.owner),
+                value=fit.value(event.value),
+                original=fit.value(event.original),
+                reason=fit.sentence(event.reason),
+                why=fit.sentence(event.why),
+                incident=self._answered(event))
+        if isinstance(event, transitions.KillEvent):
+            return report.Kill(
+                sequence=1, time_s=time_s,
+                workload=fit.name(event.action.workload),
+                processes=event.processes, owner=fit.name(event.action.owner),
+                reason=fit.sentence(event.action.reason))
+        return report.AgentEvent(
+            sequence=1, time_s=time_s,
+            what=event.what,                    # type: ignore[arg-type]
+            detail=fit.sentence(event.detail))
+
+    def _answered(self, event: transitions.LimitEvent) -> str:
+        """The open incident that a limit answers, '' if none does."""
+        return next((name for name, (controller, antagonists)
+                     in self._open.items() if controller == event.owner
+                     and event.workload in antagonists), '')
+
+    def _incident(self, event: transitions.IncidentEvent, happened: Happened,
+                  time_s: float) -> report.Incident:
+        one = event.incident
+        # The wall clock may be set while an incident lasts.
+        begun_s = self._begun_s.setdefault(one.id, max(0.0, min(
+            time_s, time_s - (happened.now - one.time_s))))
+        scores = dict(one.suspects)
+        return report.Incident(
+            sequence=1, time_s=time_s, id=one.id,
+            what=event.what,                    # type: ignore[arg-type]
+            begun_s=begun_s, victim=fit.name(one.victim),
+            signal=fit.name(one.signal), value=fit.number(one.value),
+            threshold=fit.number(one.threshold),
+            cause=fit.maybe_name(one.cause),
+            controller=fit.maybe_name(event.controller),
+            action=fit.sentence(one.action),
+            outcome=fit.maybe_name(one.outcome),
+            suspects=[report.Suspect(
+                workload=fit.name(name), score=fit.number(scores.get(name)),
+                antagonist=name in one.antagonists)
+                for name in dict.fromkeys((*one.antagonists, *scores))][:64],
+            evidence=[report.Series(
+                workload=fit.name(workload), signal=fit.name(signal),
+                times_s=[max(0.0, time_s - ago_s)
+                         for ago_s in agos[-MOST_SAMPLES:]],
+                values=[fit.number(value)
+                        for value in values[-MOST_SAMPLES:]])
+                for workload, signal, agos, values in happened.evidence[
+                    :MOST_SERIES]])

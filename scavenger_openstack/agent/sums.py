@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Means of an application's signals, from which the conductor makes specs.
+
+One value per workload and report is a sample, as in CPI2, section 3.1; the
+sums can be merged over hosts and hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scavenger_openstack.algorithms.signals import SIGNALS
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire import report
+
+HOUR_S = 3600.0
+
+Key = tuple[str, str, str, str, float]
+"""Project, application, CPU model, signal and begin of the hour."""
+
+
+class Sums:
+    """What has not been handed out yet."""
+
+    def __init__(self) -> None:
+        self._sums: dict[Key, list[float]] = {}
+
+    def add(self, workloads: Iterable[WorkloadRates], cpu_model: str,
+            wall_s: float) -> None:
+        """Take one sample of each workload that is part of an application.
+
+        The mean and the squared differences follow Welford's equations.
+
+        :param wall_s: UNIX time of the sample
+        """
+        hour_s = wall_s // HOUR_S * HOUR_S
+        for one in workloads:
+            workload = one.workload
+            if not workload.application:
+                continue
+            for name, signal in SIGNALS.items():
+                value = fit.number(signal.value(one))
+                if value is None:
+                    continue
+                key = (fit.maybe_name(workload.project),
+                       fit.name(workload.application),
+                       fit.maybe_name(cpu_model), name, hour_s)
+                sums = self._sums.get(key)
+                if sums is None:
+                    self._sums[key] = [1, value, 0.0, value, value]
+                    continue
+                sums[0] += 1
+                delta = value - sums[1]
+                sums[1] += delta / sums[0]
+                sums[2] += delta * (value - sums[1])
+                sums[3] = min(sums[3], value)
+                sums[4] = max(sums[4], value)
+
+    def drain(self, wall_s: float) -> list[report.Statistics]:
+        """All of it, as entries of that time."""
+        found = [report.Statistics(
+            sequence=1, time_s=max(0.0, wall_s), project=project,
+            application=application, signal=signal, cpu_model=cpu_model,
+            hour_s=max(0.0, hour_s), n=int(n), mean=mean, m2=max(0.0, m2),
+            least=least, most=most)
+            for (project, application, cpu_model, signal, hour_s),
+            (n, mean, m2, least, most) in self._sums.items()]
+        self._sums = {}
+        return found

@@ -1,0 +1,479 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import os
+import pathlib
+import time
+from typing import Any
+
+import fixtures
+from hypothesis import given
+from hypothesis import settings
+import testtools
+
+from scavenger_openstack.agent import directives
+from scavenger_openstack.agent import sums
+from scavenger_openstack.agent import sync
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms import orders
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.wire import test_codec
+from scavenger_openstack.types import Action
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import WorkloadSample
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+VM = '11111111-1111-1111-1111-111111111111'
+WEB = Workload(VM, Priority.FOREGROUND, 'flavor', 'p', 'p/web', 4.0, VM,
+               {Knob.CPU_CORES: 0.1}, instance=VM)
+BATCH = Workload('/batch/\udcff', Priority.BACKGROUND, 'parent',
+                 group='/batch')
+INSTANCE = Instance(VM, 'instance-1', 'web\n1', 'small', Priority.FOREGROUND,
+                    'flavor', 4, 2 ** 30, True)
+DOCUMENT = {
+    'state': 'running', 'cpu_share': 0.004, 'grade': {'letter': 'B'},
+    'isolation': {'mode': Mode.OBSERVE},
+    'controllers': {
+        'scavenger': {'mode': Mode.ENFORCE, 'facts': {
+            'memory': {'budget': 3e9, 'upper': 1e9}}},
+        'attribution': {'mode': Mode.OBSERVE, 'facts': {
+            'tried': {'confirmed': 3, 'refuted': 1, 'unclear': 0}}}}}
+DIRECTIVES = report.Directives(
+    issued_s=1000.0, digest='one', modes={'scavenger': 'observe'},
+    exempt=['p'], tags=[report.Tag(instance='a', priority='foreground'),
+                        report.Tag(instance='b', priority='background')],
+    parameters={'scavenger.memory_c': 3.0},
+    overrides=[report.Override(id='o', workload='/batch/a', knob='cpu_cores',
+                               value=0.5, reason='why', expires_s=1100.0)])
+
+
+def sample(time_s: float, wall_s: float = 1_700_000_000.0) -> HostSample:
+    return HostSample(
+        'h', 'b', time_s, wall_s + time_s, (
+            WorkloadSample(BATCH, cpu_s=time_s, memory_bytes=1_000_000_000),
+            WorkloadSample(WEB, cpu_s=2 * time_s, run_delay_s=time_s / 10,
+                           throttled_s=0.0)),
+        cpu_model='cpu', cpu_busy_s={0: time_s, 1: time_s / 2},
+        memory_total_bytes=8 * 10 ** 9, links={'eth0': 1e9})
+
+
+def kill(name: str) -> transitions.KillEvent:
+    return transitions.KillEvent(1.0, Action(name, 'kill', 'o', 'why'), 1)
+
+
+class Conductor:
+    """Takes reports and keeps what was in them; fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.reports: list[report.Report] = []
+        self.entries: list[tuple[str, report.AnyEntry]] = []
+        self.answer: dict[str, Any] = {}
+        self.fault: Callable[[report.Report], Exception | None]
+        self.fault = lambda told: None
+
+    def __call__(self, data: bytes) -> bytes:
+        told = codec.decode(data, report.Report, report.MAX_REPORT_BYTES)
+        fault = self.fault(told)
+        if fault is not None:
+            raise fault
+        self.reports.append(told)
+        self.entries += [(told.run_id, one) for one in told.entries]
+        return codec.encode(report.Answer(**{
+            'acknowledged': told.entries[-1].sequence if told.entries else 0,
+            'workloads_digest': told.workloads_digest, **self.answer}))
+
+    def names(self) -> list[str]:
+        return [one.workload for _, one in self.entries
+                if isinstance(one, report.Kill)]
+
+
+class SyncTestCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'sync'
+        self.conductor = Conductor()
+        self.sync = self.make()
+        self.log = self.useFixture(fixtures.FakeLogger())
+
+    def make(self, call: Any = None, **options: Any) -> sync.Sync:
+        return sync.make(call or self.conductor, self.directory, **{
+            'host': 'h', 'boot_id': 'b', 'version': '1', 'sync_s': 10.0,
+            'spool_bytes': 2 ** 20, **options})
+
+    def turn(self, *seen: HostSample) -> bool:
+        for one in seen:
+            self.sync.see(one, DOCUMENT, [INSTANCE], {'override x': 'gone'})
+            self.sync._take()
+        return self.sync._turn()
+
+
+class ReportTest(SyncTestCase):
+
+    def test_what_it_tells(self) -> None:
+        self.assertTrue(self.turn(sample(10), sample(20)))
+        [told] = self.conductor.reports
+        self.assertEqual(('h', 'b'), (told.host, told.boot_id))
+        facts = told.facts
+        self.assertEqual(
+            ('1', True, '', 'B', 'cpu', 0.004, {'override x': 'gone'}),
+            (facts.version, facts.enforcing, facts.stopped, facts.grade,
+             facts.cpu_model, facts.tick_cpu_share, facts.refused))
+        self.assertEqual({'scavenger': 'enforce', 'attribution': 'observe',
+                          'perfiso': 'observe'}, facts.modes)
+        self.assertEqual({'cpu': 2.0, 'memory': 8e9, 'network': 1e9},
+                         facts.capacity)
+        self.assertEqual({'cpu': 0.5, 'memory': 2e9}, facts.headroom)
+        self.assertEqual(
+            {'attribution': report.Precision(confirmed=3, refuted=1)},
+            facts.precision)
+        assert told.workloads is not None
+        web, batch = told.workloads
+        self.assertEqual(report.Workload(
+            id=VM, priority='foreground', kind='instance', source='flavor',
+            instance=VM, display_name='web\\n1', flavor='small', project='p',
+            application='p/web', vcpus=4.0, floor={'cpu_cores': 0.1}), web)
+        self.assertEqual(('/batch/\\udcff', 'container'),
+                         (batch.id, batch.kind))
+
+    def test_workloads_only_when_they_change(self) -> None:
+        self.turn(sample(10))
+        self.turn(sample(20))
+        self.assertEqual([True, False], [
+            told.workloads is not None for told in self.conductor.reports])
+        self.conductor.answer = {'workloads_digest': ''}    # it forgot them
+        self.turn()
+        self.turn()
+        self.assertIsNotNone(self.conductor.reports[-1].workloads)
+
+    def test_events(self) -> None:
+        incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
+                            float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
+                            ('/a', '/c'), 'cap /a')
+        found = self.make(evidence=lambda name, one: [
+            ('v', 'cpi', [5.0, 0.0], [1.0, None])] if name == 'one' else ())
+        now = sync.now_s()
+        found.happened([
+            transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
+            transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
+                                   'one', 'because', None, 0.5, 0.5, 0.5,
+                                   1000.0),
+            transitions.IncidentEvent(1000.0, 'began', 'one', incident),
+            transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
+                                  3)])
+        self.assertTrue(found._turn())
+        agent, limit, began, killed = [
+            one for _, one in self.conductor.entries]
+        assert isinstance(agent, report.AgentEvent)
+        self.assertEqual(('started', 1, 999.0),
+                         (agent.what, agent.sequence, agent.time_s))
+        assert isinstance(limit, report.Limit)
+        self.assertEqual(('0' * 32, 0.5, None), (
+            limit.incident, limit.value, limit.original))
+        assert isinstance(began, report.Incident)
+        self.assertEqual(None, began.threshold)
+        self.assertAlmostEqual(1000.0 - (now - 90.0), began.begun_s, 0) \
+            if now < 1090 else self.assertEqual(0.0, began.begun_s)
+        self.assertEqual([('/a', 0.9, True), ('/c', None, True),
+                          ('/b', 0.1, False)],
+                         [(one.workload, one.score, one.antagonist)
+                          for one in began.suspects])
+        self.assertEqual([report.Series(
+            workload='v', signal='cpi', times_s=[995.0, 1000.0],
+            values=[1.0, None])], began.evidence)
+        assert isinstance(killed, report.Kill)
+        self.assertEqual(('/b', 3), (killed.workload, killed.processes))
+
+    def test_statistics(self) -> None:
+        """What two hosts tell of an hour makes the whole when merged."""
+        values = [1.0, 2.5, 2.0, 7.0]
+        parts = []
+        for some in (values[:1], values[1:]):
+            one = sums.Sums()
+            for value in some:
+                one.add([WorkloadRates(WEB, 10.0, cpu_cores=1.0, cpi=value),
+                         WorkloadRates(BATCH, 10.0, cpu_cores=1.0, cpi=9.0)],
+                        'cpu', 7200.0 + value)
+            [found] = one.drain(7300.0)
+            self.assertEqual([], one.drain(7300.0))
+            parts.append(found)
+        first, second = parts
+        self.assertEqual(('p', 'p/web', 'cpi', 'cpu', 7200.0, 3, 2.0, 7.0), (
+            second.project, second.application, second.signal,
+            second.cpu_model, second.hour_s, second.n, second.least,
+            second.most))
+        n = first.n + second.n
+        delta = second.mean - first.mean
+        m2 = first.m2 + second.m2 + delta ** 2 * first.n * second.n / n
+        mean = sum(values) / 4
+        self.assertAlmostEqual(
+            sum((value - mean) ** 2 for value in values), m2, 9)
+
+    def test_statistics_of_the_samples_between_reports(self) -> None:
+        self.sync._stop.set()   # then they are told at once
+        self.turn(sample(10), sample(20))
+        found = [one for _, one in self.conductor.entries
+                 if isinstance(one, report.Statistics)]
+        self.assertEqual([('run_delay', 0.05, 1)], [
+            (one.signal, round(one.mean, 6), one.n) for one in found])
+
+
+class FaultTest(SyncTestCase):
+
+    def test_nothing_is_lost_or_told_twice(self) -> None:
+        self.conductor.fault = lambda told: errors.ScavengerError('gone')
+        for name in 'abc':
+            self.sync.happened([kill(name)])
+            self.assertFalse(self.turn())
+        self.assertEqual(1, self.log.output.count('gone'))
+        self.conductor.fault = lambda told: None
+        self.assertTrue(self.turn())
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+        self.assertIn('answers again', self.log.output)
+        self.assertTrue(self.turn())
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+
+    def test_another_start(self) -> None:
+        """What the run before did not tell comes first, under its id."""
+        self.sync.happened([kill('a')])
+        self.sync._take()
+        self.sync._spool.close()
+        after = self.make()
+        after.happened([kill('b')])
+        self.assertTrue(after._turn())
+        self.assertEqual([self.sync._spool.run_id, after._spool.run_id],
+                         [run for run, _ in self.conductor.entries])
+        self.assertEqual(['a', 'b'], self.conductor.names())
+
+    def test_it_has_less_than_it_was_sent(self) -> None:
+        self.conductor.answer = {'acknowledged': 1}
+        self.sync.happened(map(kill, 'abc'))
+        self.turn()
+        self.conductor.answer = {}
+        self.turn()
+        self.assertEqual(['a', 'b', 'c', 'b', 'c'], self.conductor.names())
+
+    def test_it_says_it_has_more_than_it_was_sent(self) -> None:
+        self.conductor.answer = {'acknowledged': 10 ** 6}
+        self.sync.happened([kill('a')])
+        self.turn()
+        self.sync.happened([kill('b')])
+        self.turn()
+        self.assertEqual(['a', 'b'], self.conductor.names())
+
+    def test_long_backlog(self) -> None:
+        self.sync.happened(kill(f'k{number}') for number in range(1200))
+        self.assertTrue(self.turn())
+        self.assertEqual(1200, len(self.conductor.names()))
+        self.assertEqual(3, len(self.conductor.reports))
+
+    def test_one_entry_is_refused(self) -> None:
+        """It is left out in the end, with a line; all others arrive."""
+        def fault(told: report.Report) -> Exception | None:
+            return errors.WireError('$.entries: bad') if any(
+                getattr(one, 'workload', '') == 'bad'
+                for one in told.entries) else None
+        self.conductor.fault = fault
+        self.sync.happened(map(kill, ['a', 'b', 'bad', 'c']))
+        for _ in range(20):
+            self.turn()
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+        self.assertEqual(1, self.log.output.count('it is left out'))
+
+    def test_all_is_refused(self) -> None:
+        """As by another version: nothing is lost."""
+        self.conductor.fault = lambda told: errors.WireError('version')
+        self.sync.happened(map(kill, 'abc'))
+        for _ in range(10):
+            self.assertFalse(self.turn())
+        self.conductor.fault = lambda told: None
+        for _ in range(3):
+            self.turn()
+        self.assertEqual(['a', 'b', 'c'], self.conductor.names())
+        self.assertEqual(1, self.log.output.count('cannot be told'))
+
+    def test_answers_that_are_none(self) -> None:
+        for data in (b'', b'{}', b'[' * 10000, b'\xff', b'{"acknowledged":-1}',
+                     b'{"acknowledged":0,"directives":{"issued_s":NaN}}'):
+            one = self.make(lambda told, data=data: data)
+            self.assertFalse(one._turn())
+        self.assertEqual(orders.NONE, one.orders)
+
+    def test_a_fault_of_ours(self) -> None:
+        def fail(data: bytes) -> bytes:
+            raise ZeroDivisionError
+        one = self.make(fail)
+        self.assertFalse(one._turn())
+        self.assertIn('unexpected failure', self.log.output)
+
+    def test_too_many_workloads(self) -> None:
+        many = tuple(WorkloadSample(Workload(
+            f'/batch/{number}-' + 'ä' * 240, Priority.BACKGROUND,
+            source='ö' * 255, application='ü' * 255))
+            for number in range(3000))
+        self.turn(HostSample('h', 'b', 1.0, 1.0, many))
+        [told] = self.conductor.reports
+        assert told.workloads
+        self.assertLess(len(told.workloads), 2001)
+
+    def test_the_thread(self) -> None:
+        """It calls by itself, and says the rest when it ends."""
+        one = self.make(sync_s=0.05)
+        one.happened([kill('a')])
+        one.start()
+        for _ in range(200):
+            if self.conductor.names() == ['a']:
+                break
+            time.sleep(0.05)
+        one.happened([kill('b')])
+        one.stop()
+        self.assertEqual(['a', 'b'], self.conductor.names())
+        self.assertEqual('', one.facts()['fault'])
+
+    def test_hosts_do_not_call_at_once(self) -> None:
+        phases = [sync._phase(f'host{number}') for number in range(100)]
+        self.assertTrue(all(0 <= phase < 1 for phase in phases))
+        self.assertGreater(len({int(10 * phase) for phase in phases}), 8)
+        self.assertEqual(phases[0], sync._phase('host0'))
+
+
+class DirectivesTest(SyncTestCase):
+
+    def follow(self, found: report.Directives, now: float = 5.0,
+               wall_s: float = 1000.0) -> directives.Directives:
+        one = directives.Directives(self.directory)
+        self.directory.mkdir(0o700, exist_ok=True)
+        one.follow(found, now, wall_s)
+        return one
+
+    def test_what_is_followed(self) -> None:
+        one = self.follow(DIRECTIVES)
+        self.assertEqual(orders.Orders(
+            '', {'scavenger': Mode.OBSERVE}, frozenset({'a'}),
+            frozenset({'p'}), (orders.Override(
+                'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
+            one.orders)
+        self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
+                         one.refused.keys())
+
+    def test_the_kill_switch(self) -> None:
+        one = self.follow(codec.replace(
+            DIRECTIVES, protection=False, protection_reason='power\ncut'))
+        self.assertEqual('the control plane: power\\ncut',
+                         one.orders.stopped)
+        one.follow(DIRECTIVES, 6.0, 1001.0)
+        self.assertEqual('', one.orders.stopped)
+
+    def test_clocks(self) -> None:
+        """An override lasts no longer than it was meant to."""
+        for wall_s, until_s in ((1000.0, 105.0), (1050.0, 55.0),
+                                (0.0, 105.0), (2000.0, -895.0)):
+            [one] = self.follow(DIRECTIVES, 5.0, wall_s).orders.overrides
+            self.assertEqual(until_s, one.until_s)
+
+    def test_they_are_kept(self) -> None:
+        first = self.follow(DIRECTIVES)
+        path = self.directory / directives.FILE
+        self.assertEqual(0o600, path.stat().st_mode & 0o777)
+        second = directives.Directives(self.directory)
+        second.load(5.0, 1000.0)
+        self.assertEqual((first.orders, 'one', 1000.0),
+                         (second.orders, second.digest, second.issued_s))
+
+    def test_kept_ones_that_are_damaged(self) -> None:
+        self.follow(DIRECTIVES)
+        path = self.directory / directives.FILE
+        good = path.read_bytes()
+        other = path.with_name('other')
+
+        def look() -> None:
+            one = directives.Directives(self.directory)
+            one.load(5.0, 1000.0)
+            self.assertEqual(orders.NONE, one.orders)
+
+        for data in (good[:-9], b'\xff' * 99, b''):
+            path.write_bytes(data)
+            look()
+        path.write_bytes(good)
+        path.chmod(0o666)
+        look()
+        path.rename(other)
+        path.symlink_to(other)
+        look()
+        path.unlink()
+        os.mkfifo(path)
+        look()
+        self.assertEqual(6, self.log.output.count('not usable'))
+
+    def test_full_disk(self) -> None:
+        one = self.follow(DIRECTIVES)
+        (self.directory / (directives.FILE + '.new')).mkdir()
+        one.follow(codec.replace(DIRECTIVES, protection=False, digest='two'),
+                   6.0, 1000.0)
+        self.assertTrue(one.orders.stopped)
+        self.assertIn('not written', self.log.output)
+
+    def test_of_another_version(self) -> None:
+        one = self.follow(DIRECTIVES)
+        self.assertRaises(errors.WireError, one.follow, codec.replace(
+            DIRECTIVES, schema=2, protection=False), 6.0, 1000.0)
+        self.assertEqual('', one.orders.stopped)
+
+    def test_they_come_with_an_answer(self) -> None:
+        self.conductor.answer = {'directives': DIRECTIVES}
+        self.turn()
+        self.assertEqual('one', self.sync._directives.digest)
+        self.turn()
+        self.assertEqual(['', 'one'], [
+            told.directives_digest for told in self.conductor.reports])
+        self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
+                         self.conductor.reports[-1].facts.refused.keys())
+        self.assertEqual(self.sync.orders._replace(overrides=()),
+                         self.make().orders._replace(overrides=()))
+
+    def test_overrides_that_say_nothing(self) -> None:
+        knob: Any
+        for knob, value in (('cpu_cores', 'x'), ('cpu_cores', -1.0),
+                            ('cpu_set', 1.0), ('cpu_set', '9-'),
+                            ('cpu_set', ''), ('cpu_idle', 2.0),
+                            ('paused', 1.0), ('llc_ways', 1.0)):
+            one = self.follow(codec.replace(DIRECTIVES, overrides=[
+                report.Override(id='o', workload='w', knob=knob, value=value,
+                                reason='', expires_s=2000.0)]))
+            self.assertEqual((), one.orders.overrides)
+            self.assertIn('override o', one.refused)
+
+    @settings(max_examples=150, deadline=None)
+    @given(test_codec.answers)
+    def test_whatever_is_answered(self, answer: report.Answer) -> None:
+        """It is followed or refused; the agent lives, and tells."""
+        self.conductor.answer = {
+            'directives': answer.directives,
+            'acknowledged': answer.acknowledged}
+        self.sync._turn()
+        for one in self.sync.orders.overrides:
+            self.assertIn(one.knob, orders.OVERRIDABLE)
+        self.conductor.answer = {}
+        self.sync._turn()
+        self.assertEqual('', self.sync.facts()['fault'])
