@@ -65,10 +65,13 @@ def memory_bytes(pid: int, key: str = 'VmRSS') -> int:
 
 
 def measure(count: int, lively: int, warm_up_s: float, seconds: float,
-            *words: str) -> dict[str, float]:
+            *words: str, module: str = 'scavenger_openstack.cmd.agent',
+            config: str = '') -> dict[str, float]:
     """Cost of one agent over ``count`` workloads: us, bytes, shares.
 
     :param words: more for its command line
+    :param module: what to run, in a directory of its own
+    :param config: more lines of its configuration
     """
     with base.CgroupTree() as tree, tempfile.TemporaryDirectory(
                 dir='/dev/shm') as where, \
@@ -98,12 +101,12 @@ foreground_parents = {tree.name}/foreground
 [scavenger]
 mode = enforce
 memory_window_s = 5
-''')
+{config}''')
             agent = subprocess.Popen(
-                [sys.executable, '-m', 'scavenger_openstack.cmd.agent',
-                 'run', '--config-file', str(directory / 'agent.conf'),
+                [sys.executable, '-m', module, 'run',
+                 '--config-file', str(directory / 'agent.conf'),
                  '--state-dir', str(directory / 'state'), *words],
-                stderr=(directory / 'log').open('w'))
+                cwd=directory, stderr=(directory / 'log').open('w'))
             processes.append(agent)
             time.sleep(warm_up_s)
             status = directory / 'state' / 'status.json'

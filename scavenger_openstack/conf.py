@@ -54,6 +54,7 @@ DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
 DEFAULT_STATE_DIR = '/run/scavenger'
 DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
 DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
+DEFAULT_SYNC_DIR = '/var/lib/scavenger/sync'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'perfiso': perfiso.Params,
@@ -207,11 +208,30 @@ REPLAY_OPTS: list[cfg.Opt] = [
                     'sample per tick.  It can only be observed.'),
 ]
 
+CONDUCTOR_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt('enabled', default=False,
+                help='Report to the control plane and follow what its '
+                     'operators ask for: kill switch, overrides, exemptions.  '
+                     'This host is protected without it, too, and goes on by '
+                     'itself while it is away.  It takes transport_url in '
+                     '[DEFAULT].'),
+    cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
+                 help='Seconds from one report to the next.  Shorter shows '
+                      'and follows sooner, and costs the broker and the '
+                      'database more.'),
+    cfg.IntOpt('spool_mib', default=16, min=1, max=4096,
+               help='Most that statistics may take on disk, in MiB, while the '
+                    'conductor does not answer; then the oldest go.  '
+                    'Incidents, limits and kills, some 500 bytes each, are '
+                    'kept also beyond this.'),
+]
+
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
+                                      'conductor': CONDUCTOR_OPTS,
                                       'replay': REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS}
 
@@ -368,6 +388,11 @@ def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
     return _kept(conf, conf.agent.history_file, DEFAULT_HISTORY_FILE)
+
+
+def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
+    """Where the spool and the last directives are."""
+    return _kept(conf, None, DEFAULT_SYNC_DIR)
 
 
 def _kept(conf: cfg.ConfigOpts, given: str | None, default: str

@@ -14,8 +14,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import gc
-import json
 import logging
 import os
 import pathlib
@@ -46,13 +47,15 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent import say
 from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent import status
-from scavenger_openstack.algorithms import decider
+from scavenger_openstack.agent import windows
+from scavenger_openstack.algorithms import orders
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import as_json
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 
@@ -147,6 +150,33 @@ def _uris(conf: cfg.ConfigOpts) -> list[str]:
     return [uri] if uri else []
 
 
+def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
+              evidence: Callable[[str, Incident], Sequence[Any]]) -> Any:
+    """The :class:`~.sync.Sync` of this host; ``None`` without a control
+    plane, of which nothing is imported then.
+
+    :param call: what takes a report and answers; over RPC without
+    :raises ConfigError: packages are missing.
+    """
+    if not conf.conductor.enabled:
+        return None
+    from scavenger_openstack import version
+    try:
+        from scavenger_openstack.agent import sync
+        if call is None:
+            from scavenger_openstack import rpc
+            call = rpc.Client(conf).sync
+    except ImportError as exc:
+        raise errors.ConfigError(
+            f'[conductor] enabled: {exc}; install '
+            'scavenger_openstack[rpc]') from exc
+    return sync.make(
+        call, conf_.sync_dir(conf), host=conf.agent.host,
+        boot_id=records.boot_id(), version=version(),
+        sync_s=conf.conductor.sync_s,
+        spool_bytes=conf.conductor.spool_mib * 2 ** 20, evidence=evidence)
+
+
 def set_up_log(conf: cfg.ConfigOpts) -> None:
     log.setup(conf, 'scavenger')
     for handler in logging.getLogger().handlers:
@@ -157,10 +187,12 @@ class Service:
     """One agent: opens, turns until it is told to stop, closes.
 
     :param record: a new file to write all ticks to
+    :param call: the conductor, if it is not to be reached over RPC
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
-                 record: pathlib.Path | None = None) -> None:
+                 record: pathlib.Path | None = None,
+                 call: Callable[[bytes], bytes] | None = None) -> None:
         self._conf = conf
         self._stop = threading.Event()
         self._state_dir = conf_.state_dir(conf)
@@ -196,13 +228,16 @@ class Service:
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
             conf_.mode(conf, 'perfiso'))
+        self._sync = load_sync(conf, call, self._evidence)
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
-            getattr(self._driver, 'ended', lambda _: ''))
+            getattr(self._driver, 'ended', lambda _: ''),
+            self._sync.happened if self._sync else lambda events: None)
         self._loop = loop_.Loop(
             self._driver, self._controllers, self._leases, self._actuator,
             conf_.stop_file(conf), conf.agent.require_watcher,
-            self._isolation, conf_.limited_knobs(conf.agent.protect))
+            self._isolation, conf_.limited_knobs(conf.agent.protect),
+            self._orders)
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:
         """End after the tick at hand; may be a signal handler."""
@@ -217,7 +252,8 @@ class Service:
         """
         self._leases.open()
         try:
-            state, loaded_s = self._load_state()
+            loaded_s = now()
+            state = windows.load(self._windows, self._loop, loaded_s)
             if self._recorder:
                 self._recorder.start(recording.header(
                     self._conf, self._controllers, state, loaded_s))
@@ -231,8 +267,10 @@ class Service:
         finally:
             try:
                 problems = self._loop.close()
-                self._save_state()
+                windows.save(self._windows, self._loop)
                 self._journal.end(now(), len(problems))
+                if self._sync:
+                    self._sync.stop()
             finally:
                 self._leases.close()
                 self._driver.close()
@@ -255,6 +293,8 @@ class Service:
             if self._scheduled == 'normal':
                 LOG.warning(NOT_REAL_TIME)
         self._journal.begin(modes)
+        if self._sync:
+            self._sync.start()
         # A tick makes thousands of tuples and no cycles: looking for some
         # after every 700 of them took a tenth of its time.
         gc.set_threshold(100_000)
@@ -273,7 +313,7 @@ class Service:
                 self._recorder.tick(tick, list(self._actuator.in_force))
             say.notify(b'WATCHDOG=1')
             if tick.time_s - saved_s >= STATE_EVERY_S:
-                self._save_state()
+                windows.save(self._windows, self._loop)
                 saved_s = tick.time_s
             # Whoever was late does not catch up: rates over a moment say
             # nothing, and what is known only now and then would have
@@ -304,7 +344,7 @@ class Service:
         return getattr(self._driver, 'missing', ())
 
     def _tell(self, tick: loop_.Tick) -> None:
-        state = ('stopped: the stop file is there' if tick.stopped else
+        state = (f'stopped: {tick.why_stopped}' if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  journal.RUNNING)
@@ -313,9 +353,12 @@ class Service:
         log_filter.NAMES.follow(instances_)
         self._journal.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
+        document = self._document(tick, state, isolation)
+        if self._sync:
+            self._sync.see(tick.sample, document, instances_,
+                           tick.decided.refused if tick.decided else {})
         try:
-            status.write(self._state_dir / 'status.json',
-                         self._document(tick, state, isolation),
+            status.write(self._state_dir / 'status.json', document,
                          self._rows.look(tick.time_s, instances_,
                                          tick.rates))
         except OSError as exc:
@@ -334,6 +377,7 @@ class Service:
             'stop_file': os.path.abspath(conf_.stop_file(self._conf)),
             'history': {'file': str(self._history.path),
                         'fault': self._history.fault},
+            'conductor': self._sync and self._sync.facts(),
             # Only what looks at real hardware has one.
             'grade': getattr(self._driver, 'grade', None),
             'libvirt': getattr(self._driver, 'libvirt', None),
@@ -345,7 +389,8 @@ class Service:
             'peak_rss_bytes': usage.ru_maxrss * 1024,
             'controllers': {
                 controller.name: {
-                    'mode': mode,
+                    'mode': orders.mode(controller.name, mode,
+                                        self._orders()),
                     'facts': (tick.decisions[controller.name].facts
                               if controller.name in tick.decisions else {})}
                 for controller, mode in self._controllers},
@@ -376,29 +421,15 @@ class Service:
                 counts[one.workload.priority] += 1
         return counts
 
-    def _save_state(self) -> None:
-        try:
-            status.write(self._windows, self._loop.state())
-        except OSError as exc:
-            LOG.warning('%s: windows not saved, a restart learns anew: %s',
-                        self._windows, exc)
+    def _orders(self) -> orders.Orders:
+        """What operators ask for."""
+        return self._sync.orders if self._sync else orders.NONE
 
-    def _load_state(self) -> tuple[dict[str, Any], float]:
-        """Give the controllers what they had learned; what, and when."""
-        state: dict[str, Any] = {}
-        loaded_s = now()
-        try:
-            found = json.loads(self._windows.read_text())
-            if not isinstance(found, dict):
-                raise ValueError('not an object')
-            state = found
-            self._loop.load(state, loaded_s)
-        except FileNotFoundError:
-            pass
-        except (OSError, *decider.UNUSABLE) as exc:
-            LOG.warning('%s: not usable, learning anew: %r', self._windows,
-                        exc)
-        return state, loaded_s
+    def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
+        """The series that the controller of that name has for an incident."""
+        return next((found.evidence(incident)
+                     for found, _ in self._controllers if found.name == name
+                     and hasattr(found, 'evidence')), ())
 
     @property
     def _windows(self) -> pathlib.Path:

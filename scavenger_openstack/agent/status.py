@@ -166,6 +166,8 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     fault = (document.get('history') or {}).get('fault')
     if fault:
         lines.append(f'history    {fault}')
+    if document.get('conductor'):
+        lines.append('conductor  ' + _conductor(document))
     known = names.of_status(document)
     return [*map(known.beside, lines), *instances_.table(document),
             *map(known.beside, _rest(document, known))]
@@ -222,6 +224,19 @@ def _facts(facts: Mapping[str, Any]) -> str:
     return (f'; memory reserve {memory["upper"] / 2**20:.0f} MiB, '
             f'{memory.get("violations", 0)} violations'
             + (', learning' if memory.get('learning') else ''))
+
+
+def _conductor(document: Mapping[str, Any]) -> str:
+    facts = document['conductor']
+    answered_s = facts['answered_s']
+    return (('has not answered yet' if not answered_s else 'answered '
+             f'{document["wall_time_s"] - answered_s:.0f} s ago')
+            + (', waiting to be told: '
+               + amounts.of_bytes(facts['spool_bytes'])
+               if facts['spool_bytes'] else '')
+            + (f'; statistics dropped: {facts["dropped"]}'
+               if facts['dropped'] else '')
+            + (f': {facts["fault"]}' if facts['fault'] else ''))
 
 
 def _libvirt(facts: Mapping[str, Any]) -> list[str]:

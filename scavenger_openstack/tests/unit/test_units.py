@@ -73,6 +73,14 @@ class Units(testtools.TestCase):
                         drop_in / 'network-namespaces.conf')
         self.analyze('verify', str(where / AGENT), str(where / WATCHER))
 
+    def test_systemd_understands_the_control_plane_drop_in(self) -> None:
+        where = self.installed()
+        drop_in = where / f'{AGENT}.d'
+        drop_in.mkdir()
+        shutil.copy(UNITS / 'control-plane.conf.example',
+                    drop_in / 'control-plane.conf')
+        self.analyze('verify', str(where / AGENT), str(where / WATCHER))
+
     def test_exposure(self) -> None:
         where = self.installed()
         for unit in (AGENT, WATCHER):

@@ -125,6 +125,19 @@ class TableTest(testtools.TestCase):
             controllers={'cpi2': {'mode': 'observe', 'facts': {
                 'fault': 'KeyError: 3'}}}))
 
+    def test_the_conductor(self) -> None:
+        facts = {'answered_s': 0.0, 'spool_bytes': 0, 'dropped': 0,
+                 'fault': ''}
+        for changes, told in (
+                ({}, 'has not answered yet'),
+                ({'answered_s': 988.0}, 'answered 12 s ago'),
+                ({'answered_s': 988.0, 'spool_bytes': 3 * 2 ** 20,
+                  'dropped': 7, 'fault': 'it is away'},
+                 'answered 12 s ago, waiting to be told: 3 MiB; statistics '
+                 'dropped: 7: it is away')):
+            self.assertIn(f'conductor  {told}\n', self.said(
+                wall_time_s=1000.0, conductor={**facts, **changes}) + '\n')
+
     def test_what_waits_for_libvirt(self) -> None:
         text = self.said(libvirt={
             'state': 'does not answer', 'since_s': 12,

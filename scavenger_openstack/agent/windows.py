@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the controllers learnt, kept over a restart of the agent."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+from oslo_log import log
+
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms import decider
+
+LOG = log.getLogger(__name__)
+
+
+def save(path: pathlib.Path, loop: loop_.Loop) -> None:
+    """Write what they know now."""
+    try:
+        status.write(path, loop.state())
+    except OSError as exc:
+        LOG.warning('%s: windows not saved, a restart learns anew: %s',
+                    path, exc)
+
+
+def load(path: pathlib.Path, loop: loop_.Loop, now: float
+         ) -> dict[str, Any]:
+    """Give the controllers what they had learned; what that was.
+
+    :param now: CLOCK_BOOTTIME in seconds
+    """
+    state: dict[str, Any] = {}
+    try:
+        found = json.loads(path.read_text())
+        if not isinstance(found, dict):
+            raise ValueError('not an object')
+        state = found
+        loop.load(state, now)
+    except FileNotFoundError:
+        pass
+    except (OSError, *decider.UNUSABLE) as exc:
+        LOG.warning('%s: not usable, learning anew: %r', path, exc)
+    return state

@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""An agent with its watcher, and a conductor made of files.
+
+``python -m scavenger_openstack.tests.functional.reporting OPTION...``, in the
+directory of those files: each report is a line of ``reports``, ``directives``
+is what it answers, and while there is ``away`` it does not.  With ``run``
+before the options there is no watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import pathlib
+import sys
+from typing import Any
+
+from scavenger_openstack.agent import service
+from scavenger_openstack.cmd import agent
+from scavenger_openstack.cmd import standalone
+from scavenger_openstack import errors
+from scavenger_openstack.types import Incident
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+
+def answer(data: bytes) -> bytes:
+    """What the files say.
+
+    :raises ScavengerError: the conductor is away.
+    """
+    if pathlib.Path('away').exists():
+        raise errors.ScavengerError('it is away')
+    told = codec.decode(data, report.Report, report.MAX_REPORT_BYTES)
+    with pathlib.Path('reports').open('ab') as file:
+        file.write(data + b'\n')
+    found = None
+    try:
+        found = codec.decode(pathlib.Path('directives').read_bytes(),
+                             report.Directives, report.MAX_ANSWER_BYTES)
+    except FileNotFoundError:
+        pass
+    return codec.encode(report.Answer(
+        acknowledged=told.entries[-1].sequence if told.entries else 0,
+        workloads_digest=told.workloads_digest,
+        directives=found if found and found.digest != told.directives_digest
+        else None))
+
+
+def main() -> int:
+    load = service.load_sync
+
+    def with_files(conf: Any, call: object,
+                   evidence: Callable[[str, Incident], Any]) -> Any:
+        return load(conf, answer, evidence)
+
+    service.load_sync = with_files
+    return (agent.main() if sys.argv[1:2] == ['run'] else standalone.main())
+
+
+if __name__ == '__main__':
+    sys.exit(main())
