@@ -41,6 +41,8 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 FILE = 'directives.json'
+REASON = 200
+"""So much of a reason for the kill switch goes to each log line."""
 NOT_YET = 'this version of the agent does not follow it'
 
 
@@ -91,7 +93,7 @@ class Directives:
         if found.protection != (not self.orders.stopped) or not self.digest:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
-                     + fit.sentence(found.protection_reason))
+                     + _reason(found))
         self._take(found, now, wall_s)
         try:
             self._save(codec.encode(found))
@@ -127,7 +129,7 @@ class Directives:
             refused['budget'] = NOT_YET
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
-            + fit.sentence(found.protection_reason or 'no reason given'),
+            + _reason(found),
             modes, frozenset(tag.instance for tag in found.tags
                              if tag.priority == Priority.FOREGROUND),
             frozenset(found.exempt), tuple(overrides))
@@ -151,6 +153,10 @@ class Directives:
         finally:
             os.close(fd)
         os.replace(draft, self._path)
+
+
+def _reason(found: report.Directives) -> str:
+    return fit.sentence(found.protection_reason)[:REASON] or 'no reason given'
 
 
 def _unsound(one: report.Override) -> str:

@@ -34,7 +34,7 @@ _HASH = 16
 
 def name(text: str) -> str:
     """A name: printable, and one of its own also where it is too long."""
-    shown = printable(text) or '?'
+    shown = (text if text.isprintable() else printable(text)) or '?'
     if len(shown) <= NAME:
         return shown
     digest = hashlib.sha256(text.encode('utf-8', 'surrogatepass'))
@@ -48,7 +48,7 @@ def maybe_name(text: str | None) -> str:
 
 def sentence(text: str) -> str:
     """A sentence, its end cut off where it is too long."""
-    shown = printable(text)
+    shown = text if text.isprintable() else printable(text)
     return shown if len(shown) <= SENTENCE else shown[:SENTENCE - 3] + '...'
 
 

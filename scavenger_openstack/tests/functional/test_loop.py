@@ -19,6 +19,7 @@ import os
 import pathlib
 import subprocess
 import time
+from typing import Any
 
 import fixtures
 from oslo_config import cfg
@@ -99,7 +100,7 @@ class LoopTestCase(base.FunctionalTestCase):
 
     def loop(self, *controllers: tuple[loop_.Controller, Mode],
              options: Sequence[str] = (), watched: bool = True,
-             isolated: bool = False) -> loop_.Loop:
+             isolated: bool = False, **words: Any) -> loop_.Loop:
         path = self.state_dir.parent / 'agent.conf'
         path.write_text('\n'.join((
             '[cgroups]', f'background_parents = {self.tree.name}/batch',
@@ -121,7 +122,7 @@ class LoopTestCase(base.FunctionalTestCase):
             self.state_dir / 'stop',
             isolation=isolation_.Isolation(
                 driver, self.leases, perfiso.Params(buffer_cores=1),
-                Mode.ENFORCE) if isolated else None)
+                Mode.ENFORCE) if isolated else None, **words)
 
     def look(self, loop: loop_.Loop) -> None:
         """Turn until every knob has been read back once."""

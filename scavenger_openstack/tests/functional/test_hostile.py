@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A conductor that is hostile or broken, and a loop on real cgroups.
+
+``SCAVENGER_DIRECTIVES`` says how many answers it gives (300); a seed in the
+details of a failure, given as ``SCAVENGER_SEED``, gives the same again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from typing import Any
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import sync
+from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+
+COUNT = int(os.environ.get('SCAVENGER_DIRECTIVES') or 300)
+SEED = int(os.environ.get('SCAVENGER_SEED') or random.randrange(2 ** 32))
+
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 0.05, 0.5, 2, 1e-300, 1e308, float('nan'),
+    float('inf'), 10 ** 30, '', '0', '0-1', '9-', '65535', 'x', 'enforce',
+    '\ud800', '\0', '../..', 'a' * 5000, [], {}, [[]], {'a': 1})
+FLOORS = {'quota': 10_000, 'memory': 64 * 2 ** 20}
+
+
+class Hostile:
+    """Answers with directives that are as wrong as can be."""
+
+    def __init__(self, chance: random.Random, names: list[str]) -> None:
+        self._chance = chance
+        self._names = names
+        self._digest = 0
+
+    def __call__(self, report: bytes) -> bytes:
+        chance = self._chance
+        if chance.random() < 0.03:
+            return chance.randbytes(chance.randrange(200))
+        self._digest += 1
+        issued_s = time.time() + chance.choice((0, 0, -1e9, 1e9))
+        found = {
+            'issued_s': issued_s, 'digest': str(self._digest),
+            'protection': chance.random() < 0.8,
+            'protection_reason': self._text(),
+            'modes': {chance.choice(('wish', 'perfiso', 'x')): chance.choice(
+                list(Mode)) for _ in range(chance.randrange(3))},
+            'parameters': {self._text() or 'x': chance.choice((1.0, 'x'))
+                           for _ in range(chance.randrange(2))},
+            'tags': [{'instance': self._name(), 'priority': chance.choice(
+                ('foreground', 'background'))}
+                for _ in range(chance.randrange(3))],
+            'exempt': [self._name() for _ in range(chance.randrange(3))],
+            'overrides': [{
+                'id': self._name(), 'workload': self._name(),
+                'instance': chance.choice(('', '', self._name())),
+                'knob': chance.choice(list(Knob)),
+                'value': chance.choice((None, 0, 0.001, 0.05, 0.3, 1, 2 ** 26,
+                                        1e18, '0', '0-1', '1')),
+                'reason': self._text(), 'expires_s': chance.choice(
+                    (issued_s + 60, issued_s + 1e9, 0, 2 ** 53))}
+                for _ in range(chance.randrange(6))],
+            'budget': {'limits': chance.randrange(9), 'until_s': issued_s}}
+        for _ in range(chance.choice((0, 0, 0, 1, 2))):
+            self._spoil(found)
+        return json.dumps({
+            'acknowledged': chance.choice((0, 1, 2 ** 53)),
+            'directives': found, 'later': chance.choice(ODD)}).encode(
+                errors='replace')
+
+    def _name(self) -> str:
+        return self._chance.choice(self._names)
+
+    def _text(self) -> str:
+        return self._chance.choice(('', 'why', 'a\nb', '\x1b[2J', 'x' * 1999))
+
+    def _spoil(self, value: Any) -> None:
+        """Put something odd anywhere in it."""
+        while True:
+            keys = list(value) if isinstance(value, dict) else list(
+                range(len(value)))
+            if not keys:
+                return
+            key = self._chance.choice(keys)
+            inner = value[key]
+            if (not isinstance(inner, dict | list)
+                    or self._chance.random() < 0.3):
+                value[key] = self._chance.choice(ODD)
+                return
+            value = inner
+
+
+class HostileTest(test_loop.LoopTestCase):
+
+    def test_whatever_it_answers(self) -> None:
+        self.useFixture(fixtures.FakeLogger())
+        self.addDetail('seed', testtools.content.text_content(str(SEED)))
+        chance = random.Random(SEED)
+        names = [self.id(), self.id('/batch'), self.id('/batch/a'),
+                 self.id('/batch/b'), self.id('/services'),
+                 self.id('/services/s'), '/', '../batch', 'x']
+        conductor = sync.make(
+            Hostile(chance, names), self.state_dir.parent / 'sync',
+            spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
+            sync_s=10.0)
+        wish = test_loop.Wish()
+        loop = self.loop((wish, Mode.ENFORCE), orders=lambda: conductor.orders)
+        followed = limited = stopped = 0
+        for number in range(COUNT):
+            wish.want(*((self.id(name), Knob.CPU_CORES, 0.7)
+                        for name in ('/batch/a', '/batch/b')
+                        if chance.random() < 0.3))
+            followed += conductor._turn()
+            tick = loop.tick(self.now + number)
+            self.assertIsNotNone(tick.decided)
+            held = {(key[0], str(key[1])) for key in self.leases.held()}
+            limited += bool(held)
+            stopped += tick.stopped
+            if tick.stopped:
+                self.assertEqual(set(), held)
+            self.look_at('/services/s', set())
+            self.look_at('/services', set())
+            for name in ('/batch', '/batch/a', '/batch/b'):
+                self.look_at(name, {knob for key, knob in held
+                                    if key == self.id(name)})
+            self.assertFalse((self.state_dir / 'stop').exists())
+        # All of it was tried.
+        self.assertGreater(min(followed, limited, stopped), COUNT / 20)
+        self.assertGreater(COUNT, followed)
+
+    def look_at(self, name: str, held: set[str]) -> None:
+        """Only what is leased is limited, and never below its floor."""
+        for limit, knob, free in (
+                ('quota', Knob.CPU_CORES, {'-1'}),
+                ('memory', Knob.MEMORY_BYTES, None),
+                ('idle', Knob.CPU_IDLE, {'0'}),
+                ('frozen', Knob.PAUSED, {'THAWED'})):
+            text = self.tree.get(limit, name).split()[0]
+            if free is None:
+                is_free = text == '-1' or int(text) >= 2 ** 62
+            else:
+                is_free = text in free
+            if is_free:
+                continue
+            self.assertIn(str(knob), held, f'{name} {limit} {text}')
+            if limit in FLOORS:
+                self.assertGreaterEqual(int(text), FLOORS[limit], name)
