@@ -233,7 +233,8 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
                                       'conductor': CONDUCTOR_OPTS,
                                       'replay': REPLAY_OPTS,
-                                      'database': conf_control.DATABASE_OPTS}
+                                      'database': conf_control.DATABASE_OPTS,
+                                      'api': conf_control.API_OPTS}
 
 
 MODES = {Mode.OFF: 'nothing is computed',

@@ -34,6 +34,29 @@ DATABASE_OPTS: list[cfg.Opt] = [
                     'need fewer than the server allows.  Not for SQLite.'),
 ]
 
+API_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('auth_strategy', default='keystone',
+               choices=[('keystone', 'tokens of Keystone, with the section '
+                                     '[keystone_authtoken]'),
+                        ('http_basic', 'names and passwords in '
+                                       'http_basic_file; each may do '
+                                       'everything'),
+                        ('noauth', 'everybody may do everything; for tests '
+                                   'only')],
+               help='How the API finds out who asks.'),
+    cfg.StrOpt('http_basic_file', default='/etc/scavenger/htpasswd',
+               help='Names and bcrypt hashes for auth_strategy = http_basic, '
+                    'as "htpasswd -B" writes them.  Only the user that the '
+                    'API runs as may be able to read it (mode 0600).'),
+    cfg.ListOpt('operator_projects', default=[],
+                help='Ids of projects whose readers see the whole cloud.  '
+                     'Readers of other projects see the incidents of their '
+                     'own instances, and nothing of what disturbed them.'),
+    cfg.FloatOpt('silent_s', default=60.0, min=1,
+                 help='Seconds without a report after which the API shows a '
+                      'host as silent.'),
+]
+
 
 def database(conf: cfg.ConfigOpts) -> str:
     """The URL of the database.

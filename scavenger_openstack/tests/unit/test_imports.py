@@ -44,11 +44,11 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 
 HOMES = {
     'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
-                    'agent.service',
+                    'agent.service', 'api', 'wsgi',
                     'agent.recording', 'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
-    'oslo_log': ('conf', 'drivers', 'rpc', 'agent', 'conductor', 'cmd',
-                 'demo'),
+    'oslo_log': ('conf', 'drivers', 'rpc', 'agent', 'conductor', 'wsgi',
+                 'cmd', 'demo'),
     'libvirt': ('drivers.libvirt',),
     'stevedore': ('agent.service',),
     'pyarrow': ('drivers.rates_table',),
@@ -59,6 +59,13 @@ HOMES = {
     'oslo_messaging': ('rpc',),
     'oslo_service': ('rpc',),
     'flask': ('api',),
+    'werkzeug': ('api',),
+    'jsonschema': ('api',),
+    'microversion_parse': ('api',),
+    'oslo_policy': ('api',),
+    'oslo_middleware': ('api',),
+    'keystonemiddleware': ('api',),
+    'bcrypt': ('api',),
 }
 """Where each foreign library may be imported: the library's one edge.
 

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Antagonists: what disturbed most in a span of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from typing import get_args
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import markers
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db import antagonists
+from scavenger_openstack.db import caps
+from scavenger_openstack.db import workloads
+
+SPAN_S = 86400.0
+SORTS = get_args(antagonists.Sort)
+
+FILTERS = {
+    'since': described(schemas.TIME, 'Default: a day before "until"; the '
+                                     'hour that it is in counts whole.'),
+    'until': described(schemas.TIME, 'Default: now.'),
+    'host': schemas.NAME,
+    'project': described(schemas.SHORT, 'The project of the antagonist.'),
+    'victim_project': described(schemas.SHORT,
+                                'Only what it did to this project.'),
+    'sort': described({**schemas.one_of(SORTS), 'default': SORTS[0]},
+                      'The greatest comes first.')}
+
+FIELDS = {
+    'workload': schemas.TEXT,
+    'instance': schemas.TEXT,
+    'name': schemas.TEXT,
+    'host': schemas.TEXT,
+    'project': schemas.TEXT,
+    'application': schemas.TEXT,
+    'incidents': schemas.COUNT,
+    'victims': schemas.COUNT,
+    'interference_s': described(
+        schemas.NUMBER, 'Seconds in which a victim was disturbed, summed '
+                        'over victims.'),
+    'causes': schemas.items(schemas.TEXT),
+    'confirmed': described(schemas.COUNT, 'Limits that helped a victim.'),
+    'refuted': described(schemas.COUNT, 'Limits that did not.'),
+    'limited': described(schemas.FLAG, 'Whether it has a limit now.')}
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query = call.query
+    until_s = call.time_s('until')
+    until_s = call.now_s if until_s is None else until_s
+    since_s = call.time_s('since')
+    since_s = until_s - SPAN_S if since_s is None else since_s
+    if since_s >= until_s:
+        raise faults.bad('since is not before until.', 'since',
+                         'a time before until')
+    sort = query.get('sort', SORTS[0])
+    found = antagonists.ranking(
+        connection, since_s=since_s, until_s=until_s, sort=sort,
+        host_id=hosts.known(connection, query.get('host')),
+        project=query.get('project'),
+        victim_project=query.get('victim_project'),
+        after=_after(call, sort), limit=call.limit + 1)
+    rows = antagonists.sums(connection, found, since_s=since_s,
+                            until_s=until_s,
+                            victim_project=query.get('victim_project'))
+    by_pair = {(row['host_id'], row['workload']): row for row in rows}
+    found = [place for place in found if place[1:] in by_pair]
+    pairs = [place[1:] for place in found]
+    names = workloads.display_names(connection, pairs)
+    limited = caps.limited(connection, pairs)
+    return call.page(
+        found,
+        lambda place: _shape(by_pair[place[1:]], names.get(place[1:], ''),
+                             place[1:] in limited),
+        lambda place: [sort, *place])
+
+
+def _after(call: Call, sort: str) -> antagonists.Place | None:
+    text = call.query.get('marker')
+    if text is None:
+        return None
+    said, *place = markers.read(text, call.noun, [str, int, int, str])
+    if said != sort:
+        raise faults.bad(f'marker is of a ranking by {said}.', 'marker',
+                         'the same "sort" as for the page before')
+    return antagonists.Place(*place)
+
+
+def _shape(row: Mapping[str, Any], name: str, limited: bool
+           ) -> dict[str, Any]:
+    same = ('workload', 'instance', 'host', 'project', 'application',
+            'incidents', 'victims', 'interference_s', 'causes', 'confirmed',
+            'refuted')
+    return {'name': name, **{field: row[field] for field in same},
+            'limited': limited}

@@ -1,0 +1,292 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The WSGI application: HTTP outside, values inside.
+
+Each request goes one way: a row of the table of URLs, the caller, its
+policy, path, query and body against their schemas, one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from http import HTTPStatus
+import json
+import logging
+import math
+import time
+from typing import Any
+
+import flask
+import microversion_parse
+from oslo_config import cfg
+from oslo_middleware import cors
+from oslo_middleware import request_id
+from werkzeug import exceptions
+from werkzeug import routing
+
+from scavenger_openstack.api import auth as auth_
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import health
+from scavenger_openstack.api import openapi
+from scavenger_openstack.api import policies
+from scavenger_openstack.api.routes import Route
+from scavenger_openstack.api.routes import ROUTES
+from scavenger_openstack.api import validation
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_check
+from scavenger_openstack import conf_control
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+SERVICE = 'interference'
+VERSIONS = ['1.0']
+VERSION_HEADER = 'OpenStack-API-Version'
+PATIENCE_S = 5.0
+"""How long a write is tried again after deadlocks."""
+
+Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+class _Rest(routing.PathConverter):
+    """All that is left of a URL, which may begin with a slash."""
+
+    regex = '.+?'
+    part_isolating = False
+
+
+def create(engine: Any, conf: cfg.ConfigOpts | None = None,
+           auth: str | None = None) -> Application:
+    """The application, in all its middleware.
+
+    :param engine: see :func:`.connect.engine`
+    :param conf: default: no configuration file
+    :param auth: in place of ``[api] auth_strategy``
+    :raises ConfigError: the configuration cannot work.
+    """
+    if conf is None:
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+    found = list(conf_check.wrong_values(
+        conf, [('api', conf_control.API_OPTS)]))
+    if found:
+        raise errors.ConfigError(*found)
+    auth = auth or conf.api.auth_strategy
+    if auth == auth_.NOAUTH:
+        LOG.warning('[api] auth_strategy = noauth: everybody who reaches '
+                    'this API may do everything')
+    app = _flask(engine, conf, auth, ROUTES)
+    checked = auth_.protected(app.wsgi_app, auth, conf)
+    healthy = health.application(lambda: _check(engine), conf)
+
+    def called(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        if environ.get('PATH_INFO') == health.PATH:
+            return healthy(environ, start)
+        try:
+            return checked(environ, start)
+        except Exception as error:      # of the middleware: ours answers
+            with app.request_context(environ):
+                answer: Iterable[bytes] = _error(error, None)(environ, start)
+                return answer
+
+    made: Application = request_id.RequestId(cors.CORS(called, conf))
+    return made
+
+
+def _check(engine: Any) -> None:
+    with connect.reading(engine) as connection:
+        schema.check(connection)
+
+
+def _flask(engine: Any, conf: cfg.ConfigOpts, auth: str,
+           routes: Iterable[Route]) -> flask.Flask:
+    app = flask.Flask(__name__, static_folder=None)
+    app.url_map.merge_slashes = False
+    app.url_map.converters['rest'] = _Rest
+    app.config['MAX_CONTENT_LENGTH'] = validation.BODY_MOST_BYTES
+    allows = policies.allows(policies.enforcer(conf),
+                             frozenset(conf.api.operator_projects))
+
+    def versions() -> flask.Response:
+        return _json({'versions': [_version()]})
+
+    def version() -> flask.Response:
+        return _json({'version': _version()})
+
+    def described() -> flask.Response:
+        return _json(openapi.document(routes, VERSIONS[-1]))
+
+    def view(route: Route) -> Callable[..., flask.Response]:
+        def answer(**path: str) -> flask.Response:
+            caller = auth_.caller(flask.request.environ)
+            if caller is None:
+                raise exceptions.Unauthorized(
+                    'Say who you are: see WWW-Authenticate.')
+            call = Call(
+                noun=route.noun, caller=caller, request_id=_request_id(),
+                now_s=time.time(), silent_s=conf.api.silent_s, path=path,
+                query={}, body={}, allows=allows)
+            return _answer(route, call, engine)
+        return answer
+
+    for url, public in (('/', versions), ('/v1', version), ('/v1/', version),
+                        ('/v1/openapi.json', described)):
+        _add(app, url, 'GET', url, public)
+    for route in routes:
+        _add(app, route.path, route.method, route.id, view(route))
+
+    app.before_request(_negotiate)
+    app.after_request(_finish)
+    app.register_error_handler(
+        Exception, lambda error: _error(error, auth_.challenge(auth)))
+    return app
+
+
+def _add(app: flask.Flask, url: str, method: str, name: str, view: Any
+         ) -> None:
+    url = url.replace('{workload}', '<rest:workload>')
+    app.add_url_rule(url.replace('{', '<').replace('}', '>'),
+                     endpoint=name.replace('.', '_'), view_func=view,
+                     methods=[method], provide_automatic_options=False)
+
+
+def _answer(route: Route, call: Call, engine: Any) -> flask.Response:
+    if route.policy:
+        call.require(route.rule)
+    for name, text in call.path.items():
+        validation.check_text(text, name)
+    request = flask.request
+    call.query = validation.query(request.args.items(multi=True),
+                                  route.query)
+    if route.body is not None:
+        if request.mimetype != 'application/json':
+            raise exceptions.UnsupportedMediaType(
+                'The body has to be application/json.')
+        call.body = validation.body(request.get_data(cache=False),
+                                    route.body)
+
+    def work(connection: Any) -> Any:
+        result = route.handle(call, connection)
+        if not call.enforced:   # before anything is stored or shown
+            raise RuntimeError(f'{route.id}: no policy was enforced')
+        return result
+
+    try:
+        if route.method == 'GET':
+            with connect.reading(engine) as connection:
+                result = work(connection)
+        else:
+            result = connect.retried(engine, work, patience_s=PATIENCE_S,
+                                     on_duplicate=True)
+    except errors.ScavengerError:
+        raise
+    except Exception:
+        _check(engine)      # tables of another version explain the most
+        raise
+    return (flask.Response(status=HTTPStatus.NO_CONTENT) if result is None
+            else _json(result))
+
+
+def _version() -> dict[str, Any]:
+    return {'id': 'v1', 'status': 'CURRENT', 'version': VERSIONS[-1],
+            'min_version': VERSIONS[0],
+            'links': [{'rel': 'self',
+                       'href': flask.request.root_url + 'v1/'}]}
+
+
+def _negotiate() -> None:
+    # Not all headers: those of Keystone's middleware may be None.
+    said = flask.request.headers.get(VERSION_HEADER)
+    try:
+        microversion_parse.extract_version(
+            {VERSION_HEADER: said} if said else {}, SERVICE, VERSIONS)
+    except ValueError as exc:
+        raise faults.Fault(
+            HTTPStatus.NOT_ACCEPTABLE, 'There is no such version.',
+            VERSION_HEADER, VERSIONS) from exc
+    except TypeError as exc:
+        raise faults.bad('That is not a version.', VERSION_HEADER,
+                         [f'{SERVICE} {text}' for text in VERSIONS]) from exc
+
+
+def _finish(response: flask.Response) -> flask.Response:
+    response.headers[VERSION_HEADER] = f'{SERVICE} {VERSIONS[-1]}'
+    response.headers.add('Vary', VERSION_HEADER)
+    response.headers['Cache-Control'] = 'no-store'
+    return response
+
+
+def _error(error: Exception, challenge: str | None) -> flask.Response:
+    id_, headers = _request_id(), {}
+    if isinstance(error, faults.Fault):
+        body = faults.document(error.status, error.detail, id_, error.field,
+                               error.allowed)
+    elif isinstance(error, exceptions.HTTPException) and error.code:
+        body = _of_http(error, id_)
+        headers = {name: value for name, value in error.get_headers()
+                   if name == 'Allow'}
+        if error.code == HTTPStatus.UNAUTHORIZED and challenge:
+            headers['WWW-Authenticate'] = challenge
+    elif isinstance(error, errors.DatabaseError):
+        LOG.error('%s: %s', id_, error)
+        body = faults.document(HTTPStatus.SERVICE_UNAVAILABLE,
+                               health.public(error), id_)
+        headers = {'Retry-After': '10'}
+    else:
+        LOG.error('%s: %s %s failed', id_, flask.request.method,
+                  flask.request.path, exc_info=error)
+        body = faults.document(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            f'This is a fault of the API; its log has more with {id_}.', id_)
+    return _json(body, body['error']['code'], headers)
+
+
+def _of_http(error: exceptions.HTTPException, id_: str) -> dict[str, Any]:
+    if isinstance(error, exceptions.MethodNotAllowed):
+        return faults.document(405, 'This URL has no such method.', id_,
+                               'method', sorted(error.valid_methods or ()))
+    if isinstance(error, exceptions.RequestEntityTooLarge):
+        return faults.document(413, 'The body is too long.', id_, 'body',
+                               f'{validation.BODY_MOST_BYTES} bytes')
+    if isinstance(error, exceptions.NotFound):
+        return faults.document(404, 'There is no such URL.', id_)
+    return faults.document(error.code or 500, error.description or '', id_)
+
+
+def _json(value: Any, status: int = 200,
+          headers: dict[str, str] | None = None) -> flask.Response:
+    try:
+        text = json.dumps(value, allow_nan=False, separators=(',', ':'))
+    except ValueError:      # an agent measured something endless
+        text = json.dumps(_finite(value), separators=(',', ':'))
+    return flask.Response(text + '\n', status, headers,
+                          content_type='application/json')
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _request_id() -> str:
+    return str(flask.request.environ.get(request_id.ENV_REQUEST_ID, ''))

@@ -1,0 +1,56 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The audit: who changed what, when and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import audit
+
+FILTERS = {'action': schemas.SHORT, 'target': schemas.NAME,
+           'actor': schemas.NAME, 'since': schemas.TIME}
+
+FIELDS = {
+    'id': schemas.TEXT,
+    'at': schemas.MAYBE_TIME,
+    'actor': schemas.TEXT,
+    'project': described(schemas.TEXT, 'The project of the actor.'),
+    'request_id': schemas.TEXT,
+    'action': schemas.TEXT,
+    'target': schemas.TEXT,
+    'before': {},
+    'after': {},
+    'reason': schemas.TEXT}
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query = call.query
+    return call.page(
+        audit.page(connection, action=query.get('action'),
+                   target=query.get('target'), actor=query.get('actor'),
+                   since_s=call.time_s('since'), after=call.after_id(),
+                   limit=call.limit + 1),
+        _shape)
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ('actor', 'project', 'request_id', 'action', 'target', 'before',
+             'after', 'reason')
+    return {'id': str(row['id']), 'at': times.iso(row['time_s']),
+            **{name: row[name] for name in names}}

@@ -1,0 +1,108 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One request, as the nouns see it: no framework, only values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from http import HTTPStatus
+from typing import Any
+
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import markers
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api import times
+from scavenger_openstack.db import audit
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: ids of user and project, and roles, as Keystone has them."""
+
+    user: str
+    project: str = ''
+    roles: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A request whose path, query and body have passed their schemas.
+
+    ``allows`` decides by policy; ``enforced`` is what it was asked.
+    """
+
+    noun: str
+    caller: Caller
+    request_id: str
+    now_s: float
+    silent_s: float
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Mapping[str, Any]
+    allows: Callable[[str, Caller, Mapping[str, Any]], bool]
+    enforced: list[str] = dataclasses.field(default_factory=list)
+
+    def may(self, policy: str, **target: Any) -> bool:
+        self.enforced.append(policy)
+        return self.allows(policy, self.caller, target)
+
+    def require(self, policy: str, **target: Any) -> None:
+        """
+        :raises Fault: 403.
+        """
+        if not self.may(policy, **target):
+            raise faults.Fault(HTTPStatus.FORBIDDEN,
+                               f'The policy {policy} does not allow this.')
+
+    @property
+    def limit(self) -> int:
+        return self.query.get('limit', schemas.LIMIT_DEFAULT)
+
+    def time_s(self, name: str) -> float | None:
+        """A time that is in the query."""
+        text = self.query.get(name)
+        return None if text is None else times.seconds(text)
+
+    def after_id(self) -> int | None:
+        """The id of the last row of the page before.
+
+        :raises Fault: 400, the marker is of another listing, or of none.
+        """
+        text = self.query.get('marker')
+        return (None if text is None
+                else markers.read(text, self.noun, [int])[0])
+
+    def page(self, found: Sequence[Any], shape: Callable[[Any], Any],
+             key: Callable[[Any], list[Any]] = lambda row: [row['id']]
+             ) -> dict[str, Any]:
+        """The answer of a listing.
+
+        :param found: up to one more than are shown
+        :param key: what the marker has to hold of the last one
+        """
+        there = found[:self.limit]
+        more = len(found) > len(there)
+        return {self.noun: [shape(row) for row in there],
+                'next': markers.write(self.noun, key(there[-1])) if more
+                else None}
+
+    def record(self, connection: Any, action: str, target: str, *,
+               before: Any, after: Any, reason: str = '') -> None:
+        """Write to the audit, in the transaction of the change itself."""
+        audit.add(connection, time_s=self.now_s, actor=self.caller.user,
+                  project=self.caller.project, request_id=self.request_id,
+                  action=action, target=target, before=before, after=after,
+                  reason=reason)

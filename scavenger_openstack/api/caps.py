@@ -1,0 +1,249 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits in force and past, and operators' overrides of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+import uuid
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import caps
+from scavenger_openstack.db import hosts as db_hosts
+from scavenger_openstack.db import workloads
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+
+LONGEST_S = 366 * 86400.0
+"""An override that lasts longer is a configuration."""
+LARGEST = 2.0 ** 53
+
+OVERRIDABLE = tuple(knob for knob in Knob
+                    if knob not in (Knob.PAUSED, Knob.LLC_WAYS))
+"""What agents follow."""
+
+FILTERS = {
+    'host': schemas.NAME,
+    'project': schemas.SHORT,
+    'instance': schemas.UUID,
+    'knob': schemas.KNOBS,
+    'in_force': described({**schemas.FLAG, 'default': True},
+                          'false: those that were removed.')}
+
+OVERRIDE_FILTERS = {'host': schemas.NAME, 'workload': schemas.NAME}
+
+FIELDS = {
+    'id': schemas.TEXT,
+    'host': schemas.TEXT,
+    'workload': schemas.TEXT,
+    'instance': schemas.TEXT,
+    'name': schemas.TEXT,
+    'project': schemas.TEXT,
+    'knob': schemas.TEXT,
+    'value': schemas.VALUE,
+    'original': described(schemas.VALUE, 'What the knob holds without it.'),
+    'owner': described(schemas.TEXT, 'The controller, or operator.'),
+    'reason': schemas.TEXT,
+    'why': described(schemas.TEXT, 'Why it was changed or removed.'),
+    'incident': described(schemas.TEXT, 'The id of the incident that it '
+                                        'answers; empty for none.'),
+    'set_at': schemas.MAYBE_TIME,
+    'removed_at': schemas.MAYBE_TIME,
+    'override': described(schemas.MAYBE_TEXT, 'The id of the override that '
+                                              'holds for this knob now.')}
+
+OVERRIDE = {
+    'id': schemas.TEXT,
+    'host': schemas.TEXT,
+    'workload': schemas.TEXT,
+    'instance': schemas.TEXT,
+    'knob': schemas.TEXT,
+    'value': schemas.VALUE,
+    'reason': schemas.TEXT,
+    'created_by': schemas.TEXT,
+    'created_at': schemas.MAYBE_TIME,
+    'expires_at': schemas.MAYBE_TIME}
+
+WISH = schemas.fields({
+    'value': described({**schemas.VALUE, 'maxLength': 4096},
+                       'The limit in the unit of its knob, or a CPU list; '
+                       'null for no limit.'),
+    'reason': schemas.REASON,
+    'expires_at': described(schemas.TIME, 'From then it holds no more.')})
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query = call.query
+    found = caps.page(
+        connection, host_id=hosts.known(connection, query.get('host')),
+        project=query.get('project'), instance=query.get('instance'),
+        knob=query.get('knob'), in_force=query.get('in_force', True),
+        after=call.after_id(), limit=call.limit + 1)
+    shown = iter(shapes(connection, found, call.now_s))
+    return call.page(found, lambda row: next(shown))
+
+
+def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
+           ) -> list[dict[str, Any]]:
+    """Limits as they are shown, in their order."""
+    names = workloads.display_names(
+        connection, [(row['host_id'], row['workload']) for row in found])
+    overrides = caps.override_ids(
+        connection, [row['host_id'] for row in found], now_s)
+    same = ('host', 'workload', 'instance', 'project', 'knob', 'value',
+            'original', 'owner', 'reason', 'why', 'incident')
+    return [{'id': str(row['id']),
+             'name': names.get((row['host_id'], row['workload']), ''),
+             **{name: row[name] for name in same},
+             'set_at': times.iso(row['set_s']),
+             'removed_at': times.iso(row['removed_s']),
+             'override': overrides.get(
+                 (row['host_id'], row['workload'], row['knob']))}
+            for row in found]
+
+
+def overrides(call: Call, connection: Any) -> dict[str, Any]:
+    return call.page(
+        caps.overrides(
+            connection, now_s=call.now_s,
+            host_id=hosts.known(connection, call.query.get('host')),
+            workload=call.query.get('workload'), after=call.after_id(),
+            limit=call.limit + 1),
+        _shape)
+
+
+def put(call: Call, connection: Any) -> dict[str, Any]:
+    """Set an override, in place of the one that holds."""
+    knob = _knob(call.path['knob'])
+    expires_s = _expiry(times.seconds(call.body['expires_at']), call.now_s)
+    value = _value(knob, call.body['value'])
+    host = db_hosts.by_name(connection, call.path['host'], lock=True)
+    if host is None:
+        raise faults.missing('host')
+    workload = _workload(connection, host['id'], call.path['workload'])
+    if workload is None:
+        raise faults.missing('workload on this host')
+    if workload['priority'] != Priority.BACKGROUND:
+        raise faults.conflict(
+            f'{workload["name"]} is foreground, which is never limited.',
+            'workload')
+    _above_floor(knob, value, workload['floor'] or {})
+    key = host['id'], workload['name'], str(knob)
+    before = caps.override(connection, key, call.now_s)
+    caps.add_override(
+        connection, key, uuid=uuid.uuid4().hex, value=value,
+        instance=workload['instance'], project=workload['project'],
+        reason=call.body['reason'], created_by=call.caller.user,
+        created_s=call.now_s, expires_s=expires_s)
+    after = caps.override(connection, key, call.now_s)
+    assert after is not None
+    call.record(connection, 'override.set', _target(host, key),
+                before=before and _shape(before), after=_shape(after),
+                reason=call.body['reason'])
+    return {'override': _shape(after)}
+
+
+def delete(call: Call, connection: Any) -> None:
+    host = db_hosts.by_name(connection, call.path['host'], lock=True)
+    for name in _spellings(call.path['workload']):
+        key = host and (host['id'], name, call.path['knob'])
+        before = key and caps.override(connection, key, call.now_s)
+        if host and key and before:
+            caps.end_override(connection, key, call.now_s)
+            call.record(connection, 'override.delete', _target(host, key),
+                        before=_shape(before), after=None)
+            return
+    raise faults.missing('override')
+
+
+def _workload(connection: Any, host_id: int, name: str
+              ) -> dict[str, Any] | None:
+    for spelling in _spellings(name):
+        found = workloads.present(connection, host_id, spelling)
+        if found is not None:
+            return found
+    return None
+
+
+def _spellings(name: str) -> Iterable[str]:
+    """Servers before us may make one slash of two, and the names of
+    containers begin with one."""
+    return (name,) if name.startswith('/') else (name, f'/{name}')
+
+
+def _knob(text: str) -> Knob:
+    if text not in OVERRIDABLE:
+        raise faults.bad(f'{text} cannot be overridden.', 'knob',
+                         [str(knob) for knob in OVERRIDABLE])
+    return Knob(text)
+
+
+def _expiry(expires_s: float, now_s: float) -> float:
+    if not now_s < expires_s <= now_s + LONGEST_S:
+        raise faults.bad(
+            'expires_at is in the past, or too far away.', 'expires_at',
+            f'from {times.iso(now_s)} to {times.iso(now_s + LONGEST_S)}')
+    return expires_s
+
+
+def _value(knob: Knob, value: Any) -> float | str | None:
+    """
+    :raises Fault: 400, the knob cannot hold it.
+    """
+    if value is None:
+        return None
+    if knob is Knob.CPU_SET:
+        try:
+            if isinstance(value, str) and parse_cpus(value):
+                return value
+        except ValueError:
+            pass
+        raise faults.bad('value is not a CPU list.', 'value',
+                         'a CPU list such as 0-1,4, or null')
+    if knob is Knob.CPU_IDLE:
+        if value in (0, 1) and not isinstance(value, str):
+            return float(value)
+        raise faults.bad('value is neither 0 nor 1.', 'value', [0, 1, None])
+    if isinstance(value, str) or not 0 <= value <= LARGEST:
+        raise faults.bad('value is not a number that this knob holds.',
+                         'value', 'a number from 0 to 2^53, or null')
+    return float(value)
+
+
+def _above_floor(knob: Knob, value: float | str | None,
+                 floors: Mapping[str, float]) -> None:
+    floor = floors.get(knob)
+    if floor is not None and isinstance(value, float) and value < floor:
+        raise faults.bad(
+            f'{value:g} is below the floor of {knob}, which is {floor:g}.',
+            'value', f'a number from {floor:g}, or null')
+
+
+def _target(host: Mapping[str, Any], key: caps.Key) -> str:
+    return f'{host["name"]}/{key[2]}/{key[1]}'
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    same = ('host', 'workload', 'instance', 'knob', 'value', 'reason',
+            'created_by')
+    return {'id': row['uuid'], **{name: row[name] for name in same},
+            'created_at': times.iso(row['created_s']),
+            'expires_at': times.iso(row['expires_s'])}

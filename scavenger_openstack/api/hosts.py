@@ -1,0 +1,165 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hosts: what they are able to, and the settings that operators give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import parameters
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import hosts
+
+FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
+           'enforcing': described(schemas.FLAG,
+                                  'Whether the host may set limits.')}
+
+AMOUNTS = schemas.mapping(schemas.NUMBER)
+
+FIELDS = {
+    'name': schemas.TEXT,
+    'version': described(schemas.TEXT, 'The version of the agent.'),
+    'enforcing': described(schemas.FLAG, 'Whether it may set limits.'),
+    'stopped': described(schemas.TEXT, 'Why it may not; empty if it may.'),
+    'grade': described(schemas.TEXT, 'A, B or C: what can be measured.'),
+    'modes': schemas.mapping(schemas.TEXT),
+    'last_seen_at': schemas.MAYBE_TIME,
+    'silent': described(schemas.FLAG, 'It has not reported for long.'),
+    'headroom': described(AMOUNTS, 'What background work could use besides '
+                                   'what it has, by resource.'),
+    'capacity': AMOUNTS,
+    'precision': described(
+        schemas.mapping(schemas.mapping(schemas.COUNT)),
+        'How trials of limits ended, by controller.'),
+}
+
+SETTINGS = described(schemas.fields({
+    'modes': schemas.mapping(schemas.TEXT),
+    'parameters': schemas.mapping({'type': ['number', 'string']})}),
+    'What operators set for this host.')
+
+SHOWN = {**FIELDS, 'settings': SETTINGS, 'facts': described(
+    {'type': 'object'}, 'All that the agent reported of itself.')}
+
+CHANGES = schemas.fields({
+    'modes': described(
+        schemas.fields({name: schemas.maybe(schemas.MODES)
+                        for name in parameters.CONTROLLERS},
+                       *parameters.CONTROLLERS),
+        'Controller: mode; null for what its own configuration says.'),
+    'parameters': described(
+        schemas.fields(parameters.SCHEMAS, *parameters.SCHEMAS),
+        'section.option: value; null for what its own configuration says.'),
+    'reason': schemas.REASON}, 'modes', 'parameters', 'reason')
+
+
+def known(connection: Any, name: str | None) -> int | None:
+    """The id of a host that a filter names.
+
+    :raises Fault: 400, there is none of that name.
+    """
+    if name is None:
+        return None
+    return there(connection, name, 'host')['id']
+
+
+def there(connection: Any, name: str, field: str) -> dict[str, Any]:
+    """
+    :raises Fault: 400, no host of that name has reported.
+    """
+    row = hosts.by_name(connection, name)
+    if row is None:
+        raise faults.bad(f'No host {name} has reported.', field,
+                         'the name of a host in /v1/hosts')
+    return row
+
+
+def aggregate(connection: Any, name: str, field: str) -> None:
+    """
+    :raises Fault: 400, there is no such aggregate.
+    """
+    if not hosts.has_aggregate(connection, name):
+        raise faults.bad(f'No host is in an aggregate {name}.', field,
+                         'the name of an aggregate with hosts in /v1/hosts')
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    name = call.query.get('aggregate')
+    if name is not None:
+        aggregate(connection, name, 'aggregate')
+    return call.page(
+        hosts.page(connection, aggregate=name,
+                   enforcing=call.query.get('enforcing'),
+                   after=call.after_id(), limit=call.limit + 1),
+        lambda row: _shape(row, call))
+
+
+def show(call: Call, connection: Any) -> dict[str, Any]:
+    row = hosts.by_name(connection, call.path['name'])
+    if row is None:
+        raise faults.missing('host')
+    return {'host': _shown(row, call)}
+
+
+def change(call: Call, connection: Any) -> dict[str, Any]:
+    """Replace those settings that are given, and remove those given as
+    null."""
+    row = hosts.by_name(connection, call.path['name'], lock=True)
+    if row is None:
+        raise faults.missing('host')
+    before = _settings(row)
+    after = {
+        'modes': _merged(before['modes'], call.body.get('modes', {})),
+        'parameters': _merged(before['parameters'],
+                              parameters.checked(
+                                  call.body.get('parameters', {})))}
+    if after != before:
+        hosts.set_settings(connection, row['id'], after)
+        call.record(connection, 'host.update', row['name'], before=before,
+                    after=after, reason=call.body.get('reason', ''))
+    return {'host': _shown({**row, 'settings': after}, call)}
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]
+            ) -> dict[str, Any]:
+    return {name: value for name, value in {**old, **new}.items()
+            if value is not None}
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    settings = row['settings'] or {}
+    return {'modes': settings.get('modes', {}),
+            'parameters': settings.get('parameters', {})}
+
+
+def _shown(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    return {**_shape(row, call), 'settings': _settings(row),
+            'facts': row['facts']}
+
+
+def _shape(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    facts = row['facts'] or {}
+    return {
+        'name': row['name'], 'version': row['version'],
+        'enforcing': row['enforcing'], 'stopped': facts.get('stopped', ''),
+        'grade': facts.get('grade', ''), 'modes': facts.get('modes', {}),
+        'last_seen_at': times.iso(row['last_seen_s']),
+        'silent': call.now_s - row['last_seen_s'] > call.silent_s,
+        'headroom': facts.get('headroom', {}),
+        'capacity': facts.get('capacity', {}),
+        'precision': facts.get('precision', {})}

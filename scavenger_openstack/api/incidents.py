@@ -1,0 +1,229 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Incidents: who suffered, who is suspected, what was done.
+
+A reader of a project sees those of its own instances, and nothing of the
+other side: no host, no text that could name somebody, no number of suspects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import re
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import caps
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import markers
+from scavenger_openstack.api import policies
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import caps as db_caps
+from scavenger_openstack.db import incidents
+from scavenger_openstack.db import workloads
+
+CAPS_MOST = 100
+
+FILTERS = {
+    'host': schemas.NAME,
+    'project': described(schemas.SHORT, 'The project of the victim.'),
+    'victim': described(schemas.NAME, 'A workload or an instance.'),
+    'antagonist': described(schemas.NAME, 'A workload or an instance.'),
+    'cause': schemas.SHORT,
+    'outcome': schemas.OUTCOMES,
+    'since': described(schemas.TIME, 'Begun then or later.'),
+    'until': described(schemas.TIME, 'Begun before.')}
+
+HIDDEN_FILTERS = frozenset(('host', 'antagonist', 'project'))
+"""What tells of others, or of where an instance is."""
+
+ANTAGONIST = {'workload': schemas.MAYBE_TEXT, 'instance': schemas.MAYBE_TEXT,
+              'name': schemas.MAYBE_TEXT, 'project': schemas.MAYBE_TEXT,
+              'score': schemas.MAYBE_NUMBER}
+SUSPECT = {**ANTAGONIST, 'antagonist': schemas.FLAG}
+SERIES = {'workload': schemas.TEXT, 'signal': schemas.TEXT,
+          'times_at': schemas.items(schemas.MAYBE_TIME),
+          'values': schemas.items(schemas.MAYBE_NUMBER)}
+
+FIELDS = {
+    'id': schemas.TEXT,
+    'host': schemas.MAYBE_TEXT,
+    'victim': schemas.TEXT,
+    'victim_instance': schemas.TEXT,
+    'victim_name': schemas.TEXT,
+    'project': schemas.TEXT,
+    'signal': schemas.TEXT,
+    'value': schemas.MAYBE_NUMBER,
+    'threshold': schemas.MAYBE_NUMBER,
+    'cause': schemas.TEXT,
+    'antagonists': schemas.items(schemas.fields(ANTAGONIST)),
+    'action': schemas.MAYBE_TEXT,
+    'outcome': schemas.TEXT,
+    'begun_at': schemas.MAYBE_TIME,
+    'changed_at': schemas.MAYBE_TIME,
+    'ended_at': schemas.MAYBE_TIME}
+
+SHOWN = {**FIELDS,
+         'suspects': schemas.items(schemas.fields(SUSPECT)),
+         'evidence': schemas.items(schemas.fields(SERIES)),
+         'caps': schemas.items(schemas.fields(caps.FIELDS))}
+
+_UUID = re.compile(schemas.UUID['pattern'])
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query, project = call.query, _only(call)
+    if project is not None:
+        hidden = sorted(HIDDEN_FILTERS & query.keys())
+        if hidden:
+            raise faults.bad(
+                f'{hidden[0]} cannot be asked for by readers of a project.',
+                hidden[0], sorted(FILTERS.keys() - HIDDEN_FILTERS))
+    found = incidents.page(
+        connection, host_id=hosts.known(connection, query.get('host')),
+        project=query.get('project') if project is None else project,
+        **_either('victim', query.get('victim')),
+        **_either('antagonist', query.get('antagonist')),
+        cause=query.get('cause'), outcome=query.get('outcome'),
+        since_s=call.time_s('since'), until_s=call.time_s('until'),
+        after=_after(call, connection, project), limit=call.limit + 1)
+    shown = found[:call.limit]
+    suspects = incidents.suspects(
+        connection, [row['id'] for row in shown], antagonists=True)
+    names = _names(connection, shown, suspects)
+    return call.page(
+        found, lambda row: _shape(row, suspects[row['id']], names, project),
+        lambda row: [row['uuid']])
+
+
+def show(call: Call, connection: Any) -> dict[str, Any]:
+    """The same answer for an incident of others and for none at all."""
+    project = _only(call)
+    row = incidents.show(connection, call.path['id'], project)
+    if row is None or not call.may(policies.INCIDENTS_SHOW,
+                                   project_id=row['project']):
+        raise faults.missing('incident')
+    suspects = incidents.suspects(connection, [row['id']])
+    names = _names(connection, [row], suspects)
+    found = suspects[row['id']]
+    limits = caps.shapes(connection, db_caps.of_incident(
+        connection, row['host_id'], row['uuid'], CAPS_MOST), call.now_s)
+    own = {row['victim'], *(suspect['workload'] for suspect in found
+                            if suspect['project'] == project)}
+    seen = [suspect for suspect in found
+            if project is None or suspect['workload'] in own]
+    shown = [{**_suspect(suspect, row['host_id'], names),
+              'antagonist': suspect['antagonist']} for suspect in seen]
+    if len(seen) < len(found):
+        # The others count as one.
+        shown.append({**_anonymous(found, own), 'antagonist': any(
+            suspect['antagonist'] for suspect in found
+            if suspect['workload'] not in own)})
+    return {'incident': {
+        **_shape(row, [suspect for suspect in found if suspect['antagonist']],
+                 names, project),
+        'suspects': shown,
+        'evidence': [_series(series) for series in row['evidence'] or ()
+                     if project is None or series['workload'] in own],
+        'caps': [cap for cap in limits if project is None]}}
+
+
+def _only(call: Call) -> str | None:
+    """The one project that the caller may see; ``None`` for all.
+
+    :raises Fault: 403, it may see none.
+    """
+    if call.may(policies.INCIDENTS_ALL):
+        return None
+    project = call.caller.project
+    call.require(policies.INCIDENTS_LIST, project_id=project or None)
+    return project
+
+
+def _either(name: str, text: str | None) -> dict[str, Any]:
+    """A filter for a workload, or for an instance if it is a UUID."""
+    if text is not None and _UUID.match(text):
+        return {f'{name}_instance': text}
+    return {name: text}
+
+
+def _after(call: Call, connection: Any, project: str | None) -> int | None:
+    text = call.query.get('marker')
+    if text is None:
+        return None
+    # Not the id of the row, which would tell how many there are.
+    row = incidents.show(connection, markers.read(
+        text, call.noun, [str])[0], project)
+    if row is None:
+        raise faults.bad('marker is of an incident that is gone.', 'marker')
+    return row['id']
+
+
+def _names(connection: Any, found: Iterable[Mapping[str, Any]],
+           suspects: Mapping[int, list[dict[str, Any]]]
+           ) -> dict[tuple[int, str], str]:
+    pairs = set()
+    for row in found:
+        pairs.add((row['host_id'], row['victim']))
+        pairs |= {(row['host_id'], suspect['workload'])
+                  for suspect in suspects[row['id']]}
+    return workloads.display_names(connection, pairs)
+
+
+def _suspect(suspect: Mapping[str, Any], host_id: int,
+             names: Mapping[tuple[int, str], str]) -> dict[str, Any]:
+    return {'workload': suspect['workload'], 'instance': suspect['instance'],
+            'name': names.get((host_id, suspect['workload']), ''),
+            'project': suspect['project'], 'score': suspect['score']}
+
+
+def _anonymous(suspects: Iterable[Mapping[str, Any]], own: set[str]
+               ) -> dict[str, Any]:
+    """All others as one: the highest score, and nothing else."""
+    scores = [suspect['score'] for suspect in suspects
+              if suspect['workload'] not in own
+              and suspect['score'] is not None]
+    return {'workload': None, 'instance': None, 'name': None,
+            'project': None, 'score': max(scores, default=None)}
+
+
+def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
+           names: Mapping[tuple[int, str], str], project: str | None
+           ) -> dict[str, Any]:
+    seen = [one for one in antagonists
+            if project is None or one['project'] == project]
+    shown = [_suspect(one, row['host_id'], names) for one in seen]
+    if len(seen) < len(antagonists):
+        shown.append(_anonymous(antagonists,
+                                {one['workload'] for one in seen}))
+    same = ('victim', 'victim_instance', 'project', 'signal', 'value',
+            'threshold', 'cause', 'outcome')
+    return {'id': row['uuid'],
+            'host': row['host'] if project is None else None,
+            'victim_name': names.get((row['host_id'], row['victim']), ''),
+            **{name: row[name] for name in same},
+            'antagonists': shown,
+            'action': row['action'] if project is None else None,
+            'begun_at': times.iso(row['begun_s']),
+            'changed_at': times.iso(row['changed_s']),
+            'ended_at': times.iso(row['ended_s'])}
+
+
+def _series(series: Mapping[str, Any]) -> dict[str, Any]:
+    return {'workload': series['workload'], 'signal': series['signal'],
+            'times_at': [times.iso(time_s) for time_s in series['times_s']],
+            'values': series['values']}

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where a listing goes on: the last row of a page, as an opaque text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from scavenger_openstack.api import faults
+
+
+def write(noun: str, key: list[Any]) -> str:
+    text = json.dumps([noun, *key], separators=(',', ':'))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip('=')
+
+
+def read(text: str, noun: str, kinds: list[type]) -> list[Any]:
+    """What :func:`write` was given for that noun.
+
+    :param kinds: the types in it
+    :raises Fault: 400, it is of another listing, or no marker at all.
+    """
+    try:
+        data = base64.b64decode(text + '=' * (-len(text) % 4),
+                                altchars=b'-_', validate=True)
+        said, *key = json.loads(data)
+    except (ValueError, TypeError, RecursionError, binascii.Error):
+        raise _wrong() from None
+    if said != noun or [type(part) for part in key] != kinds or not all(
+            0 <= part < 2 ** 63 if isinstance(part, int)
+            else part.isprintable() for part in key):
+        raise _wrong()
+    return key
+
+
+def _wrong() -> faults.Fault:
+    return faults.bad('marker is not of this listing.', 'marker',
+                      'what "next" of the page before was')

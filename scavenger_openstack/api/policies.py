@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who may do what; operators may say otherwise in policy.yaml.
+
+The rules are in code and documented with the URLs that they are for, so that
+oslopolicy-sample-generator prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_policy import opts
+from oslo_policy import policy
+
+from scavenger_openstack.api.call import Caller
+
+POLICY_FILE = '/etc/scavenger/policy.yaml'
+POLICY_DIR = '/etc/scavenger/policy.d'
+
+ADMIN = 'rule:admin_api'
+READER = 'rule:cloud_reader'
+VICTIM = 'rule:cloud_reader or rule:victim_reader'
+
+INCIDENTS_LIST = 'interference:incidents:list'
+INCIDENTS_SHOW = 'interference:incidents:show'
+INCIDENTS_ALL = 'interference:incidents:all'
+
+
+def _rule(name: str, check: str, text: str, *urls: str
+          ) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        f'interference:{name}', check, text, scope_types=['project'],
+        operations=[{'method': method, 'path': path} for method, path in (
+            url.split(' ') for url in urls)])
+
+
+BASE = [
+    policy.RuleDefault('admin_api', 'role:admin',
+                       'May see and change everything.'),
+    policy.RuleDefault(
+        'cloud_reader',
+        'rule:admin_api or role:service or '
+        '(role:reader and operator_project:True)',
+        'May see the whole cloud: administrators, services, and readers in '
+        'a project of [api] operator_projects.'),
+    policy.RuleDefault(
+        'victim_reader', 'role:reader and project_id:%(project_id)s',
+        'A reader of the project whose instance is the victim.'),
+]
+
+RULES = [
+    _rule('hosts:list', READER, 'List hosts.', 'GET /v1/hosts'),
+    _rule('hosts:show', READER, 'Show a host.', 'GET /v1/hosts/{name}'),
+    _rule('hosts:update', ADMIN, 'Set modes and parameters of a host.',
+          'PATCH /v1/hosts/{name}'),
+    _rule('workloads:list', READER, 'List workloads.', 'GET /v1/workloads'),
+    _rule('incidents:list', VICTIM, 'List the incidents of one\'s project.',
+          'GET /v1/incidents'),
+    _rule('incidents:show', VICTIM, 'Show an incident.',
+          'GET /v1/incidents/{id}'),
+    _rule('incidents:all', READER,
+          'See the incidents of all projects, and both sides of each.',
+          'GET /v1/incidents', 'GET /v1/incidents/{id}'),
+    _rule('antagonists:list', READER, 'Rank what disturbs most.',
+          'GET /v1/antagonists'),
+    _rule('caps:list', READER, 'List limits, in force and past.',
+          'GET /v1/caps'),
+    _rule('overrides:list', READER, 'List overrides.',
+          'GET /v1/caps/overrides'),
+    _rule('overrides:set', ADMIN, 'Override a limit.',
+          'PUT /v1/caps/{host}/{knob}/{workload}'),
+    _rule('overrides:delete', ADMIN, 'End an override.',
+          'DELETE /v1/caps/{host}/{knob}/{workload}'),
+    _rule('priorities:list', READER, 'List priorities.',
+          'GET /v1/priorities'),
+    _rule('priorities:set', ADMIN, 'Set a priority.', 'POST /v1/priorities'),
+    _rule('priorities:delete', ADMIN, 'Remove a priority.',
+          'DELETE /v1/priorities/{id}'),
+    _rule('exemptions:list', READER, 'List exemptions.',
+          'GET /v1/exemptions'),
+    _rule('exemptions:set', ADMIN, 'Exempt from limits of detectors.',
+          'POST /v1/exemptions'),
+    _rule('exemptions:delete', ADMIN, 'Remove an exemption.',
+          'DELETE /v1/exemptions/{id}'),
+    _rule('specs:list', READER, 'List what signals usually are.',
+          'GET /v1/specs'),
+    _rule('protection:list', READER, 'Show the kill switches.',
+          'GET /v1/protection'),
+    _rule('protection:set', ADMIN, 'Turn a kill switch on or off.',
+          'PUT /v1/protection'),
+    _rule('governor:list', READER, 'Show how many new limits are allowed.',
+          'GET /v1/governor'),
+    _rule('governor:set', ADMIN, 'Set how many new limits are allowed.',
+          'PUT /v1/governor'),
+    _rule('audit:list', READER, 'List who changed what.', 'GET /v1/audit'),
+]
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """All rules, for oslopolicy-sample-generator."""
+    return [*BASE, *RULES]
+
+
+def enforcer(conf: cfg.ConfigOpts | None = None) -> policy.Enforcer:
+    """The rules as ``policy.yaml`` changes them."""
+    if conf is None:    # oslopolicy-policy-generator
+        conf = cfg.ConfigOpts()
+        conf([], default_config_files=[], default_config_dirs=[])
+    opts.set_defaults(conf, policy_file=POLICY_FILE,
+                      policy_dirs=[POLICY_DIR])
+    made = policy.Enforcer(conf)
+    made.register_defaults(list_rules())
+    return made
+
+
+def allows(enforcer: policy.Enforcer, operator_projects: Collection[str]
+           ) -> Callable[[str, Caller, Mapping[str, Any]], bool]:
+    """What decides whether a caller may.
+
+    :param operator_projects: projects whose readers see the whole cloud
+    """
+    def decide(rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+        credentials = {
+            'user_id': caller.user, 'project_id': caller.project,
+            'roles': list(caller.roles),
+            'operator_project': caller.project in operator_projects}
+        return bool(enforcer.authorize(rule, dict(target), credentials))
+    return decide

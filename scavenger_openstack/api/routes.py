@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""All URLs, in one table: what each needs, takes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.api import antagonists
+from scavenger_openstack.api import audit
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import caps
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import incidents
+from scavenger_openstack.api import rules
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import Schema
+from scavenger_openstack.api import specs
+from scavenger_openstack.api import switches
+from scavenger_openstack.api import workloads
+
+
+class Route(NamedTuple):
+    """One method of one URL.
+
+    ``noun`` is what the answer has: it is also what a marker is of.
+    ``policy`` is enforced before ``handle`` runs; '' when ``handle`` does
+    it, because the rule depends on what is in the database.  ``answer`` is
+    ``None`` for an empty one.
+    """
+
+    method: str
+    path: str
+    noun: str
+    policy: str
+    handle: Callable[[Call, Any], dict[str, Any] | None]
+    summary: str
+    query: Schema
+    body: Schema | None
+    answer: Schema | None
+
+    @property
+    def rule(self) -> str:
+        return f'interference:{self.policy}'
+
+    @property
+    def id(self) -> str:
+        """The name of the operation, such as ``list_hosts``."""
+        return self.summary.split('.')[0].lower().replace(' ', '_')
+
+
+def _list(path: str, noun: str, policy: str, handle: Any, summary: str,
+          fields: dict[str, Schema], filters: dict[str, Schema] | None = None
+          ) -> Route:
+    query = {**(filters or {}), **schemas.PAGE}
+    return Route('GET', path, noun, policy, handle, summary,
+                 schemas.fields(query, *query), None,
+                 schemas.listing(noun, fields))
+
+
+def _thing(method: str, path: str, noun: str, policy: str, handle: Any,
+           summary: str, fields: dict[str, Schema],
+           body: Schema | None = None) -> Route:
+    return Route(method, path, noun, policy, handle, summary, _NOTHING, body,
+                 schemas.thing(noun, fields))
+
+
+def _gone(path: str, noun: str, policy: str, handle: Any, summary: str
+          ) -> Route:
+    return Route('DELETE', path, noun, policy, handle, summary, _NOTHING,
+                 None, None)
+
+
+_NOTHING = schemas.fields({})
+
+ROUTES: tuple[Route, ...] = (
+    _list('/v1/hosts', 'hosts', 'hosts:list', hosts.list_, 'List hosts',
+          hosts.FIELDS, hosts.FILTERS),
+    _thing('GET', '/v1/hosts/{name}', 'host', 'hosts:show', hosts.show,
+           'Show host', hosts.SHOWN),
+    _thing('PATCH', '/v1/hosts/{name}', 'host', 'hosts:update',
+           hosts.change, 'Update host', hosts.SHOWN, hosts.CHANGES),
+    _list('/v1/workloads', 'workloads', 'workloads:list', workloads.list_,
+          'List workloads', workloads.FIELDS, workloads.FILTERS),
+    _list('/v1/incidents', 'incidents', '', incidents.list_,
+          'List incidents', incidents.FIELDS, incidents.FILTERS),
+    _thing('GET', '/v1/incidents/{id}', 'incident', '', incidents.show,
+           'Show incident', incidents.SHOWN),
+    _list('/v1/antagonists', 'antagonists', 'antagonists:list',
+          antagonists.list_, 'List antagonists', antagonists.FIELDS,
+          antagonists.FILTERS),
+    _list('/v1/caps', 'caps', 'caps:list', caps.list_, 'List caps',
+          caps.FIELDS, caps.FILTERS),
+    _list('/v1/caps/overrides', 'overrides', 'overrides:list',
+          caps.overrides, 'List overrides', caps.OVERRIDE,
+          caps.OVERRIDE_FILTERS),
+    _thing('PUT', '/v1/caps/{host}/{knob}/{workload}', 'override',
+           'overrides:set', caps.put, 'Set override', caps.OVERRIDE,
+           caps.WISH),
+    _gone('/v1/caps/{host}/{knob}/{workload}', 'override',
+          'overrides:delete', caps.delete, 'Delete override'),
+    _list('/v1/priorities', 'priorities', 'priorities:list',
+          rules.priorities, 'List priorities', rules.PRIORITY,
+          rules.FILTERS),
+    _thing('POST', '/v1/priorities', 'priority', 'priorities:set',
+           rules.set_priority, 'Set priority', rules.PRIORITY,
+           rules.PRIORITY_WISH),
+    _gone('/v1/priorities/{id}', 'priority', 'priorities:delete',
+          rules.delete_priority, 'Delete priority'),
+    _list('/v1/exemptions', 'exemptions', 'exemptions:list',
+          rules.exemptions, 'List exemptions', rules.EXEMPTION,
+          rules.FILTERS),
+    _thing('POST', '/v1/exemptions', 'exemption', 'exemptions:set',
+           rules.set_exemption, 'Set exemption', rules.EXEMPTION,
+           rules.EXEMPTION_WISH),
+    _gone('/v1/exemptions/{id}', 'exemption', 'exemptions:delete',
+          rules.delete_exemption, 'Delete exemption'),
+    _list('/v1/specs', 'specs', 'specs:list', specs.list_, 'List specs',
+          specs.FIELDS, specs.FILTERS),
+    _list('/v1/protection', 'protection', 'protection:list',
+          switches.protection, 'List protection', switches.PROTECTION),
+    _thing('PUT', '/v1/protection', 'protection', 'protection:set',
+           switches.set_protection, 'Set protection', switches.PROTECTION,
+           switches.PROTECTION_WISH),
+    _list('/v1/governor', 'governor', 'governor:list', switches.governor,
+          'List governor', switches.GOVERNOR),
+    _thing('PUT', '/v1/governor', 'governor', 'governor:set',
+           switches.set_governor, 'Set governor', switches.GOVERNOR,
+           switches.GOVERNOR_WISH),
+    _list('/v1/audit', 'audit', 'audit:list', audit.list_, 'List audit',
+          audit.FIELDS, audit.FILTERS),
+)

@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Priorities and exemptions, per instance, project or aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import re
+from typing import Any
+import uuid
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import rules
+
+SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
+
+FILTERS = {'scope': SCOPES, 'target': schemas.NAME}
+
+EXEMPTION = {
+    'id': schemas.TEXT,
+    'scope': SCOPES,
+    'target': described(schemas.TEXT, 'The id of the instance or project, '
+                                      'or the name of the aggregate.'),
+    'reason': schemas.TEXT,
+    'created_by': schemas.TEXT,
+    'created_at': schemas.MAYBE_TIME}
+
+PRIORITY = {**EXEMPTION, 'value': schemas.PRIORITIES,
+            'application': described(schemas.TEXT,
+                                     'Empty: as it was found.')}
+
+_WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
+EXEMPTION_WISH = schemas.fields(_WISH)
+PRIORITY_WISH = schemas.fields(
+    {**_WISH, 'value': schemas.PRIORITIES,
+     'application': {'type': 'string', 'maxLength': 255}}, 'application')
+
+_UUID = re.compile(schemas.UUID['pattern'])
+
+
+def priorities(call: Call, connection: Any) -> dict[str, Any]:
+    return _list(call, connection, 'priority')
+
+
+def set_priority(call: Call, connection: Any) -> dict[str, Any]:
+    return _set(call, connection, 'priority')
+
+
+def delete_priority(call: Call, connection: Any) -> None:
+    _delete(call, connection, 'priority')
+
+
+def exemptions(call: Call, connection: Any) -> dict[str, Any]:
+    return _list(call, connection, 'exemption')
+
+
+def set_exemption(call: Call, connection: Any) -> dict[str, Any]:
+    return _set(call, connection, 'exemption')
+
+
+def delete_exemption(call: Call, connection: Any) -> None:
+    _delete(call, connection, 'exemption')
+
+
+def _list(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
+    return call.page(
+        rules.page(connection, kind, scope=call.query.get('scope'),
+                   target=call.query.get('target'), after=call.after_id(),
+                   limit=call.limit + 1),
+        _shape)
+
+
+def _set(call: Call, connection: Any, kind: rules.Kind) -> dict[str, Any]:
+    """Make the rule for a target, or change the one that is there."""
+    scope, target = call.body['scope'], call.body['target']
+    _check_target(connection, scope, target)
+    values = {'value': call.body.get('value', ''),
+              'application': call.body.get('application', ''),
+              'reason': call.body['reason'],
+              'created_by': call.caller.user, 'created_s': call.now_s}
+    before = rules.of(connection, kind, scope, target)
+    if before is None:
+        rules.add(connection, uuid=uuid.uuid4().hex, kind=kind, scope=scope,
+                  target=target, **values)
+    else:
+        rules.change(connection, before['id'], **values)
+    after = rules.of(connection, kind, scope, target)
+    assert after is not None
+    call.record(connection, f'{kind}.set', f'{scope}/{target}',
+                before=before and _shape(before), after=_shape(after),
+                reason=call.body['reason'])
+    return {kind: _shape(after)}
+
+
+def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
+    before = rules.show(connection, kind, call.path['id'])
+    if before is None:
+        raise faults.missing(kind)
+    rules.remove(connection, before['id'])
+    call.record(connection, f'{kind}.delete',
+                f'{before["scope"]}/{before["target"]}',
+                before=_shape(before), after=None)
+
+
+def _check_target(connection: Any, scope: str, target: str) -> None:
+    if scope == 'aggregate':
+        hosts.aggregate(connection, target, 'target')
+    elif scope == 'instance' and not _UUID.match(target):
+        raise faults.bad('target is not the id of an instance.', 'target',
+                         'a UUID, such as '
+                         '2a1b0c9d-1111-4222-8333-444455556666')
+    elif scope == 'project' and len(target) > 64:
+        raise faults.bad('target is not the id of a project.', 'target',
+                         'at most 64 characters')
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ('scope', 'target', 'reason', 'created_by')
+    shown = {'id': row['uuid'], **{name: row[name] for name in names},
+             'created_at': times.iso(row['created_s'])}
+    if row['kind'] == 'priority':
+        shown |= {'value': row['value'], 'application': row['application']}
+    return shown

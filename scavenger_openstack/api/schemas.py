@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""JSON Schema: the words that the nouns are described with."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from typing import get_args
+
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+
+Schema = dict[str, Any]
+
+DIALECT = 'https://json-schema.org/draft/2020-12/schema'
+LIMIT_MOST = 1000
+LIMIT_DEFAULT = 100
+
+
+def described(schema: Schema, text: str) -> Schema:
+    return {**copy.deepcopy(schema), 'description': text}
+
+
+def maybe(schema: Schema) -> Schema:
+    """That, or null."""
+    made = copy.deepcopy(schema)
+    if 'enum' in made:
+        made['enum'] = [*made['enum'], None]
+    made['type'] = [made['type'], 'null']
+    return made
+
+
+def one_of(values: Any) -> Schema:
+    return {'type': 'string', 'enum': [str(value) for value in values]}
+
+
+def items(schema: Schema) -> Schema:
+    return {'type': 'array', 'items': schema}
+
+
+def mapping(schema: Schema) -> Schema:
+    return {'type': 'object', 'additionalProperties': schema}
+
+
+def fields(properties: dict[str, Schema], *optional: str) -> Schema:
+    """An object with these fields and no others."""
+    return {'type': 'object', 'additionalProperties': False,
+            'properties': properties,
+            'required': [name for name in properties
+                         if name not in optional]}
+
+
+def listing(noun: str, properties: dict[str, Schema]) -> Schema:
+    """The answer of a listing."""
+    return fields({noun: items(fields(properties)), 'next': described(
+        MAYBE_TEXT, 'The marker of the next page; null on the last.')})
+
+
+def thing(noun: str, properties: dict[str, Schema]) -> Schema:
+    return fields({noun: fields(properties)})
+
+
+TEXT: Schema = {'type': 'string'}
+MAYBE_TEXT = maybe(TEXT)
+NAME: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}
+SHORT: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 64}
+UUID: Schema = {'type': 'string', 'pattern':
+                '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'}
+REASON: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 2000,
+                  'pattern': '[^ \\t\\r\\n]'}
+TIME: Schema = {'type': 'string', 'format': 'date-time'}
+MAYBE_TIME = maybe(TIME)
+NUMBER: Schema = {'type': 'number'}
+MAYBE_NUMBER = maybe(NUMBER)
+COUNT: Schema = {'type': 'integer', 'minimum': 0}
+FLAG: Schema = {'type': 'boolean'}
+KNOBS = one_of(Knob)
+MODES = one_of(Mode)
+PRIORITIES = one_of(Priority)
+OUTCOMES = one_of(('open', 'confirmed', 'refuted', 'unclear'))
+VALUE: Schema = {'type': ['number', 'string', 'null']}
+"""A limit: a number in its knob's unit, or a CPU list; null for none."""
+
+PAGE: dict[str, Schema] = {
+    'limit': {'type': 'integer', 'minimum': 1, 'maximum': LIMIT_MOST,
+              'default': LIMIT_DEFAULT,
+              'description': 'So many at most.'},
+    'marker': {'type': 'string', 'minLength': 1, 'maxLength': 2048,
+               'description': 'What "next" of the page before was.'}}
+
+ERROR = fields({'error': fields({
+    'code': {'type': 'integer'}, 'title': TEXT, 'detail': TEXT,
+    'request_id': TEXT, 'field': TEXT, 'allowed': {}},
+    'field', 'allowed')})
+
+
+def choices(literal: Any) -> Schema:
+    """One of the values of a ``Literal``."""
+    return one_of(get_args(literal))

@@ -1,0 +1,132 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The kill switch and the governor, of cloud, aggregates and hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import switches
+
+SCOPES = schemas.one_of(('cloud', 'aggregate', 'host'))
+TARGET = described({'type': 'string', 'maxLength': 255},
+                   'The name of the aggregate or host; empty for the cloud.')
+BUDGET = {'type': ['integer', 'null'], 'minimum': 0, 'maximum': 1_000_000,
+          'description': 'New limits of detectors per minute; null for no '
+                         'number of its own.'}
+
+PROTECTION = {
+    'scope': SCOPES,
+    'target': TARGET,
+    'enabled': described(schemas.FLAG, 'false: every limit is removed and '
+                                       'none is set.'),
+    'reason': schemas.TEXT,
+    'changed_by': schemas.TEXT,
+    'changed_at': schemas.MAYBE_TIME}
+
+GOVERNOR = {'scope': SCOPES, 'target': TARGET, 'caps_per_minute': BUDGET}
+
+_WHERE = {'scope': SCOPES, 'target': TARGET, 'reason': schemas.REASON}
+PROTECTION_WISH = schemas.fields({**_WHERE, 'enabled': schemas.FLAG},
+                                 'target')
+GOVERNOR_WISH = schemas.fields({**_WHERE, 'caps_per_minute': BUDGET},
+                               'target')
+
+_CLOUD = {'scope': 'cloud', 'target': '', 'protection': True, 'reason': '',
+          'caps_per_minute': None, 'changed_by': '', 'changed_s': None}
+"""What holds before it is set."""
+
+
+def protection(call: Call, connection: Any) -> dict[str, Any]:
+    return _list(call, connection, _protection, governed=False)
+
+
+def governor(call: Call, connection: Any) -> dict[str, Any]:
+    return _list(call, connection, _governor, governed=True)
+
+
+def set_protection(call: Call, connection: Any) -> dict[str, Any]:
+    before, after = _set(call, connection, protection=call.body['enabled'],
+                         reason=call.body['reason'],
+                         changed_by=call.caller.user, changed_s=call.now_s)
+    _record(call, connection, 'protection.set', before and
+            _protection(before), _protection(after))
+    return {'protection': _protection(after)}
+
+
+def set_governor(call: Call, connection: Any) -> dict[str, Any]:
+    before, after = _set(call, connection,
+                         caps_per_minute=call.body['caps_per_minute'])
+    _record(call, connection, 'governor.set', before and _governor(before),
+            _governor(after))
+    return {'governor': _governor(after)}
+
+
+def _list(call: Call, connection: Any, shape: Any, *, governed: bool
+          ) -> dict[str, Any]:
+    after = call.after_id()
+    answer = call.page(
+        switches.page(connection, governed=governed, after=after,
+                      limit=call.limit + 1), shape)
+    # The cloud's is always there, on the last page.
+    if answer['next'] is None:
+        cloud = switches.of(connection, 'cloud', '')
+        if cloud is None or (governed and cloud['caps_per_minute'] is None):
+            answer[call.noun].append(shape(_CLOUD))
+    return answer
+
+
+def _set(call: Call, connection: Any, **values: Any
+         ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """What was, if anything, and what is."""
+    scope, target = call.body['scope'], call.body.get('target', '')
+    if scope == 'cloud':
+        if target:
+            raise faults.bad('The cloud has no target.', 'target', [''])
+    elif not target:
+        raise faults.bad('target is missing.', 'target',
+                         f'the name of the {scope}')
+    elif scope == 'host':
+        hosts.there(connection, target, 'target')
+    else:
+        hosts.aggregate(connection, target, 'target')
+    before = switches.of(connection, scope, target, lock=True)
+    switches.put(connection, scope, target, before, **values)
+    after = switches.of(connection, scope, target)
+    assert after is not None
+    return before, after
+
+
+def _record(call: Call, connection: Any, action: str, before: Any, after: Any
+            ) -> None:
+    call.record(connection, action,
+                f'{after["scope"]}/{after["target"]}'.rstrip('/'),
+                before=before, after=after, reason=call.body['reason'])
+
+
+def _protection(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {'scope': row['scope'], 'target': row['target'],
+            'enabled': row['protection'], 'reason': row['reason'],
+            'changed_by': row['changed_by'],
+            'changed_at': times.iso(row['changed_s'] or None)}
+
+
+def _governor(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in GOVERNOR}

@@ -1,0 +1,207 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What comes in, checked against the schema that is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import json
+import math
+from typing import Any
+
+import jsonschema
+
+from scavenger_openstack.api import faults
+from scavenger_openstack.api.schemas import Schema
+from scavenger_openstack.api import times
+
+BODY_MOST_BYTES = 64 << 10
+DEPTH_MOST = 16
+"""Objects and arrays inside of each other."""
+
+FORMATS = jsonschema.FormatChecker(formats=())
+
+
+@FORMATS.checks('date-time', raises=ValueError)
+def _is_time(value: object) -> bool:
+    return not isinstance(value, str) or times.seconds(value) is not None
+
+
+def query(pairs: Iterable[tuple[str, str]], schema: Schema
+          ) -> dict[str, Any]:
+    """The filters of a listing, as values of the types in ``schema``.
+
+    :raises Fault: 400, which names the field and what is allowed.
+    """
+    properties = schema['properties']
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        if name in values:
+            raise faults.bad(f'{shown(name)} is there twice.', shown(name),
+                             'one value')
+        check_text(text, shown(name))
+        values[name] = _value(text, properties.get(name, {}).get('type'))
+    check(values, schema)
+    return values
+
+
+def body(data: bytes, schema: Schema) -> dict[str, Any]:
+    """What a body holds.
+
+    :raises Fault: 400, which names the field and what is allowed.
+    """
+    try:
+        value = json.loads(data.decode('utf-8'), parse_constant=_no_constant,
+                           parse_float=_finite, object_pairs_hook=_once)
+    except UnicodeDecodeError as exc:
+        raise faults.bad(f'The body is not UTF-8: {exc.reason} at byte '
+                         f'{exc.start}.') from exc
+    except RecursionError as exc:
+        raise _too_deep() from exc
+    except json.JSONDecodeError as exc:
+        raise faults.bad(f'The body is not JSON: {exc}.') from exc
+    except ValueError as exc:
+        raise faults.bad(f'The body holds what JSON has not: {exc}.') from exc
+    _check_values(value)
+    check(value, schema)
+    return value
+
+
+def check(value: Any, schema: Schema) -> None:
+    """
+    :raises Fault: 400, which names the field and what is allowed.
+    """
+    validator = jsonschema.Draft202012Validator(
+        schema, format_checker=FORMATS)
+    found = sorted(validator.iter_errors(value),
+                   key=lambda error: [str(part) for part in error.path])
+    if found:
+        raise _fault(found[0])
+
+
+def shown(text: str) -> str:
+    """A text of a client in a message: short, and only valid Unicode."""
+    text = text.encode('utf-8', 'replace').decode('utf-8')
+    return text if len(text) <= 100 else text[:100] + '…'
+
+
+def _value(text: str, kind: Any) -> Any:
+    """As the type says; as it is, if it is not of that type."""
+    if kind == 'boolean':
+        return {'true': True, 'false': False}.get(text.lower(), text)
+    if kind == 'integer':
+        plain = text.isascii() and text.isdigit() and len(text) < 20
+        return int(text) if plain else text
+    return text
+
+
+def _fault(error: jsonschema.ValidationError) -> faults.Fault:
+    path = [str(part) for part in error.path]
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    rule, wanted = str(error.validator), error.validator_value
+    if rule == 'required':
+        name = next(name for name in wanted if name not in error.instance)
+        field = '.'.join([*path, name])
+        return faults.bad(f'{field} is missing.', field,
+                          allowed(schema['properties'][name]))
+    if rule == 'additionalProperties':
+        known = sorted(schema.get('properties', ()))
+        name = min(name for name in error.instance if name not in known)
+        field = shown('.'.join([*path, name]))
+        return faults.bad(f'There is no field {field}.', field, known)
+    field = shown('.'.join(path)) or 'body'
+    return faults.bad(f'{field} is not what it has to be.', field,
+                      allowed(schema))
+
+
+def allowed(schema: Schema) -> Any:
+    """What a schema takes, as a list of values or a sentence."""
+    if 'enum' in schema:
+        return schema['enum']
+    kinds = schema.get('type', 'any value')
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds == ['boolean']:
+        return [True, False]
+    if schema.get('format') == 'date-time':
+        return ('a time in ISO 8601, such as 2026-01-31T12:00:00Z'
+                + (', or null' if 'null' in kinds else ''))
+    text = ' or '.join(kinds)
+    if 'minimum' in schema and 'maximum' in schema:
+        text += f' from {schema["minimum"]} to {schema["maximum"]}'
+    elif 'minimum' in schema:
+        text += f', at least {schema["minimum"]}'
+    if 'maxLength' in schema:
+        text += (f' of {schema.get("minLength", 0)} to '
+                 f'{schema["maxLength"]} characters')
+    if 'pattern' in schema:
+        text += f' that matches {schema["pattern"]}'
+    return text
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f'{name} is not a number')
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f'{shown(text)} is too large')
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError('a field is there twice')
+    return made
+
+
+def _check_values(value: Any) -> None:
+    """Not too deep, and only text that a database takes."""
+    todo = [(value, 1, '')]
+    while todo:
+        value, depth, field = todo.pop()
+        if depth > DEPTH_MOST:
+            raise _too_deep()
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                check_text(name, field or 'body')
+                todo.append((inner, depth + 1,
+                             f'{field}.{name}' if field else name))
+        elif isinstance(value, list):
+            todo += [(inner, depth + 1, field) for inner in value]
+        elif isinstance(value, str):
+            check_text(value, field)
+        elif isinstance(value, int) and abs(value) > 2 ** 53:
+            raise faults.bad(f'{shown(field)} is too large a number.',
+                             shown(field), 'numbers up to 2^53')
+
+
+def check_text(text: str, field: str) -> None:
+    """
+    :raises Fault: it is not valid Unicode, or has the character NUL.
+    """
+    field = shown(field)
+    # Where the server decodes, this is what bytes become that are no UTF-8.
+    if '\x00' in text or '\ufffd' in text:
+        raise faults.bad(f'{field} holds NUL, or bytes that are not UTF-8.',
+                         field, 'UTF-8 without NUL')
+    try:
+        text.encode('utf-8')
+    except UnicodeEncodeError as exc:
+        raise faults.bad(f'{field} holds half of a surrogate pair.',
+                         field, 'valid Unicode') from exc
+
+
+def _too_deep() -> faults.Fault:
+    return faults.bad(f'The body is nested deeper than {DEPTH_MOST} levels.')

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Workloads: VMs and containers on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import workloads
+
+FILTERS = {
+    'host': schemas.NAME,
+    'project': schemas.SHORT,
+    'instance': schemas.UUID,
+    'application': schemas.NAME,
+    'priority': schemas.PRIORITIES,
+    'gone': described({**schemas.FLAG, 'default': False},
+                      'Those that were, in place of those that are there.')}
+
+FIELDS = {
+    'id': described(schemas.TEXT, 'Its name on the host.'),
+    'host': schemas.TEXT,
+    'name': schemas.TEXT,
+    'kind': schemas.one_of(('container', 'instance')),
+    'instance': described(schemas.TEXT, 'Empty for a container.'),
+    'display_name': schemas.TEXT,
+    'flavor': schemas.TEXT,
+    'project': schemas.TEXT,
+    'application': schemas.TEXT,
+    'priority': schemas.PRIORITIES,
+    'source': described(schemas.TEXT, 'Where the priority comes from.'),
+    'vcpus': schemas.NUMBER,
+    'floor': described(schemas.mapping(schemas.NUMBER),
+                       'Knob: the value below which no limit goes.'),
+    'since_at': schemas.MAYBE_TIME,
+    'until_at': schemas.MAYBE_TIME}
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query = call.query
+    return call.page(
+        workloads.page(
+            connection, host_id=hosts.known(connection, query.get('host')),
+            project=query.get('project'), instance=query.get('instance'),
+            application=query.get('application'),
+            priority=query.get('priority'), gone=query.get('gone', False),
+            after=call.after_id(), limit=call.limit + 1),
+        _shape)
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    same = ('host', 'kind', 'instance', 'display_name', 'flavor', 'project',
+            'application', 'priority', 'source', 'vcpus')
+    return {'id': row['name'],
+            'name': row['display_name'] or row['name'],
+            **{name: row[name] for name in same},
+            'floor': row['floor'] or {},
+            'since_at': times.iso(row['since_s']),
+            'until_at': times.iso(row['until_s'])}

@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who changed what, when and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import insert
+from sqlalchemy import select
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_A = tables.audit.c
+
+
+def page(connection: Connection, *, action: str | None = None,
+         target: str | None = None, actor: str | None = None,
+         since_s: float | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
+    query = rows.equal(select(tables.audit), {
+        _A.action: action, _A.target: target, _A.actor: actor})
+    if since_s is not None:
+        query = query.where(_A.time_s >= since_s)
+    return rows.newest(connection, query, _A.id, after, limit)
+
+
+def add(connection: Connection, *, time_s: float, actor: str, project: str,
+        request_id: str, action: str, target: str, before: Any, after: Any,
+        reason: str) -> None:
+    """Write a row, in the transaction of what it tells of."""
+    connection.execute(insert(tables.audit).values(
+        time_s=time_s, actor=actor[:255], project=project[:64],
+        request_id=request_id[:64], action=action, target=target[:255],
+        before=before, after=after, reason=reason))

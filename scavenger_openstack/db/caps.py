@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits, and the overrides that operators set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import Select
+from sqlalchemy import update
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_C = tables.caps.c
+_O = tables.overrides.c
+
+Key = tuple[int, str, str]
+"""A host's id, a workload and a knob."""
+
+
+def page(connection: Connection, *, host_id: int | None = None,
+         project: str | None = None, instance: str | None = None,
+         knob: str | None = None, in_force: bool = True,
+         after: int | None = None, limit: int) -> list[Row]:
+    query = rows.equal(_caps(), {_C.host_id: host_id, _C.project: project,
+                                 _C.instance: instance, _C.knob: knob})
+    query = query.where(_C.removed_s.is_(None) if in_force
+                        else _C.removed_s.is_not(None))
+    return rows.newest(connection, query, _C.id, after, limit)
+
+
+def of_incident(connection: Connection, host_id: int, incident: str,
+                limit: int) -> list[Row]:
+    """Limits that were set because of an incident, newest first."""
+    return rows.newest(connection, _caps().where(
+        _C.host_id == host_id, _C.incident == incident), _C.id, None, limit)
+
+
+def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
+            ) -> set[tuple[int, str]]:
+    """Which of these (host, workload) have a limit now."""
+    wanted = set(pairs)
+    if not wanted:
+        return set()
+    return {(row[0], row[1]) for row in connection.execute(
+        select(_C.host_id, _C.workload).distinct().where(
+            _C.removed_s.is_(None),
+            rows.among(_C.host_id, _C.workload, wanted)))}
+
+
+def overrides(connection: Connection, *, now_s: float,
+              host_id: int | None = None, workload: str | None = None,
+              after: int | None = None, limit: int) -> list[Row]:
+    """Those that hold now."""
+    query = rows.equal(_overrides(now_s), {_O.host_id: host_id,
+                                           _O.workload: workload})
+    return rows.newest(connection, query, _O.id, after, limit)
+
+
+def override(connection: Connection, key: Key, now_s: float) -> Row | None:
+    """The one that holds for a knob of a workload."""
+    host_id, workload, knob = key
+    return rows.first(connection, _overrides(now_s).where(
+        _O.host_id == host_id, _O.workload == workload, _O.knob == knob)
+        .order_by(_O.id.desc()))
+
+
+def override_ids(connection: Connection, host_ids: Iterable[int],
+                 now_s: float) -> dict[Key, str]:
+    """The overrides that hold on these hosts: what each is for -> its id."""
+    ids = sorted(set(host_ids))
+    if not ids:
+        return {}
+    return {(row['host_id'], row['workload'], row['knob']): row['uuid']
+            for row in rows.rows(connection, _overrides(now_s).where(
+                _O.host_id.in_(ids)).order_by(_O.id))}
+
+
+def add_override(connection: Connection, key: Key, **values: Any) -> None:
+    """Set an override; the one before for the same knob holds no more."""
+    host_id, workload, knob = key
+    end_override(connection, key, values['created_s'])
+    connection.execute(insert(tables.overrides).values(
+        host_id=host_id, workload=workload, knob=knob, **values))
+
+
+def end_override(connection: Connection, key: Key, now_s: float) -> None:
+    host_id, workload, knob = key
+    connection.execute(update(tables.overrides).where(
+        _O.host_id == host_id, _O.workload == workload, _O.knob == knob,
+        _O.deleted_s.is_(None)).values(deleted_s=now_s))
+
+
+def _caps() -> Select:
+    return select(
+        _C.id, _C.host_id, tables.hosts.c.name.label('host'), _C.workload,
+        _C.instance, _C.project, _C.knob, _C.value, _C.original, _C.owner,
+        _C.reason, _C.why, _C.incident, _C.set_s, _C.removed_s
+    ).join_from(tables.caps, tables.hosts)
+
+
+def _overrides(now_s: float) -> Select:
+    return select(
+        _O.id, _O.uuid, _O.host_id, tables.hosts.c.name.label('host'),
+        _O.workload, _O.instance, _O.project, _O.knob, _O.value, _O.reason,
+        _O.created_by, _O.created_s, _O.expires_s
+    ).join_from(tables.overrides, tables.hosts).where(
+        _O.deleted_s.is_(None), _O.expires_s > now_s)

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hosts, as their agents said and as operators set them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
+          tables.hosts.c.enforcing, tables.hosts.c.facts,
+          tables.hosts.c.settings, tables.hosts.c.last_seen_s)
+
+
+def page(connection: Connection, *, aggregate: str | None = None,
+         enforcing: bool | None = None, after: int | None = None,
+         limit: int) -> list[Row]:
+    query = rows.equal(select(*_SHOWN), {tables.hosts.c.enforcing: enforcing})
+    if aggregate is not None:
+        query = query.where(tables.hosts.c.name.in_(
+            select(tables.aggregate_hosts.c.host).where(
+                tables.aggregate_hosts.c.aggregate == aggregate)))
+    return rows.newest(connection, query, tables.hosts.c.id, after, limit)
+
+
+def by_name(connection: Connection, name: str, *, lock: bool = False
+            ) -> Row | None:
+    """The host of that name.
+
+    :param lock: keep other writers of it out until the transaction ends
+    """
+    query = select(*_SHOWN).where(tables.hosts.c.name == name)
+    return rows.first(connection, query.with_for_update() if lock else query)
+
+
+def set_settings(connection: Connection, host_id: int,
+                 settings: dict[str, Any]) -> None:
+    connection.execute(update(tables.hosts)
+                       .where(tables.hosts.c.id == host_id)
+                       .values(settings=settings))
+
+
+def has_aggregate(connection: Connection, aggregate: str) -> bool:
+    return rows.first(connection, select(tables.aggregate_hosts.c.id).where(
+        tables.aggregate_hosts.c.aggregate == aggregate)) is not None

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Incidents, their suspects and their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection
+from sqlalchemy import select
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_I = tables.incidents.c
+_S = tables.suspects.c
+
+_SHOWN = (_I.id, _I.host_id, tables.hosts.c.name.label('host'), _I.uuid,
+          _I.victim, _I.victim_instance, _I.project, _I.signal, _I.value,
+          _I.threshold, _I.cause, _I.action, _I.outcome, _I.begun_s,
+          _I.changed_s, _I.ended_s)
+
+
+def page(connection: Connection, *, host_id: int | None = None,
+         project: str | None = None, victim: str | None = None,
+         victim_instance: str | None = None, antagonist: str | None = None,
+         antagonist_instance: str | None = None, cause: str | None = None,
+         outcome: str | None = None, since_s: float | None = None,
+         until_s: float | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
+    """Without evidence, which is long.
+
+    :param antagonist: a workload that was named, not only suspected
+    :param since_s: those that began then or later
+    :param until_s: those that began before
+    """
+    query = rows.equal(
+        select(*_SHOWN).join_from(tables.incidents, tables.hosts),
+        {_I.host_id: host_id, _I.project: project, _I.victim: victim,
+         _I.victim_instance: victim_instance, _I.cause: cause,
+         _I.outcome: outcome})
+    for column, value in ((_S.workload, antagonist),
+                          (_S.instance, antagonist_instance)):
+        if value is not None:
+            query = query.where(_I.id.in_(select(_S.incident_id).where(
+                column == value, _S.antagonist.is_(True))))
+    if since_s is not None:
+        query = query.where(_I.begun_s >= since_s)
+    if until_s is not None:
+        query = query.where(_I.begun_s < until_s)
+    return rows.newest(connection, query, _I.id, after, limit)
+
+
+def show(connection: Connection, uuid: str, project: str | None = None
+         ) -> Row | None:
+    """One incident, with its evidence.
+
+    :param project: only if the victim belongs to it
+    """
+    return rows.first(connection, rows.equal(
+        select(*_SHOWN, _I.evidence)
+        .join_from(tables.incidents, tables.hosts)
+        .where(_I.uuid == uuid), {_I.project: project}))
+
+
+def suspects(connection: Connection, incident_ids: Iterable[int], *,
+             antagonists: bool = False) -> dict[int, list[Row]]:
+    """Incident's id -> its suspects, those with the highest score first.
+
+    :param antagonists: only those that were named
+    """
+    ids = sorted(incident_ids)
+    found: dict[int, list[Row]] = {id_: [] for id_ in ids}
+    if not ids:
+        return found
+    query = select(_S.incident_id, _S.workload, _S.instance, _S.project,
+                   _S.score, _S.antagonist).where(_S.incident_id.in_(ids))
+    if antagonists:
+        query = query.where(_S.antagonist.is_(True))
+    for row in rows.rows(connection, query.order_by(_S.id)):
+        found[row['incident_id']].append(row)
+    for some in found.values():
+        some.sort(key=lambda row: (not row['antagonist'],
+                                   row['score'] is None,
+                                   -(row['score'] or 0.0)))
+    return found

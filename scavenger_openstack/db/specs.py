@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a signal of an application usually is.  Source: CPI2, section 3.1."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+from sqlalchemy import select
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_S = tables.specs.c
+
+
+def page(connection: Connection, *, project: str | None = None,
+         application: str | None = None, cpu_model: str | None = None,
+         signal: str | None = None, after: int | None = None, limit: int
+         ) -> list[Row]:
+    query = rows.equal(select(tables.specs), {
+        _S.project: project, _S.application: application,
+        _S.cpu_model: cpu_model, _S.signal: signal})
+    return rows.newest(connection, query, _S.id, after, limit)

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Kill switch and governor: of the cloud, of aggregates, of hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_S = tables.switches.c
+
+
+def page(connection: Connection, *, governed: bool = False,
+         after: int | None = None, limit: int) -> list[Row]:
+    """The switches that were set.
+
+    :param governed: only those with a number of limits per minute
+    """
+    query = select(tables.switches)
+    if governed:
+        query = query.where(_S.caps_per_minute.is_not(None))
+    return rows.newest(connection, query, _S.id, after, limit)
+
+
+def of(connection: Connection, scope: str, target: str, *,
+       lock: bool = False) -> Row | None:
+    """
+    :param lock: keep other writers of it out until the transaction ends
+    """
+    query = select(tables.switches).where(_S.scope == scope,
+                                          _S.target == target)
+    return rows.first(connection, query.with_for_update() if lock else query)
+
+
+def put(connection: Connection, scope: str, target: str,
+        before: Row | None, **values: Any) -> None:
+    """Change what ``before`` was; without one, make it."""
+    if before is None:
+        connection.execute(insert(tables.switches).values(
+            **{'protection': True, 'reason': '', 'changed_by': '',
+               'changed_s': 0.0, 'scope': scope, 'target': target, **values}))
+    else:
+        connection.execute(update(tables.switches)
+                           .where(_S.id == before['id']).values(**values))

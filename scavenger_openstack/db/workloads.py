@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Workloads: those that are there, and those that were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection
+from sqlalchemy import select
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+
+_W = tables.workloads.c
+
+
+def page(connection: Connection, *, host_id: int | None = None,
+         project: str | None = None, instance: str | None = None,
+         application: str | None = None, priority: str | None = None,
+         gone: bool = False, after: int | None = None, limit: int
+         ) -> list[Row]:
+    """With the host's name as ``host``.
+
+    :param gone: those that were, in place of those that are there
+    """
+    query = rows.equal(
+        select(_W.id, tables.hosts.c.name.label('host'), _W.name, _W.kind,
+               _W.instance, _W.display_name, _W.flavor, _W.project,
+               _W.application, _W.priority, _W.source, _W.vcpus, _W.floor,
+               _W.since_s, _W.until_s)
+        .join_from(tables.workloads, tables.hosts),
+        {_W.host_id: host_id, _W.project: project, _W.instance: instance,
+         _W.application: application, _W.priority: priority})
+    query = query.where(_W.until_s.is_not(None) if gone
+                        else _W.until_s.is_(None))
+    return rows.newest(connection, query, _W.id, after, limit)
+
+
+def present(connection: Connection, host_id: int, name: str) -> Row | None:
+    """The workload of that name that is on the host now."""
+    return rows.first(connection, select(
+        _W.id, _W.name, _W.instance, _W.project, _W.priority, _W.floor
+    ).where(_W.host_id == host_id, _W.name == name, _W.until_s.is_(None))
+        .order_by(_W.id.desc()))
+
+
+def display_names(connection: Connection, pairs: Iterable[tuple[int, str]]
+                  ) -> dict[tuple[int, str], str]:
+    """(host's id, workload) -> the name that its project gave it."""
+    wanted = set(pairs)
+    if not wanted:
+        return {}
+    found = rows.rows(connection, select(
+        _W.host_id, _W.name, _W.display_name)
+        .where(rows.among(_W.host_id, _W.name, wanted)).order_by(_W.id))
+    return {(row['host_id'], row['name']): row['display_name']
+            for row in found}

@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A small cloud in a database, and an API that shows it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import fixtures
+from oslo_config import cfg
+from sqlalchemy import Engine
+from sqlalchemy import insert
+import testtools
+from werkzeug.test import Client
+from werkzeug.test import TestResponse
+
+from scavenger_openstack.api import app
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+
+NOW_S = time.time()
+
+ONE, OTHER, OPERATORS = 'project-one', 'project-other', 'project-operators'
+VICTIM = '11111111-1111-4111-8111-111111111111'
+NOISY = '22222222-2222-4222-8222-222222222222'
+BATCH = '/batch/noisy'
+INCIDENT, INCIDENT_OF_OTHER = 'a' * 32, 'b' * 32
+OVERRIDE, PRIORITY, EXEMPTION = 'c' * 32, 'd' * 32, 'e' * 32
+HOST, SILENT = 'host-one', 'host-silent'
+
+OTHER_SIDE = (OTHER, NOISY, BATCH, HOST, SILENT, 'noisy', 'CPU hog',
+              INCIDENT_OF_OTHER, '0.77')
+"""What no reader of project one may find in an answer."""
+
+ROLES: dict[str, dict[str, str] | None] = {
+    'admin': {'X-Roles': 'admin,member,reader', 'X-Project-Id': OPERATORS,
+              'X-User-Id': 'ann'},
+    'service': {'X-Roles': 'service', 'X-Project-Id': 'service'},
+    'operator': {'X-Roles': 'reader', 'X-Project-Id': OPERATORS},
+    'reader': {'X-Roles': 'reader', 'X-Project-Id': ONE},
+    'member': {'X-Roles': 'member,reader', 'X-Project-Id': ONE},
+    'stranger': {'X-Roles': 'reader', 'X-Project-Id': 'project-three'},
+    'nobody': {'X-Roles': '', 'X-Project-Id': ONE},
+    'unscoped': {'X-Roles': 'reader', 'X-Project-Id': ''},
+    'anonymous': None,
+}
+"""Headers of each role; ``None``: the request does not say who it is."""
+
+
+def fill(engine: Engine) -> None:
+    """Two hosts, a victim, a noisy VM and a noisy container."""
+    hour_s = int(NOW_S // 3600 * 3600)
+    with connect.writing(engine) as connection:
+        def add(table: Any, **values: Any) -> int:
+            done = connection.execute(insert(table).values(**values))
+            assert done.inserted_primary_key is not None
+            return done.inserted_primary_key[0]
+
+        one = add(tables.hosts, name=HOST, version='1', enforcing=True,
+                  facts={'grade': 'A', 'modes': {'scavenger': 'enforce'},
+                         'precision': {'attribution': {'confirmed': 3}}},
+                  settings={}, first_seen_s=NOW_S - 900,
+                  last_seen_s=NOW_S - 5)
+        two = add(tables.hosts, name=SILENT, version='1', enforcing=False,
+                  facts={'stopped': 'the stop file is there'}, settings={},
+                  first_seen_s=NOW_S - 9000, last_seen_s=NOW_S - 9000)
+        add(tables.aggregate_hosts, aggregate='racks', host=HOST)
+        there = {'host_id': one, 'vcpus': 2.0, 'since_s': NOW_S - 900}
+        add(tables.workloads, **there, name=VICTIM, kind='instance',
+            instance=VICTIM, display_name='web', project=ONE,
+            application='web', priority='foreground',
+            floor={'cpu_cores': 1.0})
+        add(tables.workloads, **there, name=NOISY, kind='instance',
+            instance=NOISY, display_name='CPU hog', project=OTHER,
+            priority='background', floor={'cpu_cores': 0.5})
+        add(tables.workloads, **there, name=BATCH, kind='container',
+            priority='background', floor={'cpu_cores': 0.1})
+        add(tables.workloads, **there, name='/batch/gone', kind='container',
+            priority='background', floor={}, until_s=NOW_S - 60)
+        begun = {'signal': 'run_delay', 'value': 0.9, 'threshold': 0.2,
+                 'cause': 'cpu', 'outcome': 'confirmed',
+                 'action': f'cpu_cores 0.5 for {BATCH}', 'ended_s': None,
+                 'begun_s': NOW_S - 300, 'changed_s': NOW_S - 200}
+        first = add(tables.incidents, **begun, host_id=one, uuid=INCIDENT,
+                    victim=VICTIM, victim_instance=VICTIM, project=ONE,
+                    evidence=[{'workload': name, 'signal': 'cpu_cores',
+                               'times_s': [NOW_S - 290, NOW_S - 280],
+                               'values': [1.0, None]}
+                              for name in (VICTIM, NOISY, BATCH)])
+        second = add(tables.incidents, **begun, host_id=two,
+                     uuid=INCIDENT_OF_OTHER, victim=NOISY,
+                     victim_instance=NOISY, project=OTHER, evidence=[])
+        for incident in (first, second):
+            add(tables.suspects, incident_id=incident, workload=NOISY,
+                instance=NOISY, project=OTHER, score=0.77, antagonist=False)
+            add(tables.suspects, incident_id=incident, workload=BATCH,
+                score=0.99, antagonist=True)
+        limit = {'host_id': one, 'workload': BATCH, 'knob': 'cpu_cores',
+                 'owner': 'attribution', 'reason': 'it disturbs', 'why': '',
+                 'value': 0.5, 'original': None, 'incident': INCIDENT}
+        add(tables.caps, **limit, set_s=NOW_S - 200, changed_s=NOW_S - 200)
+        add(tables.caps, **limit, set_s=NOW_S - 800, changed_s=NOW_S - 700,
+            removed_s=NOW_S - 700)
+        for hour, workload, project, victim, seconds in (
+                (hour_s, BATCH, '', VICTIM, 100.0),
+                (hour_s - 3600, BATCH, '', VICTIM, 50.5),
+                (hour_s, NOISY, OTHER, VICTIM, 20.0),
+                (hour_s, BATCH, '', '/other', 7.0),
+                (hour_s - 90 * 86400, NOISY, OTHER, VICTIM, 9999.0)):
+            add(tables.antagonist_hours, host_id=one, hour_s=hour,
+                workload=workload, project=project, victim=victim,
+                victim_project=ONE, cause='cpu', incidents=1,
+                interference_s=seconds, confirmed=1, refuted=0,
+                instance=workload if workload == NOISY else '')
+        asked = {'reason': 'maintenance', 'created_by': 'ann',
+                 'created_s': NOW_S - 60}
+        add(tables.overrides, **asked, host_id=one, uuid=OVERRIDE,
+            workload=BATCH, knob='cpu_cores', value=0.3,
+            expires_s=NOW_S + 3600)
+        add(tables.overrides, **asked, host_id=one, uuid='f' * 32,
+            workload=BATCH, knob='memory_bytes', value=None,
+            expires_s=NOW_S - 1)
+        add(tables.rules, **asked, uuid=PRIORITY, kind='priority',
+            scope='project', target=OTHER, value='background')
+        add(tables.rules, **asked, uuid=EXEMPTION, kind='exemption',
+            scope='instance', target=VICTIM)
+        add(tables.switches, scope='host', target=HOST, protection=False,
+            reason='an upgrade', caps_per_minute=3, changed_by='ann',
+            changed_s=NOW_S - 50)
+        add(tables.specs, project=ONE, application='web', cpu_model='cpu',
+            signal='cpi', mean=1.2, stddev=0.1, n=1000,
+            day_s=int(NOW_S // 86400 * 86400))
+        add(tables.audit, time_s=NOW_S - 60, actor='ann', project=OPERATORS,
+            request_id='req-1', action='protection.set', before=None,
+            target=f'host/{HOST}', after={'enabled': False}, reason='an '
+            'upgrade')
+
+
+def configuration(**options: Any) -> cfg.ConfigOpts:
+    """No file; options of the section [api]."""
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    conf([], default_config_files=[], default_config_dirs=[])
+    conf.set_override('operator_projects', [OPERATORS], 'api')
+    for name, value in options.items():
+        conf.set_override(name, value, 'api')
+    return conf
+
+
+def error_of(answer: TestResponse) -> dict[str, Any]:
+    document: Any = answer.json
+    return document['error']
+
+
+class Api(testtools.TestCase):
+    """An API on a database of its own; each request has a role."""
+
+    engine: Engine
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        if not hasattr(self, 'engine'):
+            self.directory = pathlib.Path(
+                self.useFixture(fixtures.TempDir()).path)
+            self.engine = connect.engine(
+                f'sqlite:///{self.directory}/scavenger.sqlite')
+            self.addCleanup(self.engine.dispose)
+            schema.upgrade(self.engine)
+        fill(self.engine)
+        application = app.create(self.engine, configuration(), 'noauth')
+        self.client = Client(application)
+        self.anonymous = Client(app.create(
+            self.engine, configuration(http_basic_file=self.password_file()),
+            'http_basic'))
+
+    def password_file(self) -> str:
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'users')
+        path.touch(0o600)
+        return str(path)
+
+    def call(self, method: str, url: str, body: Any = None, *,
+             role: str = 'admin', **options: Any) -> TestResponse:
+        headers = ROLES[role]
+        client = self.anonymous if headers is None else self.client
+        headers = {**(headers or {}), **options.pop('headers', {})}
+        if body is not None:
+            options = {'data': body if isinstance(body, bytes)
+                       else json.dumps(body),
+                       'content_type': 'application/json', **options}
+        return client.open(url, method=method, headers=headers, **options)
+
+    def ok(self, method: str, url: str, body: Any = None, *,
+           role: str = 'admin') -> Any:
+        """What is in an answer that is no error."""
+        answer = self.call(method, url, body, role=role)
+        self.assertIn(answer.status_code, (200, 204), answer.text)
+        return answer.json if answer.status_code == 200 else None
+
+    def refused(self, status: int, method: str, url: str, body: Any = None,
+                **options: Any) -> dict[str, Any]:
+        """The error that is answered, which has the form of all errors."""
+        answer = self.call(method, url, body, **options)
+        self.assertEqual(status, answer.status_code,
+                         f'{method} {url}: {answer.text[:500]}')
+        self.assertEqual('application/json', answer.content_type)
+        error = error_of(answer)
+        self.assertEqual(status, error['code'])
+        self.assertEqual(answer.headers['X-Openstack-Request-Id'],
+                         error['request_id'])
+        self.assertNotIn('Traceback', answer.text)
+        return error
+
+    def audited(self) -> list[dict[str, Any]]:
+        return self.ok('GET', '/v1/audit')['audit']
