@@ -21,6 +21,7 @@ from sqlalchemy import update
 
 from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 
@@ -180,10 +181,12 @@ class Reads:
     def test_pages_of_a_ranking(self) -> None:
         """Also among those that are equal."""
         hour_s = int(cloud.NOW_S // 3600 * 3600)
+        host_id = self.host_id()
         with connect.writing(self.engine) as connection:
             connection.execute(insert(tables.antagonist_hours), [
-                {'host_id': 1, 'hour_s': hour_s, 'workload': f'/even/{n}',
-                 'victim': 'v', 'cause': 'disk', 'incidents': 1,
+                {'host_id': host_id, 'hour_s': hour_s,
+                 'workload': f'/even/{n}', 'victim': 'v', 'cause': 'disk',
+                 'incidents': 1,
                  'interference_s': 0.1 + n // 4 / 3, 'confirmed': 0,
                  'refuted': 0} for n in range(9)])
         whole = self.listed('/v1/antagonists', 'workload')
@@ -221,11 +224,18 @@ class Reads:
         shown = self.ok('GET', '/v1/incidents')['incidents'][0]
         self.assertEqual(None, shown['begun_at'])
 
+    def host_id(self) -> int:
+        with connect.reading(self.engine) as connection:
+            found = hosts.by_name(connection, cloud.HOST)
+        assert found is not None
+        return found['id']
+
     def _incidents(self, number: int, start: int = 0) -> list[str]:
-        rows = [{'host_id': 1, 'uuid': f'{start + n:032x}', 'victim': 'v',
-                 'signal': 'cpi', 'action': '', 'outcome': 'open',
-                 'cause': 'disk', 'begun_s': 1.0, 'changed_s': 1.0,
-                 'evidence': []} for n in range(number)]
+        host_id = self.host_id()
+        rows = [{'host_id': host_id, 'uuid': f'{start + n:032x}',
+                 'victim': 'v', 'signal': 'cpi', 'action': '',
+                 'outcome': 'open', 'cause': 'disk', 'begun_s': 1.0,
+                 'changed_s': 1.0, 'evidence': []} for n in range(number)]
         with connect.writing(self.engine) as connection:
             connection.execute(insert(tables.incidents), rows)
         return [str(row['uuid']) for row in rows]
