@@ -1,0 +1,55 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The sample of the policies, which oslopolicy-sample-generator writes."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+TOP = pathlib.Path(__file__).parents[4]
+SAMPLE = TOP / 'etc/scavenger/policy.yaml.sample'
+
+
+class Sample(testtools.TestCase):
+
+    def test_it_is_of_today(self) -> None:
+        """If not: tox -e genpolicy."""
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        # The entry points as they stand in the source, installed or not.
+        setup = configparser.ConfigParser()
+        setup.read(TOP / 'setup.cfg')
+        said = directory / 'interference-0.dist-info'
+        said.mkdir()
+        (said / 'METADATA').write_text('Name: interference\nVersion: 0\n')
+        (said / 'entry_points.txt').write_text('\n'.join(
+            f'[{group}]{setup["entry_points"][group]}'
+            for group in ('oslo.policy.policies', 'oslo.policy.enforcer')))
+        done = subprocess.run(
+            [sys.executable, '-c', 'import sys; from oslo_policy import '
+             'generator; sys.exit(generator.generate_sample())',
+             '--config-file',
+             str(TOP / 'etc/scavenger/scavenger-policy-generator.conf'),
+             '--output-file', str(directory / 'sample')],
+            capture_output=True, text=True, timeout=60, cwd=directory,
+            env={**os.environ, 'PYTHONPATH': f'{directory}:{TOP}'})
+        self.assertEqual(0, done.returncode, done.stderr)
+        made = (directory / 'sample').read_text()
+        self.assertIn('interference:overrides:set', made)
+        self.assertEqual(SAMPLE.read_text(), made)
