@@ -28,6 +28,7 @@ from werkzeug.test import Client
 from werkzeug.test import TestResponse
 
 from scavenger_openstack.api import app
+from scavenger_openstack.api import times
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -60,6 +61,11 @@ ROLES: dict[str, dict[str, str] | None] = {
     'anonymous': None,
 }
 """Headers of each role; ``None``: the request does not say who it is."""
+
+
+def at(seconds: float) -> str:
+    """A time, by its distance from now."""
+    return times.iso(NOW_S + seconds)
 
 
 def fill(engine: Engine) -> None:

@@ -19,16 +19,13 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy import update
 
-from scavenger_openstack.api import times
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 
 
-def at(seconds: float) -> str:
-    """A time, by its distance from now."""
-    return times.iso(cloud.NOW_S + seconds)
+at = cloud.at
 
 
 class Reads:
