@@ -66,6 +66,9 @@ HOMES = {
     'oslo_middleware': ('api',),
     'keystonemiddleware': ('api',),
     'bcrypt': ('api',),
+    'osc_lib': ('osc',),
+    'cliff': ('osc',),
+    'keystoneauth1': ('osc',),
 }
 """Where each foreign library may be imported: the library's one edge.
 

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack antagonist``: the workloads that disturb others, ranked."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc import times
+
+COLUMNS = (
+    table.Column('workload', 'Antagonist'),
+    table.Column('host', 'Host'),
+    table.Column('project', 'Project'),
+    table.Column('incidents', 'Incidents'),
+    table.Column('victims', 'Victims'),
+    table.Column('interference_s', 'Interference', table.duration),
+    table.Column('causes', 'Causes'),
+    table.Column('limited', 'Limited Now'))
+LONG = (
+    *COLUMNS,
+    table.Column('instance', 'Instance'),
+    table.Column('name', 'Name'),
+    table.Column('application', 'Application'),
+    table.Column('confirmed', 'Confirmed'),
+    table.Column('refuted', 'Refuted'))
+
+
+class ListAntagonists(command.Lister):
+    """List the workloads that disturbed others, the worst first.
+
+    Interference is how long incidents lasted in which the evidence named
+    this workload.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument(
+            '--sort', choices=('interference_s', 'incidents', 'victims'),
+            help='Rank by the time of interference, the number of incidents, '
+                 'or the number of victims. Default: interference_s.')
+        parser.add_argument(
+            '--since', metavar='<time>', type=times.since,
+            help=f'Count from this time on: {times.HOW}. A duration means '
+                 'that long ago. Full hours are counted. Default: 24h. '
+                 'Example: --since 3d')
+        parser.add_argument(
+            '--until', metavar='<time>', type=times.since,
+            help='Count up to this time; written like --since. Default: now.')
+        parser.add_argument(
+            '--host', metavar='<host>',
+            help='Only on this host. Default: all. Example: '
+                 '--host compute-17')
+        parser.add_argument(
+            '--project', metavar='<project-id>',
+            help='Only antagonists of this project, by its id. Default: '
+                 'all.')
+        parser.add_argument(
+            '--victim-project', metavar='<project-id>',
+            help='Only what was done to this project, by its id. Default: '
+                 'to all.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(
+            self.app, parsed_args, 'antagonists', '/v1/antagonists', COLUMNS,
+            long=LONG, shape=_shape, filters={
+                'since': parsed_args.since, 'until': parsed_args.until,
+                'host': parsed_args.host, 'project': parsed_args.project,
+                'victim_project': parsed_args.victim_project,
+                'sort': parsed_args.sort})
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    return {**row, 'workload': table.named(row, 'workload', 'name')}

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference audit``: what was changed, and by which user."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc import times
+
+COLUMNS = (
+    table.Column('at', 'Time (UTC)', table.time),
+    table.Column('actor', 'By'),
+    table.Column('action', 'Action'),
+    table.Column('target', 'Target'),
+    table.Column('after', 'After', table.short),
+    table.Column('reason', 'Reason', table.short))
+LONG = (
+    table.Column('id', 'ID'),
+    table.Column('at', 'Time (UTC)', table.time),
+    table.Column('actor', 'By'),
+    table.Column('project', 'Project'),
+    table.Column('action', 'Action'),
+    table.Column('target', 'Target'),
+    table.Column('before', 'Before'),
+    table.Column('after', 'After'),
+    table.Column('reason', 'Reason'),
+    table.Column('request_id', 'Request'))
+
+
+class ListAudit(command.Lister):
+    """List what operators and agents changed, the newest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument(
+            '--action', metavar='<action>',
+            help='Only this action, as the listing shows it. Default: all. '
+                 'Example: --action override.set')
+        parser.add_argument(
+            '--target', metavar='<target>',
+            help='Only on this target, as the listing shows it. Default: '
+                 'all.')
+        parser.add_argument(
+            '--actor', metavar='<user>',
+            help='Only what this user changed. Default: all. Example: '
+                 '--actor admin')
+        parser.add_argument(
+            '--since', metavar='<time>', type=times.since,
+            help=f'Only from this time on: {times.HOW}. A duration means '
+                 'that long ago. Default: all that is kept. Example: '
+                 '--since 3d')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        names = ('action', 'target', 'actor', 'since')
+        return listing.take(
+            self.app, parsed_args, 'audit', '/v1/audit', COLUMNS, long=LONG,
+            filters={name: getattr(parsed_args, name) for name in names})

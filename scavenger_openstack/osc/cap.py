@@ -1,0 +1,210 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference cap``: limits, and operators' overrides."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions
+
+from scavenger_openstack.osc import amounts
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc import times
+
+COLUMNS = (
+    table.Column('host', 'Host'),
+    table.Column('workload', 'Workload'),
+    table.Column('knob', 'Knob'),
+    table.Column('value', 'Limit'),
+    table.Column('owner', 'Set by'),
+    table.Column('set_at', 'Set (UTC)', table.time),
+    table.Column('reason', 'Reason', table.short))
+LONG = (
+    table.Column('id', 'ID'),
+    *COLUMNS[:-1],
+    table.Column('removed_at', 'Removed (UTC)', table.time),
+    table.Column('original', 'Without It'),
+    table.Column('name', 'Name'),
+    table.Column('instance', 'Instance'),
+    table.Column('project', 'Project'),
+    table.Column('incident', 'Incident'),
+    table.Column('override', 'Override'),
+    table.Column('reason', 'Reason'),
+    table.Column('why', 'Changed or Removed for'))
+OVERRIDES = (
+    table.Column('host', 'Host'),
+    table.Column('workload', 'Workload'),
+    table.Column('knob', 'Knob'),
+    table.Column('value', 'Limit'),
+    table.Column('expires_at', 'Expires (UTC)', table.time),
+    table.Column('created_by', 'Set by'),
+    table.Column('reason', 'Reason', table.short))
+OVERRIDES_LONG = (
+    table.Column('id', 'ID'),
+    *OVERRIDES[:-1],
+    table.Column('created_at', 'Set (UTC)', table.time),
+    table.Column('instance', 'Instance'),
+    table.Column('reason', 'Reason'))
+
+
+class ListCaps(command.Lister):
+    """List the limits that are in force, those that were, or overrides."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        knobs = _knobs()
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            '--past', action='store_true',
+            help='Limits that were removed. Default: those in force.')
+        which.add_argument(
+            '--overrides', action='store_true',
+            help='What operators asked for with "cap set" and has not '
+                 'expired, whether the host follows it yet or not. Default: '
+                 'limits in force.')
+        parser.add_argument(
+            '--host', metavar='<host>',
+            help='Only on this host. Default: all. Example: '
+                 '--host compute-17')
+        parser.add_argument(
+            '--workload', metavar='<workload>',
+            help='Only of this workload, as its host calls it; with '
+                 '--overrides only. Default: all.')
+        parser.add_argument(
+            '--project', metavar='<project-id>',
+            help='Only of instances of this project, by its id; not with '
+                 '--overrides. Default: all.')
+        parser.add_argument(
+            '--instance', metavar='<uuid>',
+            help='Only of this instance, by its UUID; not with --overrides. '
+                 'Default: all.')
+        parser.add_argument(
+            '--knob', metavar='<knob>', choices=knobs,
+            help=f'Only on this knob: {", ".join(knobs)}; not with '
+                 '--overrides. Default: all. Example: --knob cpu_cores')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        overrides = parsed_args.overrides
+        names = ('host', 'workload') if overrides \
+            else ('host', 'project', 'instance', 'knob')
+        for name in ('workload', 'project', 'instance', 'knob'):
+            if name not in names and getattr(parsed_args, name) is not None:
+                raise exceptions.CommandError(
+                    f'--{name} is for listings '
+                    f'with{"out" * overrides} --overrides.')
+        filters = {name: getattr(parsed_args, name) for name in names}
+        if overrides:
+            return listing.take(
+                self.app, parsed_args, 'overrides', '/v1/caps/overrides',
+                OVERRIDES, long=OVERRIDES_LONG, filters=filters, shape=_shape)
+        return listing.take(
+            self.app, parsed_args, 'caps', '/v1/caps', COLUMNS, long=LONG,
+            filters={**filters, 'in_force': not parsed_args.past},
+            shape=_shape)
+
+
+class SetCap(command.ShowOne):
+    """Override a limit of a background workload until it expires.
+
+    The agent of the host follows within one sync, some 10 s, and removes
+    the limit when the override expires or is unset, and when the agent ends.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_knob(parser)
+        parser.add_argument(
+            'value', metavar='<value>',
+            help='The limit, or "none": the workload is not limited on this '
+                 f'knob, whatever the controllers want. {amounts.HOW}.')
+        parser.add_argument(
+            '--expires', metavar='<time>', type=times.until, required=True,
+            help=f'When the override ends: {times.HOW}. A duration counts '
+                 'from now. Example: --expires 2h')
+        parser.add_argument(
+            '--reason', metavar='<sentence>', required=True,
+            help='Why; it is shown with the limit and kept in the audit. '
+                 'Example: --reason "nightly backup runs late"')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        try:
+            value = amounts.parse(parsed_args.knob, parsed_args.value)
+        except ValueError as exc:
+            raise exceptions.CommandError(f'{exc}.') from exc
+        found = http.of(self.app).one(
+            'override', 'PUT', _path(parsed_args),
+            {'value': value, 'reason': parsed_args.reason,
+             'expires_at': parsed_args.expires})
+        return table.one(parsed_args, OVERRIDES_LONG, _shape(found))
+
+
+class UnsetCap(command.Command):
+    """End an override before it expires."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_knob(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        http.of(self.app).request(
+            'DELETE', _path(parsed_args))
+
+
+def _knobs() -> list[str]:
+    from scavenger_openstack import types
+    return [knob.value for knob in types.Knob]
+
+
+def settable() -> list[str]:
+    """The knobs on which agents follow overrides."""
+    return [knob for knob in _knobs() if knob not in ('paused', 'llc_ways')]
+
+
+def _add_knob(parser: argparse.ArgumentParser) -> None:
+    knobs = settable()
+    parser.add_argument(
+        'host', metavar='<host>',
+        help='The name of the host that the workload is on. Example: '
+             'compute-17')
+    parser.add_argument(
+        'workload', metavar='<workload>',
+        help='The workload, as its host calls it: the UUID of an instance, '
+             'or the name of a container. Example: /batch/job-1')
+    parser.add_argument(
+        'knob', metavar='<knob>', choices=knobs,
+        help=f'What is limited: {", ".join(knobs)}.')
+
+
+def _path(arguments: argparse.Namespace) -> str:
+    return http.path_of('caps', arguments.host, arguments.knob,
+                        arguments.workload)
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    knob = row.get('knob') or ''
+    values = {field: table.Cell(row[field], amounts.human(knob, row[field]))
+              for field in ('value', 'original') if field in row}
+    return {**row, **values,
+            'workload': table.named(row, 'workload', 'name')}

@@ -1,0 +1,275 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Signals of an incident over time, drawn with characters.
+
+The lines share one time axis, as wide as the terminal.  The height of a
+column is the highest value in its time, from 0; where nothing was measured
+it is blank.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import locale
+import statistics
+from typing import Any
+from typing import NamedTuple
+from typing import TextIO
+import unicodedata
+
+from scavenger_openstack.osc import amounts
+from scavenger_openstack.osc.terminal import printable
+from scavenger_openstack.osc import times
+
+VICTIM_LINES = 3
+MIN_WIDTH = 24
+LABEL_COLUMNS = 16
+"""One time stands on the axis for so many columns."""
+
+
+class Ink(NamedTuple):
+    """Characters to draw with; ``levels`` go from the lowest to full."""
+
+    levels: str
+    mark: str
+    line: str
+    tick: str
+
+
+BLOCKS = Ink('▁▂▃▄▅▆▇█', '▲', '─', '┴')
+ASCII = Ink('_.-:=+*#', '^', '-', '+')
+
+
+class Axis(NamedTuple):
+    """From when to when, in UNIX time, and over how many columns."""
+
+    begin_s: float
+    end_s: float
+    columns: int
+
+    def column(self, time_s: float) -> int:
+        """The column of a time; it may be left or right of the drawing."""
+        share = (time_s - self.begin_s) / (self.end_s - self.begin_s)
+        return min(int(share * self.columns), self.columns - 1) \
+            if share <= 1 else self.columns
+
+
+class Series(NamedTuple):
+    """One signal of one workload, by time."""
+
+    workload: str
+    signal: str
+    points: Sequence[tuple[float, float | None]]
+
+
+def ink(stream: TextIO) -> Ink:
+    """Blocks if both the locale and the stream are UTF-8, else ASCII."""
+    names = (locale.getencoding(), getattr(stream, 'encoding', None))
+    try:
+        utf8 = all(codecs.lookup(name).name == 'utf-8'
+                   for name in names if name)
+    except LookupError:
+        utf8 = False
+    return BLOCKS if utf8 else ASCII
+
+
+def series(evidence: Sequence[Mapping[str, Any]]) -> list[Series]:
+    """The series of an incident that have at least one value."""
+    found = []
+    for one in evidence:
+        points = sorted(
+            ((times.parse(at), value) for at, value in
+             zip(one.get('times_at') or (), one.get('values') or (),
+                 strict=False) if at is not None),
+            key=lambda point: point[0])
+        if any(value is not None for _, value in points):
+            found.append(Series(one.get('workload') or '', one['signal'],
+                                points))
+    return found
+
+
+def lines(incident: Mapping[str, Any], *, width: int, ink: Ink
+          ) -> Iterator[str]:
+    """The drawing: victim first, then suspects by score, then the axis.
+
+    :param incident: as the API shows it, with its evidence
+    :param width: of the terminal, in columns
+    """
+    drawn = series(incident.get('evidence') or ())
+    if not drawn:
+        yield 'No measurements of this incident are kept.'
+        return
+    moments = [time_s for one in drawn for time_s, _ in one.points]
+    axis = Axis(min(moments), max(max(moments), min(moments) + 1),
+                max(width, MIN_WIDTH) - 1)
+    suspects = {one.get('workload'): one
+                for one in incident.get('suspects') or ()}
+    victim = incident.get('victim') or ''
+    for one in sorted(drawn, key=lambda one: _rank(one, victim, suspects)):
+        first = one.workload == victim
+        title = _title(one, incident, suspects.get(one.workload), first)
+        yield cut(printable(title), axis.columns)
+        yield from chart(one.points, axis, ink,
+                         VICTIM_LINES if first else 1)
+        if first and one.signal == incident.get('signal') \
+                and incident.get('threshold') is not None:
+            yield from _above(one.points, incident['threshold'], axis, ink)
+        for limit in incident.get('caps') or ():
+            if limit.get('workload') == one.workload and not first:
+                yield from _limited(limit, axis, ink)
+    yield ruler(axis, ink)
+    yield clocks(axis)
+
+
+def _rank(one: Series, victim: str,
+          suspects: Mapping[Any, Mapping[str, Any]]) -> tuple[bool, float]:
+    score = (suspects.get(one.workload) or {}).get('score')
+    return one.workload != victim, -(score or 0)
+
+
+def _title(one: Series, incident: Mapping[str, Any],
+           suspect: Mapping[str, Any] | None, first: bool) -> str:
+    known = [value for _, value in one.points if value is not None]
+    low, high = (amounts.human(one.signal, value)
+                 for value in (min(known), max(known)))
+    if first:
+        name, role = incident.get('victim_name'), 'victim'
+    elif suspect is None:
+        name, role = None, ''
+    else:
+        name = suspect.get('name')
+        role = 'antagonist' if suspect.get('antagonist') else 'suspect'
+        if suspect.get('score') is not None:
+            role += f', score {suspect["score"]:.2f}'
+    called = name or one.workload or 'another workload'
+    if role:
+        called += f' ({role})'
+    return f'{called}: {one.signal} {low} to {high}'
+
+
+def chart(points: Sequence[tuple[float, float | None]], axis: Axis, ink: Ink,
+          height: int) -> Iterator[str]:
+    """``height`` lines, the highest first.
+
+    :param points: (UNIX time, value), by time
+    """
+    values = resample(points, axis)
+    known = [value for value in values if value is not None]
+    bottom, top = min([0.0, *known]), max([0.0, *known])
+    steps = len(ink.levels)
+    levels = [None if value is None else
+              max(1, round((value - bottom) / (top - bottom or 1)
+                           * steps * height)) for value in values]
+    for line in reversed(range(height)):
+        yield ''.join(
+            ' ' if level is None or level <= line * steps
+            else ink.levels[min(level - line * steps, steps) - 1]
+            for level in levels).rstrip()
+
+
+def resample(points: Sequence[tuple[float, float | None]], axis: Axis
+             ) -> list[float | None]:
+    """The highest value in the time of each column.
+
+    A column in which no measurement falls has the value of the one before,
+    unless that is older than twice the usual time between two.
+    """
+    columns: list[list[float]] = [[] for _ in range(axis.columns)]
+    measured = [False] * axis.columns
+    for time_s, value in points:
+        at = axis.column(time_s)
+        if 0 <= at < axis.columns:
+            measured[at] = True
+            if value is not None:
+                columns[at].append(value)
+    gaps = [after - before for (before, _), (after, _)
+            in zip(points, points[1:], strict=False)]
+    hold_s = 2 * statistics.median(gaps) if gaps else 0
+    hold = hold_s / (axis.end_s - axis.begin_s) * axis.columns
+    found: list[float | None] = []
+    last: float | None = None
+    since = 0
+    for at, held in enumerate(columns):
+        if measured[at]:
+            last, since = max(held, default=None), at
+        elif at - since > hold:
+            last = None
+        found.append(last)
+    return found
+
+
+def _above(points: Sequence[tuple[float, float | None]], threshold: float,
+           axis: Axis, ink: Ink) -> Iterator[str]:
+    marks = ''.join(ink.mark if value is not None and value > threshold
+                    else ' ' for value in resample(points, axis))
+    if marks.strip():
+        yield marks.rstrip()
+    yield f'{ink.mark} above the threshold {threshold:.3g}'
+
+
+def _limited(limit: Mapping[str, Any], axis: Axis, ink: Ink
+             ) -> Iterator[str]:
+    begin = axis.column(times.parse(limit['set_at']))
+    removed = limit.get('removed_at')
+    end = axis.columns - 1 if removed is None else \
+        axis.column(times.parse(removed))
+    if begin >= axis.columns or end < 0:
+        return
+    begin, end = max(begin, 0), min(end, axis.columns - 1)
+    yield ' ' * begin + ink.line * (end - begin + 1)
+    value = amounts.human(limit.get('knob') or '', limit.get('value'))
+    yield cut(printable(f'{ink.line} limited: {limit.get("knob")} {value}'),
+              axis.columns)
+
+
+def _ticks(axis: Axis) -> list[int]:
+    count = max(2, min(7, axis.columns // LABEL_COLUMNS))
+    return [round(i * (axis.columns - 1) / (count - 1)) for i in range(count)]
+
+
+def ruler(axis: Axis, ink: Ink) -> str:
+    """The line of the axis, with a tick above each time."""
+    ticks = _ticks(axis)
+    return ''.join(ink.tick if at in ticks else ink.line
+                   for at in range(axis.columns))
+
+
+def clocks(axis: Axis) -> str:
+    """The times below the ticks, in UTC."""
+    line = ''
+    ticks = _ticks(axis)
+    for i, at in enumerate(ticks):
+        text = times.clock(axis.begin_s + (axis.end_s - axis.begin_s)
+                           * i / (len(ticks) - 1))
+        begin = min(max(at - len(text) // 2, 0), axis.columns - len(text))
+        line = f'{line:<{begin}}{text}'
+    return line
+
+
+def cut(text: str, width: int) -> str:
+    """The text, shortened to so many columns of a terminal."""
+    if columns(text) <= width:
+        return text
+    while text and columns(text) > width - 3:
+        text = text[:-1]
+    return f'{text}...'
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    return sum(0 if unicodedata.combining(char) else
+               2 if unicodedata.east_asian_width(char) in 'WF' else 1
+               for char in text)

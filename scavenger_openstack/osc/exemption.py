@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference exemption``: what is not limited."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
+from scavenger_openstack.osc import table
+
+PATH = '/v1/exemptions'
+
+COLUMNS = (
+    table.Column('id', 'ID'),
+    table.Column('scope', 'Scope'),
+    table.Column('target', 'Target'),
+    table.Column('created_by', 'Created by'),
+    table.Column('created_at', 'Created (UTC)', table.time),
+    table.Column('reason', 'Reason', table.short))
+LONG = (*COLUMNS[:-1], table.Column('reason', 'Reason'))
+
+
+class ListExemptions(command.Lister):
+    """List what is exempt from limits."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(self.app, parsed_args, 'exemptions', PATH,
+                            COLUMNS, long=LONG)
+
+
+class CreateExemption(command.ShowOne):
+    """Exempt an instance, a project or an aggregate from limits.
+
+    Only an override by "cap set" limits what is exempt. Incidents are found
+    and recorded as before.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        scope.add_arguments(parser, 'instance', 'project', 'aggregate')
+        parser.add_argument(
+            '--reason', metavar='<sentence>', required=True,
+            help='Why; it is kept in the audit. Example: --reason '
+                 '"contract of 2026"')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        found = http.of(self.app).one(
+            'exemption', 'POST', PATH,
+            {**scope.of(parsed_args), 'reason': parsed_args.reason})
+        return table.one(parsed_args, LONG, found)
+
+
+class DeleteExemption(command.Command):
+    """End exemptions."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'exemption', metavar='<exemption>', nargs='+',
+            help='The id that "openstack interference exemption list" '
+                 'shows; can be repeated.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        failed = []
+        for one in parsed_args.exemption:
+            try:
+                http.of(self.app).request(
+                    'DELETE', http.path_of('exemptions', one))
+            except exceptions.CommandError as exc:
+                failed.append(str(exc))
+        if failed:
+            raise exceptions.CommandError('\n'.join(failed))

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference governor``: how many new limits there may be."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
+from scavenger_openstack.osc import table
+
+PATH = '/v1/governor'
+
+COLUMNS = (
+    table.Column('scope', 'Scope'),
+    table.Column('target', 'Target'),
+    table.Column('caps_per_minute', 'Limits per Minute'))
+
+
+class ShowGovernor(command.Lister):
+    """Show how many new limits detectors may set in a minute.
+
+    Beyond that, incidents are recorded and nothing is limited. Regulators,
+    which give idle capacity away, are not counted.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser, long=False)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(self.app, parsed_args, 'governor', PATH, COLUMNS)
+
+
+class SetGovernor(command.ShowOne):
+    """Set how many new limits detectors may set in a minute."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        scope.add_arguments(parser, 'cloud', 'aggregate', 'host')
+        parser.add_argument(
+            'caps_per_minute', metavar='<limits-per-minute>', type=_count,
+            help='New limits per minute on all hosts of the scope together; '
+                 '0 for none at all, "none" for no bound of its own. Example: '
+                 '20')
+        parser.add_argument(
+            '--reason', metavar='<sentence>', required=True,
+            help='Why; it is kept in the audit. Example: --reason "first '
+                 'week of enforcing"')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        found = http.of(self.app).one(
+            'governor', 'PUT', PATH,
+            {**scope.of(parsed_args), 'reason': parsed_args.reason,
+             'caps_per_minute': parsed_args.caps_per_minute})
+        return table.one(parsed_args, COLUMNS, found)
+
+
+def _count(text: str) -> int | None:
+    if text == 'none':
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not a number, 0 or more, or none')
+    return int(text)

@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference host``: the hosts, and what is set for them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+
+
+def _precision(value: Any) -> str:
+    """Confirmed trials of those that were confirmed or refuted."""
+    found = []
+    for name, counts in sorted((value or {}).items()):
+        confirmed = counts.get('confirmed', 0)
+        ended = confirmed + counts.get('refuted', 0)
+        found.append(f'{name} {confirmed}/{ended}'
+                     + f' ({confirmed / ended:.0%})' * bool(ended))
+    return ', '.join(found) or '-'
+
+
+def _settings(value: Any) -> str:
+    return '; '.join(table.plain(settings) for settings
+                     in (value or {}).values() if settings) or 'nothing'
+
+
+def _facts(value: Any) -> str:
+    """What no other column has."""
+    shown = {column.field for column in LONG}
+    return table.plain({name: fact for name, fact in (value or {}).items()
+                        if name not in shown})
+
+
+COLUMNS = (
+    table.Column('name', 'Host'),
+    table.Column('enforcing', 'Enforcing'),
+    table.Column('stopped', 'Stopped'),
+    table.Column('grade', 'Grade'),
+    table.Column('last_seen_at', 'Last Seen (UTC)', table.time),
+    table.Column('silent', 'Silent'),
+    table.Column('modes', 'Modes'))
+LONG = (
+    *COLUMNS,
+    table.Column('version', 'Version'),
+    table.Column('headroom', 'Headroom', table.amounts_by_name),
+    table.Column('capacity', 'Capacity', table.amounts_by_name),
+    table.Column('precision', 'Precision', _precision))
+SHOWN = (
+    *LONG,
+    table.Column('settings', 'Set Here', _settings),
+    table.Column('facts', 'Other Facts', _facts))
+
+
+class ListHosts(command.Lister):
+    """List the hosts that have an agent.
+
+    Enforcing: the agent may set limits now. Silent: it has not reported for
+    some minutes; it goes on alone, with what it was last told.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument(
+            '--aggregate', metavar='<aggregate>',
+            help='Only hosts of this host aggregate, by its name. Default: '
+                 'all. Example: --aggregate batch')
+        enforcing = parser.add_mutually_exclusive_group()
+        enforcing.add_argument(
+            '--enforcing', action='store_const', const=True, default=None,
+            help='Only hosts that may set limits now. Default: all.')
+        enforcing.add_argument(
+            '--not-enforcing', dest='enforcing', action='store_const',
+            const=False,
+            help='Only hosts that set no limits now: they observe, or are '
+                 'stopped. Default: all.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(
+            self.app, parsed_args, 'hosts', '/v1/hosts', COLUMNS, long=LONG,
+            filters={'aggregate': parsed_args.aggregate,
+                     'enforcing': parsed_args.enforcing})
+
+
+class ShowHost(command.ShowOne):
+    """Show a host, and the modes and parameters that are set for it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_host(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        found = http.of(self.app).one(
+            'host', 'GET', http.path_of('hosts', parsed_args.host))
+        return table.one(parsed_args, SHOWN, found)
+
+
+class SetHost(command.ShowOne):
+    """Set modes and parameters of a host, in place of those in its file.
+
+    The agent follows within one sync, some 10 s.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        from scavenger_openstack.types import Mode
+        parser = super().get_parser(prog_name)
+        _add_host(parser)
+        parser.add_argument(
+            '--mode', metavar='<controller>=<mode>', action='append',
+            type=_pair, default=[],
+            help=f'How far a controller may go: {", ".join(Mode)}; empty '
+                 'for what the file of the host says. Can be repeated. '
+                 'Example: --mode attribution=observe')
+        parser.add_argument(
+            '--parameter', metavar='<section>.<option>=<value>',
+            action='append', type=_pair, default=[],
+            help='An option of a controller, in the unit of the '
+                 'configuration; empty for what the file of the host says. '
+                 'Can be repeated. Example: --parameter '
+                 'scavenger.memory_c=3')
+        parser.add_argument(
+            '--reason', metavar='<sentence>',
+            help='Why; it is kept in the audit. Default: none. Example: '
+                 '--reason "memory is tight here"')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        body: dict[str, Any] = {}
+        if parsed_args.mode:
+            body['modes'] = {name: mode or None
+                             for name, mode in parsed_args.mode}
+        if parsed_args.parameter:
+            body['parameters'] = {name: value_of(value) if value else None
+                                  for name, value in parsed_args.parameter}
+        if not body:
+            raise exceptions.CommandError('Nothing to set: give --mode or '
+                                          '--parameter.')
+        if parsed_args.reason is not None:
+            body['reason'] = parsed_args.reason
+        found = http.of(self.app).one(
+            'host', 'PATCH', http.path_of('hosts', parsed_args.host), body)
+        return table.one(parsed_args, SHOWN, found)
+
+
+def _add_host(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        'host', metavar='<host>',
+        help='The name of the host, as "openstack interference host list" '
+             'shows it. Example: compute-17')
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition('=')
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f'{text!r} is not NAME=VALUE')
+    return name, value
+
+
+def value_of(text: str) -> float | str:
+    """The number, or truth value, that a text is, else the text."""
+    if text in ('true', 'false'):
+        return text == 'true'
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(value):
+        return text
+    return int(value) if value.is_integer() else value

@@ -1,0 +1,197 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference incident``: what happened, with the evidence."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import shutil
+import time
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import amounts
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc import times
+
+COLUMNS = (
+    table.Column('id', 'ID'),
+    table.Column('begun_at', 'Begun (UTC)', table.time),
+    table.Column('duration_s', 'Duration', table.duration),
+    table.Column('host', 'Host'),
+    table.Column('victim', 'Victim'),
+    table.Column('cause', 'Cause'),
+    table.Column('antagonists', 'Antagonists'),
+    table.Column('outcome', 'Outcome'))
+LONG = (
+    *COLUMNS,
+    table.Column('signal', 'Signal'),
+    table.Column('value', 'Value'),
+    table.Column('threshold', 'Threshold'),
+    table.Column('action', 'Action'),
+    table.Column('victim_instance', 'Victim Instance'),
+    table.Column('victim_name', 'Victim Name'),
+    table.Column('project', 'Project'),
+    table.Column('changed_at', 'Changed (UTC)', table.time),
+    table.Column('ended_at', 'Ended (UTC)', table.time))
+SHOWN = (
+    *LONG,
+    table.Column('suspects', 'Suspects'),
+    table.Column('caps', 'Limits'),
+    table.Column('evidence', 'Evidence'))
+
+
+class ListIncidents(command.Lister):
+    """List incidents, the newest first."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument(
+            '--host', metavar='<host>',
+            help='Only on this host. Default: all. Example: '
+                 '--host compute-17')
+        parser.add_argument(
+            '--project', metavar='<project-id>',
+            help='Only with a victim of this project, by its id. Default: '
+                 'all.')
+        parser.add_argument(
+            '--victim', metavar='<workload>',
+            help='Only with this victim: the UUID of an instance, or the '
+                 'name of a container. Default: all. Example: '
+                 '--victim /machine/web')
+        parser.add_argument(
+            '--antagonist', metavar='<workload>',
+            help='Only those for which this workload was named; written like '
+                 '--victim. Default: all.')
+        parser.add_argument(
+            '--cause', metavar='<cause>',
+            help='Only with this cause. Default: all. Example: --cause cpu')
+        parser.add_argument(
+            '--outcome', metavar='<outcome>',
+            help='Only with this outcome: open, confirmed, refuted or '
+                 'unclear. Default: all. Example: --outcome open')
+        parser.add_argument(
+            '--since', metavar='<time>', type=times.since,
+            help=f'Only what began at this time or later: {times.HOW}. A '
+                 'duration means that long ago. Default: all that is kept. '
+                 'Example: --since 2h')
+        parser.add_argument(
+            '--until', metavar='<time>', type=times.since,
+            help='Only what began before this time; written like --since. '
+                 'Default: now.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        now = time.time()
+        names = ('host', 'project', 'victim', 'antagonist', 'cause',
+                 'outcome', 'since', 'until')
+        return listing.take(
+            self.app, parsed_args, 'incidents', '/v1/incidents', COLUMNS,
+            long=LONG, shape=lambda row: _shape(row, now),
+            filters={name: getattr(parsed_args, name) for name in names})
+
+
+class ShowIncident(command.ShowOne):
+    """Show an incident with its evidence.
+
+    Below the table the signals of the victim and of the suspects are drawn
+    over time, in the width of the terminal; a column's height counts from 0.
+    Other formats have the numbers in the field "evidence".
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            'incident', metavar='<incident>',
+            help='The id that "openstack interference incident list" shows: '
+                 '32 hexadecimal digits.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        self.incident = http.of(self.app).one(
+            'incident', 'GET', http.path_of('incidents',
+                                            parsed_args.incident))
+        return table.one(parsed_args, SHOWN,
+                         _whole(self.incident, time.time()))
+
+    def produce_output(self, parsed_args: argparse.Namespace,
+                       column_names: Sequence[str], data: Any) -> int:
+        status = super().produce_output(parsed_args, column_names, data)
+        if parsed_args.formatter == 'table' and not parsed_args.columns:
+            from scavenger_openstack.osc import drawing
+            out = self.app.stdout
+            width = parsed_args.max_width or shutil.get_terminal_size().columns
+            for line in drawing.lines(self.incident, width=width,
+                                      ink=drawing.ink(out)):
+                out.write(f'{line}\n')
+        return status
+
+
+def _shape(row: listing.Row, now: float) -> listing.Row:
+    begun, ended = (None if row.get(field) is None else
+                    times.parse(row[field])
+                    for field in ('begun_at', 'ended_at'))
+    return {
+        **row, 'victim': table.named(row, 'victim', 'victim_name'),
+        'antagonists': table.Cell(
+            row.get('antagonists'), ', '.join(
+                map(_name, row.get('antagonists') or ())) or '-'),
+        'duration_s': None if begun is None else
+        round((now if ended is None else ended) - begun, 3)}
+
+
+def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
+    evidence = row.get('evidence') or []
+    return {
+        **_shape(row, now),
+        'suspects': table.Cell(
+            row.get('suspects'),
+            *map(_suspect, row.get('suspects') or ())),
+        'caps': table.Cell(
+            row.get('caps'), *map(_limit, row.get('caps') or ())),
+        'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
+
+
+def _name(one: Mapping[str, Any]) -> str:
+    return str(one.get('name') or one.get('workload') or 'another workload')
+
+
+def _suspect(one: Mapping[str, Any]) -> str:
+    score = one.get('score')
+    return (f'{_name(one)}: ' + ('named earlier' if score is None
+                           else f'score {score:.2f}')
+            + ', antagonist' * bool(one.get('antagonist')))
+
+
+def _limit(one: Mapping[str, Any]) -> str:
+    knob = one.get('knob') or ''
+    ended = one.get('removed_at')
+    return (f'{_name(one)}: {knob} '
+            f'{amounts.human(knob, one.get("value"))} '
+            f'from {table.time(one.get("set_at"))} '
+            + (f'to {table.time(ended)}' if ended else 'on'))
+
+
+def _amount_of(evidence: Iterable[Mapping[str, Any]]) -> str:
+    workloads = {one.get('workload') for one in evidence}
+    values = sum(len(one.get('values') or ()) for one in evidence)
+    return f'{values} measurements of {len(workloads)} workloads'

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What all listings have in common: pages, filters, columns."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib import shell
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc.terminal import printable
+
+LIMIT_ROWS = 100
+
+Row = Mapping[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser, *,
+                  long: bool = True) -> None:
+    """Add the options that each listing has."""
+    if long:
+        parser.add_argument(
+            '--long', action='store_true',
+            help='Show all columns, and sentences in full. Default: the '
+                 'columns that fit a terminal.')
+    count = parser.add_mutually_exclusive_group()
+    count.add_argument(
+        '--limit', metavar='<rows>', type=rows, default=LIMIT_ROWS,
+        help='Show at most so many rows, the newest or highest ranked. '
+             f'Default: {LIMIT_ROWS}. Example: --limit 20')
+    count.add_argument(
+        '--all', dest='limit', action='store_const', const=None,
+        help='Show all rows; they are fetched 1000 at a time.')
+    parser.add_argument(
+        '--marker', metavar='<marker>',
+        help='Go on after the last row of an earlier listing, which ended '
+             'with this marker. The filters have to be the same. Default: '
+             'begin with the first row.')
+
+
+def rows(text: str) -> int:
+    """A number of rows.
+
+    :raises argparse.ArgumentTypeError: it is none.
+    """
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is not a number of rows, 1 or more')
+    return int(text)
+
+
+def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
+         noun: str, path: str, columns: Sequence[table.Column], *,
+         long: Sequence[table.Column] = (),
+         filters: Mapping[str, Any] | None = None,
+         shape: Callable[[Row], Row] = dict
+         ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """Fetch the rows of a listing, and return what a command returns.
+
+    :param long: the columns with ``--long``
+    :param shape: adds cells to a row that are made of several fields
+    :raises CommandError: the API refused, or could not be reached.
+    """
+    found, marker = http.of(app).listing(
+        noun, path, filters or {}, limit=arguments.limit,
+        marker=arguments.marker)
+    if marker is not None:
+        app.stderr.write(f'There are more rows: add --all, or --marker '
+                         f'{printable(str(marker))}\n')
+    shown = long if getattr(arguments, 'long', False) else columns
+    return table.rows(arguments, shown, map(shape, found))

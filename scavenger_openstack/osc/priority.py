@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference priority``: what is background."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
+from scavenger_openstack.osc import table
+from scavenger_openstack.osc.terminal import printable
+
+SCOPES = ('instance', 'project', 'aggregate')
+PATH = '/v1/priorities'
+
+COLUMNS = (
+    table.Column('scope', 'Scope'),
+    table.Column('target', 'Target'),
+    table.Column('value', 'Priority'),
+    table.Column('application', 'Application'),
+    table.Column('created_by', 'Set by'),
+    table.Column('created_at', 'Set (UTC)', table.time),
+    table.Column('reason', 'Reason', table.short))
+LONG = (table.Column('id', 'ID'), *COLUMNS[:-1],
+        table.Column('reason', 'Reason'))
+
+
+class ListPriorities(command.Lister):
+    """List the priorities that operators set."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(self.app, parsed_args, 'priorities', PATH,
+                            COLUMNS, long=LONG)
+
+
+class SetPriority(command.ShowOne):
+    """Make an instance, or those of a project or aggregate, background.
+
+    Background may be limited for the sake of the foreground. What no rule
+    and no flavor calls background is foreground. Of several rules the one
+    for the instance counts first, then that of the project.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        from scavenger_openstack.types import Priority
+        parser = super().get_parser(prog_name)
+        scope.add_arguments(parser, *SCOPES)
+        parser.add_argument(
+            'priority', metavar='<priority>',
+            choices=[one.value for one in Priority],
+            help='foreground: protected, never limited; or background.')
+        parser.add_argument(
+            '--application', metavar='<application>', default='',
+            help='The application that the instances belong to: those of one '
+                 'project with the same application do the same job and are '
+                 'compared. Default: what the instance itself says. Example: '
+                 '--application web')
+        parser.add_argument(
+            '--reason', metavar='<sentence>', required=True,
+            help='Why; it is kept in the audit. Example: --reason "batch '
+                 'project of the lab"')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        found = http.of(self.app).one(
+            'priority', 'POST', PATH,
+            {**scope.of(parsed_args), 'value': parsed_args.priority,
+             'application': parsed_args.application,
+             'reason': parsed_args.reason})
+        return table.one(parsed_args, LONG, found)
+
+
+class UnsetPriority(command.Command):
+    """Remove the priority that an operator set."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        scope.add_arguments(parser, *SCOPES)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        client = http.of(self.app)
+        wanted = scope.of(parsed_args)
+        rules, _ = client.listing('priorities', PATH, wanted)
+        if not rules:
+            raise exceptions.CommandError(
+                f'No priority is set for the {wanted["scope"]} '
+                f'{printable(wanted["target"])}.')
+        for rule in rules:
+            client.request('DELETE', http.path_of('priorities', rule['id']))

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference protection``: the kill switch."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
+from scavenger_openstack.osc import table
+
+PATH = '/v1/protection'
+SCOPES = ('cloud', 'aggregate', 'host')
+
+COLUMNS = (
+    table.Column('scope', 'Scope'),
+    table.Column('target', 'Target'),
+    table.Column('enabled', 'Enabled'),
+    table.Column('changed_by', 'Changed by'),
+    table.Column('changed_at', 'Changed (UTC)', table.time),
+    table.Column('reason', 'Reason'))
+
+
+class ShowProtection(command.Lister):
+    """Show where protection was switched off, or on again.
+
+    A host sets limits only if protection is enabled for the cloud, for each
+    of its aggregates, and for itself.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser, long=False)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(self.app, parsed_args, 'protection', PATH,
+                            COLUMNS)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    scope.add_arguments(parser, *SCOPES)
+    parser.add_argument(
+        '--reason', metavar='<sentence>', required=True,
+        help='Why; it is shown on the hosts and kept in the audit. Example: '
+             '--reason "customer reports throttling"')
+
+
+def _switch(on: command.ShowOne, arguments: argparse.Namespace,
+            enabled: bool) -> tuple[Sequence[str], Sequence[Any]]:
+    found = http.of(on.app).one(
+        'protection', 'PUT', PATH, {**scope.of(arguments), 'enabled': enabled,
+                                    'reason': arguments.reason})
+    return table.one(arguments, COLUMNS, found)
+
+
+class DisableProtection(command.ShowOne):
+    """The kill switch: remove all limits, and set none.
+
+    The agents follow within one sync, some 10 s. On a host,
+    "scavenger-agent stop-all" does the same without the control plane.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return _switch(self, parsed_args, False)
+
+
+class EnableProtection(command.ShowOne):
+    """End what "protection disable" did."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return _switch(self, parsed_args, True)

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference spec``: what is usual for an application."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+
+COLUMNS = (
+    table.Column('project', 'Project'),
+    table.Column('application', 'Application'),
+    table.Column('cpu_model', 'CPU Model'),
+    table.Column('signal', 'Signal'),
+    table.Column('mean', 'Mean'),
+    table.Column('stddev', 'Deviation'),
+    table.Column('n', 'Samples'),
+    table.Column('day', 'Day (UTC)'))
+
+
+class ListSpecs(command.Lister):
+    """List mean and standard deviation of applications' signals.
+
+    An incident begins when a signal is well above its mean.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser, long=False)
+        parser.add_argument(
+            '--project', metavar='<project-id>',
+            help='Only applications of this project, by its id. Default: '
+                 'all.')
+        parser.add_argument(
+            '--application', metavar='<application>',
+            help='Only this application. Default: all. Example: '
+                 '--application web')
+        parser.add_argument(
+            '--cpu-model', metavar='<model>',
+            help='Only on this model of CPU, as the listing shows it. '
+                 'Default: all.')
+        parser.add_argument(
+            '--signal', metavar='<signal>',
+            help='Only this signal: cpi, run_delay or io_wait. Default: all. '
+                 'Example: --signal cpi')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        names = ('project', 'application', 'cpu_model', 'signal')
+        return listing.take(
+            self.app, parsed_args, 'specs', '/v1/specs', COLUMNS,
+            filters={name: getattr(parsed_args, name) for name in names})

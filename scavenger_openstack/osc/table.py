@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Rows of the API as columns of a command.
+
+Tables show titles and human values; all other formats show the API's own
+names and values.  ``-c`` and ``--sort-column`` take either name.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from cliff import columns
+
+from scavenger_openstack.osc import amounts
+from scavenger_openstack.osc.terminal import printable
+from scavenger_openstack.osc import times
+
+SHORT_CHARS = 48
+
+TEXT_FORMATS = ('csv', 'shell', 'value')
+"""Formats that hand text on as it is: what tenants chose is escaped."""
+
+
+def plain(value: Any) -> str:
+    """Any value of the API in a table; ``-`` is "not known"."""
+    if value is None:
+        return '-'
+    if isinstance(value, bool):
+        return 'yes' if value else 'no'
+    if isinstance(value, float):
+        return f'{value:.4g}'
+    if isinstance(value, Mapping):
+        return ', '.join(f'{key}={plain(item)}'
+                         for key, item in sorted(value.items()))
+    if isinstance(value, list | tuple):
+        return ', '.join(map(plain, value))
+    return str(value)
+
+
+def short(value: Any) -> str:
+    """The beginning of a sentence."""
+    text = plain(value)
+    if len(text) <= SHORT_CHARS:
+        return text
+    return f'{text[:SHORT_CHARS].rsplit(" ", 1)[0]} ...'
+
+
+def time(value: Any) -> str:
+    """A time, in UTC."""
+    return '-' if value is None else times.human(value)
+
+
+def duration(value: Any) -> str:
+    """A number of seconds."""
+    return '-' if value is None else times.duration(value)
+
+
+def amounts_by_name(value: Any) -> str:
+    """Knobs or resources, each with an amount."""
+    return ', '.join(f'{name} {amounts.human(name, amount)}'
+                     for name, amount in sorted((value or {}).items())) or '-'
+
+
+class Column(NamedTuple):
+    """A field of the API, its title in a table, and how it reads there."""
+
+    field: str
+    title: str
+    human: Callable[[Any], str] = plain
+
+
+class Cell(columns.FormattableColumn[Any]):
+    """A value as the API has it, and as a person reads it."""
+
+    def __init__(self, value: Any, *lines: str) -> None:
+        super().__init__(value)
+        self._lines = lines
+
+    def human_readable(self) -> str:
+        return '\n'.join(map(printable, self._lines))
+
+    def __lt__(self, other: object) -> bool:
+        """What is not known comes last."""
+        if not isinstance(other, Cell):
+            return NotImplemented
+        if self._value is None or other._value is None:
+            return self._value is not None
+        return bool(self._value < other._value)
+
+
+def rows(arguments: argparse.Namespace, shown: Sequence[Column],
+         found: Iterable[Mapping[str, Any]]
+         ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    """What a command returns: names of columns, and the cells of each row.
+
+    :param found: rows of the API; a value may be a :class:`Cell` already
+    """
+    return (_names(arguments, shown),
+            [tuple(_cell(arguments, column, row) for column in shown)
+             for row in found])
+
+
+def one(arguments: argparse.Namespace, shown: Sequence[Column],
+        found: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """The same for one thing."""
+    names, [cells] = rows(arguments, shown, [found])
+    return names, cells
+
+
+def _names(arguments: argparse.Namespace,
+           shown: Sequence[Column]) -> tuple[str, ...]:
+    human = arguments.formatter == 'table'
+    chosen = [(column.title, column.field) if human else
+              (column.field, column.title) for column in shown]
+    names = {_plain_name(other): name for name, other in chosen}
+    names |= {_plain_name(name): name for name, _ in chosen}
+    for asked in (arguments.columns,
+                  getattr(arguments, 'sort_columns', None) or []):
+        asked[:] = [names.get(_plain_name(name), name) for name in asked]
+    return tuple(name for name, _ in chosen)
+
+
+def _plain_name(name: str) -> str:
+    return name.strip().lower().replace(' ', '_')
+
+
+def _cell(arguments: argparse.Namespace, column: Column,
+          row: Mapping[str, Any]) -> Any:
+    value = row.get(column.field)
+    cell = value if isinstance(value, Cell) else Cell(
+        value, column.human(value))
+    if arguments.formatter not in TEXT_FORMATS:
+        return cell
+    raw = cell.machine_readable()
+    return printable(raw) if isinstance(raw, str) else raw
+
+
+def named(row: Mapping[str, Any], field: str, name: str) -> Cell:
+    """What a workload is called, in tables; its id elsewhere."""
+    return Cell(row.get(field), plain(row.get(name) or row.get(field)))

@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Times as people type and read them.
+
+A time in the API is ISO 8601 text in UTC; here it is UNIX time in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+import time
+
+_UNITS_S = {'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}
+_PART = r'([0-9]+(?:\.[0-9]+)?)([smhdw])'
+
+HOW = ('a duration (90s, 30m, 2h, 3d, 1w, 1h30m) or an ISO 8601 time, in UTC '
+       'unless it has an offset (2026-11-23, 2026-11-23T10:00, '
+       '2026-11-23T10:00+02:00)')
+"""For the help of options."""
+
+
+def since(text: str) -> str:
+    """An argument: that long ago, or a time; as the API takes it.
+
+    :raises argparse.ArgumentTypeError: it is neither.
+    """
+    return _argument(text, time.time(), -1)
+
+
+def until(text: str) -> str:
+    """An argument: in that time from now, or a time; as the API takes it.
+
+    :raises argparse.ArgumentTypeError: it is neither.
+    """
+    return _argument(text, time.time(), +1)
+
+
+def _argument(text: str, now: float, sign: int) -> str:
+    try:
+        return iso(point(text, now=now, sign=sign))
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is neither a duration such as 30m, 2h or 3d nor an '
+            'ISO 8601 time such as 2026-11-23T10:00') from None
+
+
+def point(text: str, *, now: float, sign: int) -> float:
+    """The time that a text means.
+
+    :param sign: -1 when a duration means that long ago, +1 from now
+    :raises ValueError: it is neither a duration nor a time.
+    """
+    if re.fullmatch(f'(?:{_PART})+', text):
+        return now + sign * sum(float(number) * _UNITS_S[unit]
+                                for number, unit in re.findall(_PART, text))
+    return parse(text)
+
+
+def parse(text: str) -> float:
+    """The time of ISO 8601 text, in UTC unless it has an offset.
+
+    :raises ValueError: it is no such text.
+    """
+    found = datetime.datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    return found.timestamp()
+
+
+def iso(time_s: float) -> str:
+    """As the API takes it: ``2026-11-23T10:00:00Z``.
+
+    :raises ValueError: it is out of the calendar.
+    """
+    return _utc(time_s).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+def clock(time_s: float) -> str:
+    """``10:00:00``, in UTC."""
+    return _utc(time_s).strftime('%H:%M:%S')
+
+
+def date(time_s: float) -> str:
+    """``2026-11-23``, in UTC."""
+    return _utc(time_s).strftime('%Y-%m-%d')
+
+
+def _utc(time_s: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(time_s, datetime.UTC)
+
+
+def human(text: object) -> str:
+    """A time of the API in a table: ``2026-11-23 10:00:00``, in UTC."""
+    try:
+        time_s = parse(str(text))
+    except ValueError:
+        return str(text)
+    return f'{date(time_s)} {clock(time_s)}'
+
+
+def duration(seconds: float) -> str:
+    """Two figures of a duration: ``45 s``, ``3 min``, ``1.5 h``, ``12 d``."""
+    for unit, unit_s in (('d', 86400), ('h', 3600), ('min', 60)):
+        if seconds >= unit_s:
+            count = seconds / unit_s
+            return f'{count:.0f} {unit}' if count >= 9.95 \
+                else f'{count:.2g} {unit}'
+    return f'{seconds:.0f} s' if seconds >= 9.95 else f'{seconds:.2g} s'

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference workload``: instances and containers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+
+COLUMNS = (
+    table.Column('id', 'Workload'),
+    table.Column('host', 'Host'),
+    table.Column('name', 'Name'),
+    table.Column('project', 'Project'),
+    table.Column('priority', 'Priority'),
+    table.Column('source', 'Set by'),
+    table.Column('application', 'Application'),
+    table.Column('vcpus', 'VCPUs'))
+LONG = (
+    *COLUMNS,
+    table.Column('kind', 'Kind'),
+    table.Column('instance', 'Instance'),
+    table.Column('flavor', 'Flavor'),
+    table.Column('floor', 'Floor', table.amounts_by_name),
+    table.Column('since_at', 'Since (UTC)', table.time),
+    table.Column('until_at', 'Until (UTC)', table.time))
+
+
+class ListWorkloads(command.Lister):
+    """List instances and containers, with their priorities.
+
+    "Set by" is what the priority comes from; "default" is nothing: such a
+    workload is foreground, and never limited.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        from scavenger_openstack.types import Priority
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument(
+            '--host', metavar='<host>',
+            help='Only on this host. Default: all. Example: '
+                 '--host compute-17')
+        parser.add_argument(
+            '--project', metavar='<project-id>',
+            help='Only instances of this project, by its id. Default: all.')
+        parser.add_argument(
+            '--instance', metavar='<uuid>',
+            help='Only this instance, by its UUID. Default: all.')
+        parser.add_argument(
+            '--application', metavar='<application>',
+            help='Only workloads of this application: those that do the same '
+                 'job. Default: all. Example: --application web')
+        parser.add_argument(
+            '--priority', choices=[one.value for one in Priority],
+            help='Only foreground or only background. Default: both.')
+        parser.add_argument(
+            '--gone', action='store_const', const=True, default=None,
+            help='Those that are there no more. Default: those that are '
+                 'there.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        names = ('host', 'project', 'instance', 'application', 'priority',
+                 'gone')
+        return listing.take(
+            self.app, parsed_args, 'workloads', '/v1/workloads', COLUMNS,
+            long=LONG,
+            filters={name: getattr(parsed_args, name) for name in names})

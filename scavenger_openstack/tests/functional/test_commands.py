@@ -1,0 +1,314 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The ``openstack`` commands against the real API."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.tests.functional import openstack_shell
+from scavenger_openstack.tests.functional.openstack_shell import INCIDENT
+from scavenger_openstack.tests.functional.openstack_shell import SCAN
+from scavenger_openstack.tests.functional.openstack_shell import WEB
+
+
+class Commands(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.plane = self.useFixture(openstack_shell.ControlPlane())
+
+    def text(self, *words: str) -> str:
+        done = openstack_shell.openstack(*words)
+        self.assertEqual((0, ''), (done.status, done.err), done)
+        return done.out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.text(*words, '-f', 'json'))
+
+    def cells(self, *words: str) -> list[list[str]]:
+        """The cells of a table, its titles first."""
+        return [[cell.strip() for cell in line.split('|')[1:-1]]
+                for line in self.text(*words).splitlines()
+                if line.startswith('|')]
+
+    def test_antagonists(self) -> None:
+        self.assertEqual(
+            [['Antagonist', 'Host', 'Project', 'Incidents', 'Victims',
+              'Interference', 'Causes', 'Limited Now'],
+             ['/batch/steady', 'compute-1', '', '2', '1', '8.3 min', 'cpu',
+              'no'],
+             [SCAN, 'compute-1', '', '4', '2', '3 min', 'cpu', 'yes']],
+            self.cells('antagonist', 'list'))
+        found = self.json('antagonist', 'list', '--sort', 'victims',
+                          '--since', '3d', '--host', 'compute-1',
+                          '--victim-project', 'p1', '--long')
+        self.assertEqual([(SCAN, 180.0, 2, True, 2),
+                          ('/batch/steady', 500.0, 1, False, 1)],
+                         [(row['workload'], row['interference_s'],
+                           row['victims'], row['limited'], row['confirmed'])
+                          for row in found])
+        for nothing in (('--project', 'p1'), ('--host', 'compute-2'),
+                        ('--since', '2020-01-01', '--until', '2020-01-02')):
+            self.assertEqual([], self.json('antagonist', 'list', *nothing))
+
+    def test_incidents(self) -> None:
+        [titles, row] = self.cells('interference', 'incident', 'list')
+        self.assertEqual([INCIDENT, '1.5 min', 'compute-1', 'cpu', SCAN,
+                          'confirmed'],
+                         [row[0], row[2], row[3], *row[5:]])
+        self.assertEqual('web\\x1b[2J\\u202e\\n+----+', row[4])
+        [found] = self.json(
+            'interference', 'incident', 'list', '--long', '--host',
+            'compute-1', '--project', 'p1', '--victim', WEB, '--antagonist',
+            SCAN, '--cause', 'cpu', '--outcome', 'confirmed', '--since', '1h')
+        self.assertEqual(
+            (INCIDENT, WEB, openstack_shell.EVIL, 90.0, [SCAN]),
+            (found['id'], found['victim'], found['victim_name'],
+             found['duration_s'],
+             [one['workload'] for one in found['antagonists']]))
+        self.assertEqual([], self.json('interference', 'incident', 'list',
+                                       '--outcome', 'open'))
+
+    def test_an_incident_is_drawn(self) -> None:
+        text = self.text('interference', 'incident', 'show', INCIDENT)
+        self.assertIn('| Suspects', text)
+        self.assertIn(f'{SCAN}: score 0.93, antagonist', text)
+        drawn = text.rpartition('+\n')[2].splitlines()
+        self.assertEqual('web\\x1b[2J\\u202e\\n+----+ (victim): '
+                         'cpi 1.1 to 3.3', drawn[0])
+        self.assertIn(f'{SCAN} (antagonist, score 0.93): '
+                      'cpu_cores 0.1 cores to 3.9 cores', drawn)
+        self.assertIn('─ limited: cpu_cores 0.5 cores', drawn)
+        self.assertEqual(79, len(drawn[-2]))
+        self.assertTrue(all(len(line) < 80 for line in drawn), drawn)
+        narrow = self.text('interference', 'incident', 'show', INCIDENT,
+                           '--max-width', '60')
+        self.assertEqual(59, len(narrow.splitlines()[-2]))
+
+    def test_an_incident_as_data(self) -> None:
+        found = self.json('interference', 'incident', 'show', INCIDENT)
+        self.assertEqual(3, len(found['evidence']))
+        self.assertEqual([1.2, 1.2], found['evidence'][2]['values'][-2:])
+        self.assertEqual(0.5, found['caps'][0]['value'])
+        self.assertEqual('1.5 min\n', re.sub(
+            '.*Duration *\\| (.*?) *\\|.*', r'\1', self.text(
+                'interference', 'incident', 'show', INCIDENT, '-c',
+                'duration_s'), flags=re.S) + '\n')
+
+    def test_the_real_program_in_an_old_locale(self) -> None:
+        """No character that such a terminal does not have."""
+        environ = {**os.environ, 'LC_ALL': 'C', 'PYTHONPATH': str(
+            pathlib.Path(__file__).parents[3])}
+        done = subprocess.run(
+            [sys.executable, '-m', 'openstackclient.shell', 'interference',
+             'incident', 'show', INCIDENT], env=environ, timeout=120,
+            capture_output=True)
+        self.assertEqual((0, b''), (done.returncode, done.stderr))
+        self.assertTrue(done.stdout.isascii(), done.stdout)
+        self.assertIn(b'^^^', done.stdout)
+
+    def test_caps(self) -> None:
+        [titles, row] = self.cells('interference', 'cap', 'list')
+        self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
+                          'attribution'], row[:5])
+        self.assertTrue(row[6].endswith(' ...'), row)
+        [found] = self.json('interference', 'cap', 'list', '--past',
+                            '--knob', 'memory_bytes', '--long')
+        self.assertEqual((2.0 ** 29, 2.0 ** 31, 'it ends'),
+                         (found['value'], found['original'], found['why']))
+        [titles, row] = self.cells('interference', 'cap', 'list', '--past')
+        self.assertEqual('512 MiB', row[3])
+
+    def test_overrides(self) -> None:
+        made = self.json(
+            'interference', 'cap', 'set', 'compute-1', SCAN, 'cpu_cores',
+            '1.5', '--expires', '2h', '--reason', 'backup runs late')
+        self.assertEqual((SCAN, 1.5, 'admin'),
+                         (made['workload'], made['value'],
+                          made['created_by']))
+        [titles, row] = self.cells('interference', 'cap', 'list',
+                                   '--overrides')
+        self.assertEqual(['compute-1', SCAN, 'cpu_cores', '1.5 cores'],
+                         row[:4])
+        self.assertEqual(('admin', 'backup runs late'), tuple(row[5:]))
+        self.assertEqual(made['id'], self.json(
+            'interference', 'cap', 'list', '--long')[0]['override'])
+        self.assertEqual('', self.text('interference', 'cap', 'unset',
+                                       'compute-1', SCAN, 'cpu_cores'))
+        self.assertEqual([], self.json('interference', 'cap', 'list',
+                                       '--overrides'))
+
+    def test_no_limit_is_an_override_too(self) -> None:
+        text = self.text('interference', 'cap', 'set', 'compute-1', SCAN,
+                         'cpu_cores', 'none', '--expires', '30m',
+                         '--reason', 'let it run')
+        self.assertRegex(text, r'\| Limit +\| no limit')
+        [made] = self.json('interference', 'cap', 'list', '--overrides')
+        self.assertIsNone(made['value'])
+
+    def test_hosts(self) -> None:
+        titles, *rows = self.cells('interference', 'host', 'list', '--long')
+        rows = [dict(zip(titles, row, strict=True)) for row in rows]
+        one, two = sorted(rows, key=lambda row: row['Host'])
+        self.assertEqual(
+            ('yes', 'no', 'attribution=enforce', 'attribution 3/4 (75%)',
+             'cpu_cores 3.5 cores, memory_bytes 1,024 MiB'),
+            (one['Enforcing'], one['Silent'], one['Modes'],
+             one['Precision'], one['Headroom']))
+        self.assertEqual(('no', 'yes', 'the stop file is there'),
+                         (two['Enforcing'], two['Silent'], two['Stopped']))
+        for option, names in (('--enforcing', ['compute-1']),
+                              ('--not-enforcing', ['compute-2'])):
+            self.assertEqual(names, [row['name'] for row in self.json(
+                'interference', 'host', 'list', option)])
+
+    def test_settings_of_a_host(self) -> None:
+        self.text('interference', 'host', 'set', 'compute-1', '--mode',
+                  'attribution=observe', '--mode', 'scavenger=off',
+                  '--parameter', 'scavenger.memory_c=3', '--reason', 'try')
+        self.text('interference', 'host', 'set', 'compute-1', '--mode',
+                  'scavenger=')
+        found = self.json('interference', 'host', 'show', 'compute-1')
+        self.assertEqual({'modes': {'attribution': 'observe'},
+                          'parameters': {'scavenger.memory_c': 3}},
+                         found['settings'])
+        self.assertEqual('EPYC', found['facts']['cpu_model'])
+        text = self.text('interference', 'host', 'show', 'compute-1')
+        self.assertIn('attribution=observe; scavenger.memory_c=3', text)
+        self.assertIn('cpu_model=EPYC', text)
+
+    def test_workloads(self) -> None:
+        titles, *rows = self.cells('interference', 'workload', 'list')
+        self.assertEqual({(SCAN, 'background'), (WEB, 'foreground'),
+                          ('/batch/steady', 'background')},
+                         {(row[0], row[4]) for row in rows})
+        [found] = self.json('interference', 'workload', 'list', '--long',
+                            '--instance', WEB, '--project', 'p1',
+                            '--priority', 'foreground', '--host',
+                            'compute-1')
+        self.assertEqual((openstack_shell.EVIL, 'm1.large'),
+                         (found['name'], found['flavor']))
+        self.assertEqual([], self.json('interference', 'workload', 'list',
+                                       '--gone'))
+
+    def test_names_of_tenants_reach_no_terminal(self) -> None:
+        for formatter in ('table', 'value', 'csv'):
+            text = self.text('interference', 'workload', 'list', '--long',
+                             '-f', formatter)
+            self.assertIn('x1b[2J', text)
+            for char in '\x1b\u202e':
+                self.assertNotIn(char, text)
+
+    def test_priorities(self) -> None:
+        for value in ('foreground', 'background'):
+            made = self.json('interference', 'priority', 'set', '--project',
+                             'p1', value, '--application', 'web', '--reason',
+                             'batch')
+            self.assertEqual(('project', 'p1', value, 'web'),
+                             (made['scope'], made['target'], made['value'],
+                              made['application']))
+        self.text('interference', 'priority', 'set', '--instance', WEB,
+                  'foreground', '--reason', 'x')
+        [titles, *rows] = self.cells('interference', 'priority', 'list')
+        self.assertEqual({('project', 'p1', 'background'),
+                          ('instance', WEB, 'foreground')},
+                         {tuple(row[:3]) for row in rows})
+        self.text('interference', 'priority', 'unset', '--project', 'p1')
+        [left] = self.json('interference', 'priority', 'list')
+        self.assertEqual(WEB, left['target'])
+
+    def test_exemptions(self) -> None:
+        ids = [self.json('interference', 'exemption', 'create', '--project',
+                         project, '--reason', 'contract')['id']
+               for project in ('p1', 'p2')]
+        self.assertEqual(set(ids), {row['id'] for row in self.json(
+            'interference', 'exemption', 'list')})
+        self.text('interference', 'exemption', 'delete', *ids)
+        self.assertEqual([], self.json('interference', 'exemption', 'list'))
+
+    def test_specs(self) -> None:
+        [titles, row] = self.cells('interference', 'spec', 'list',
+                                   '--application', 'web', '--signal', 'cpi')
+        self.assertEqual(['p1', 'web', 'EPYC', 'cpi', '1.25', '0.2', '86400'],
+                         row[:7])
+
+    def test_the_kill_switch(self) -> None:
+        [on] = self.json('interference', 'protection', 'show')
+        self.assertEqual(('cloud', True), (on['scope'], on['enabled']))
+        off = self.json('interference', 'protection', 'disable', '--cloud',
+                        '--reason', 'customers complain')
+        self.assertEqual(('cloud', '', False, 'admin'),
+                         (off['scope'], off['target'], off['enabled'],
+                          off['changed_by']))
+        self.text('interference', 'protection', 'disable', '--host',
+                  'compute-1', '--reason', 'x')
+        self.text('interference', 'protection', 'enable', '--cloud',
+                  '--reason', 'solved')
+        self.assertEqual(
+            {('cloud', True), ('host', False)},
+            {(row['scope'], row['enabled']) for row in self.json(
+                'interference', 'protection', 'show')})
+
+    def test_the_governor(self) -> None:
+        for text, value in (('20', 20), ('none', None), ('0', 0)):
+            made = self.json('interference', 'governor', 'set', '--cloud',
+                             text, '--reason', 'first week')
+            self.assertEqual(value, made['caps_per_minute'])
+        self.assertEqual([['Scope', 'Target', 'Limits per Minute'],
+                          ['cloud', '', '0']],
+                         self.cells('interference', 'governor', 'show'))
+
+    def test_the_audit(self) -> None:
+        self.text('interference', 'protection', 'disable', '--cloud',
+                  '--reason', 'customers complain')
+        [titles, row] = self.cells('interference', 'audit', 'list')
+        self.assertEqual(('admin', 'protection.set', 'customers complain'),
+                         (row[1], row[2], row[5]))
+        [found] = self.json('interference', 'audit', 'list', '--long',
+                            '--actor', 'admin', '--action', 'protection.set',
+                            '--since', '1h')
+        self.assertEqual(False, found['after']['enabled'])
+        self.assertTrue(found['request_id'].startswith('req-'))
+        self.assertEqual([], self.json('interference', 'audit', 'list',
+                                       '--actor', 'nobody'))
+
+    def test_pages(self) -> None:
+        names, marker = [], []
+        for _ in range(3):
+            done = openstack_shell.openstack(
+                'interference', 'workload', 'list', '--limit', '1', '-f',
+                'value', '-c', 'Workload', *marker)
+            names.append(done.out.strip())
+            told = re.fullmatch('There are more rows: add --all, or '
+                                '--marker (.*)\n', done.err)
+            marker = ['--marker', told[1]] if told else []
+        self.assertEqual({SCAN, WEB, '/batch/steady'}, set(names))
+        self.assertEqual([], marker)
+        self.assertEqual(3, len(self.json('interference', 'workload', 'list',
+                                          '--all')))
+
+    def test_sorting(self) -> None:
+        for column in ('Workload', 'id'):
+            self.assertEqual(
+                sorted([SCAN, WEB, '/batch/steady']),
+                self.text('interference', 'workload', 'list', '-f', 'value',
+                          '-c', 'id', '--sort-column', column).split())

@@ -1,0 +1,245 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the ``openstack`` commands say of bad input: one clear line each."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import socket
+
+import fixtures
+from keystoneauth1 import fixture as keystone
+import testtools
+from werkzeug import wrappers
+
+from scavenger_openstack.tests.functional import openstack_shell
+from scavenger_openstack.tests.functional.openstack_shell import INCIDENT
+from scavenger_openstack.tests.functional.openstack_shell import SCAN
+from scavenger_openstack.tests.functional.openstack_shell import WEB
+
+REQUEST = r'request req-[0-9a-f-]{36}'
+
+
+class Refused(testtools.TestCase):
+
+    def refused(self, pattern: str, *words: str) -> None:
+        """Exit code 1, and one line on the standard error."""
+        done = openstack_shell.openstack(*words)
+        self.assertEqual((1, ''), (done.status, done.out), done)
+        self.assertEqual(1, done.err.count('\n'), done.err)
+        self.assertRegex(done.err, f'^{pattern}\n$')
+
+    def misused(self, pattern: str, *words: str) -> None:
+        """Exit code 2, and the error after the usage."""
+        done = openstack_shell.openstack(*words)
+        self.assertEqual((2, ''), (done.status, done.out), done)
+        self.assertRegex(done.err.splitlines()[-1], pattern)
+
+
+class ByTheApi(Refused):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.plane = self.useFixture(openstack_shell.ControlPlane())
+
+    def set_cap(self, pattern: str, *, host: str = 'compute-1',
+                workload: str = SCAN, value: str = '0.5',
+                expires: str = '2h', reason: str = 'test') -> None:
+        self.refused(pattern, 'interference', 'cap', 'set', host, workload,
+                     'cpu_cores', value, '--expires', expires, '--reason',
+                     reason)
+        self.assertEqual('[]\n', openstack_shell.openstack(
+            'interference', 'cap', 'list', '--overrides', '-f', 'json').out)
+
+    def test_overrides(self) -> None:
+        self.set_cap(rf'Not Found: There is no such host \({REQUEST}\)\.',
+                     host='compute-9')
+        self.set_cap(r'Not Found: There is no such workload on this host '
+                     rf'\({REQUEST}\)\.', workload='/batch/gone')
+        self.set_cap(rf'Conflict: {WEB} is foreground, which is never '
+                     rf'limited \(field workload; {REQUEST}\)\.',
+                     workload=WEB)
+        self.set_cap(r'Bad Request: 0\.05 is below the floor of cpu_cores, '
+                     r'which is 0\.1 \(field value; allowed: a number from '
+                     rf'0\.1, or null; {REQUEST}\)\.', value='0.05')
+        self.set_cap(r'Bad Request: expires_at is in the past, .*'
+                     r'\(field expires_at; allowed: from .* to .*; '
+                     rf'{REQUEST}\)\.', expires='2020-01-01')
+        self.set_cap(r'Bad Request: reason is not what it has to be '
+                     r'\(field reason; allowed: .*\)\.', reason='')
+        self.refused('Not Found: There is no such override .*',
+                     'interference', 'cap', 'unset', 'compute-1', SCAN,
+                     'cpu_cores')
+
+    def test_hosts(self) -> None:
+        self.refused(rf'Not Found: There is no such host \({REQUEST}\)\.',
+                     'interference', 'host', 'show', 'compute-9')
+        self.refused(r'Bad Request: There is no field modes\.nobody \(field '
+                     r'modes\.nobody; allowed: .*attribution.*; .*\)\.',
+                     'interference', 'host', 'set', 'compute-1', '--mode',
+                     'nobody=off')
+        self.refused(r'Bad Request: .*\(field modes\.attribution; allowed: '
+                     r'off, observe, enforce, null; .*\)\.',
+                     'interference', 'host', 'set', 'compute-1', '--mode',
+                     'attribution=on')
+        self.refused(r'Bad Request: .*\(field parameters\.scavenger\.memory_c;'
+                     r' allowed: number.*\)\.', 'interference', 'host', 'set',
+                     'compute-1', '--parameter', 'scavenger.memory_c=many')
+        self.refused(r'Bad Request: No host compute-9 has reported '
+                     r'\(field host; .*\)\.', 'interference', 'incident',
+                     'list', '--host', 'compute-9')
+        self.refused('Nothing to set: give --mode or --parameter.',
+                     'interference', 'host', 'set', 'compute-1')
+
+    def test_names_that_lead_elsewhere(self) -> None:
+        self.refused(r'"\.\." is not a name\.', 'interference', 'host',
+                     'show', '..')
+        self.refused('.*Not Found.*', 'interference', 'exemption', 'delete',
+                     '../protection')
+        self.refused('Not Found: There is no such host .*', 'interference',
+                     'host', 'show', 'compute-1\x1b[2J')
+
+    def test_rules(self) -> None:
+        self.refused('Bad Request: No host is in an aggregate nowhere .*',
+                     'interference', 'priority', 'set', '--aggregate',
+                     'nowhere', 'background', '--reason', 'x')
+        self.refused('Bad Request: target is not the id of an instance .*',
+                     'interference', 'exemption', 'create', '--instance',
+                     'web', '--reason', 'x')
+        self.refused('No priority is set for the project p9.', 'interference',
+                     'priority', 'unset', '--project', 'p9')
+        self.refused('Bad Request: No host compute-9 has reported .*',
+                     'interference', 'protection', 'disable', '--host',
+                     'compute-9', '--reason', 'x')
+
+    def test_markers(self) -> None:
+        self.refused(r'Bad Request: marker is not of this listing \(field '
+                     r'marker; .*\)\.', 'interference', 'cap', 'list',
+                     '--marker', 'bm9uc2Vuc2U')
+
+    def test_no_such_incident(self) -> None:
+        self.refused(f'Not Found: There is no such incident .{REQUEST}..',
+                     'interference', 'incident', 'show', INCIDENT[::-1])
+
+    def test_a_wrong_password(self) -> None:
+        self.useFixture(fixtures.EnvironmentVariable('OS_PASSWORD', 'wrong'))
+        self.refused(rf'Unauthorized: .*\({REQUEST}\)\.', 'antagonist',
+                     'list')
+
+    def test_the_database_is_away(self) -> None:
+        self.plane.engine.dispose()
+        for path in self.plane.top.glob('database*'):
+            path.unlink()
+        self.plane.database.write_text('no database' * 999)
+        self.refused(rf'Service Unavailable: .*\({REQUEST}\)\.',
+                     'antagonist', 'list')
+
+    def test_what_the_parser_refuses(self) -> None:
+        command = ['interference', 'cap', 'set', 'compute-1', SCAN]
+        end = ['--expires', '2h', '--reason', 'x']
+        self.misused("invalid choice: 'paused' .*cpu_cores", *command,
+                     'paused', '1', *end)
+        self.misused('required: --expires', *command, 'cpu_cores', '1',
+                     '--reason', 'x')
+        self.misused('required: --reason', *command, 'cpu_cores', '1',
+                     '--expires', '2h')
+        self.misused("--expires: 'soon' is neither a duration such as 30m, "
+                     '2h or 3d nor an ISO 8601 time', *command, 'cpu_cores',
+                     '1', '--expires', 'soon', '--reason', 'x')
+        self.misused("--limit: '0' is not a number of rows", 'antagonist',
+                     'list', '--limit', '0')
+        self.misused('one of the arguments --cloud --aggregate --host is '
+                     'required', 'interference', 'protection', 'disable',
+                     '--reason', 'x')
+        self.misused('not allowed with argument', 'interference',
+                     'exemption', 'create', '--project', 'a', '--instance',
+                     WEB, '--reason', 'x')
+        self.misused("'off' is not NAME=VALUE", 'interference', 'host', 'set',
+                     'compute-1', '--mode', 'off')
+
+    def test_values_that_no_knob_holds(self) -> None:
+        self.set_cap("'fast' is not a value of cpu_cores, such as 0.5 or "
+                     'none.', value='fast')
+
+    def test_filters_of_the_other_listing(self) -> None:
+        self.refused('--knob is for listings without --overrides.',
+                     'interference', 'cap', 'list', '--overrides', '--knob',
+                     'cpu_cores')
+        self.refused('--workload is for listings with --overrides.',
+                     'interference', 'cap', 'list', '--workload', SCAN)
+
+
+class NotThere(Refused):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+
+    def test_no_server(self) -> None:
+        with socket.socket() as sock:       # it is bound, and not listening
+            sock.bind(('127.0.0.1', 0))
+            url = f'http://127.0.0.1:{sock.getsockname()[1]}'
+            for auth in ('http_basic', 'none'):
+                self.useFixture(openstack_shell.Environment(
+                    self.top, OS_AUTH_TYPE=auth, OS_ENDPOINT=url,
+                    OS_USERNAME='a', OS_PASSWORD='b'))
+                self.refused(f'{url} cannot be reached: Connection refused.',
+                             'antagonist', 'list')
+
+    def test_no_endpoint(self) -> None:
+        self.useFixture(openstack_shell.Environment(
+            self.top, OS_AUTH_TYPE='http_basic', OS_USERNAME='a',
+            OS_PASSWORD='b'))
+        self.refused('There is no public endpoint of the service '
+                     '"interference": .* --os-endpoint.', 'antagonist',
+                     'list')
+
+
+class WithKeystone(Refused):
+    """Keystone is played by its answers; all else is real."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.plane = self.useFixture(openstack_shell.ControlPlane('noauth'))
+        self.token = keystone.V3Token(project_id='p')
+        keystone_url = self.useFixture(openstack_shell.Server(
+            wrappers.Request.application(self.answer))).url
+        self.useFixture(openstack_shell.Environment(
+            self.plane.top, OS_AUTH_TYPE='v3password',
+            OS_AUTH_URL=f'{keystone_url}/v3', OS_USERNAME='a',
+            OS_PASSWORD='b', OS_PROJECT_NAME='p', OS_USER_DOMAIN_ID='d',
+            OS_PROJECT_DOMAIN_ID='d', OS_REGION_NAME='here'))
+
+    def answer(self, request: wrappers.Request) -> wrappers.Response:
+        return wrappers.Response(json.dumps(self.token), headers={
+            'X-Subject-Token': 'token'}, mimetype='application/json')
+
+    def test_the_catalog_has_no_such_service(self) -> None:
+        for service in (None, 'compute'):
+            if service:
+                self.token.add_service(service).add_standard_endpoints(
+                    public='http://127.0.0.1:1', region='here')
+            self.refused('There is no public endpoint of the service '
+                         '"interference" in region here: .*', 'interference',
+                         'host', 'list')
+
+    def test_the_catalog_has_it(self) -> None:
+        for path in ('', '/', '/v1'):
+            self.token = keystone.V3Token(project_id='p')
+            self.token.add_service('interference').add_standard_endpoints(
+                public=f'{self.plane.url}{path}', region='here')
+            done = openstack_shell.openstack('interference', 'host', 'list',
+                                             '-f', 'value', '-c', 'name')
+            self.assertEqual((0, {'compute-1', 'compute-2'}, ''),
+                             (done.status, set(done.out.split()), done.err))

@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Columns of the commands: titles and units for people, fields for programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from typing import Any
+
+from cliff.formatters import json_format
+from cliff.formatters import table as table_format
+from cliff.formatters import value as value_format
+import testtools
+
+from scavenger_openstack.osc import table
+
+COLUMNS = (
+    table.Column('name', 'Workload'),
+    table.Column('display_name', 'Name'),
+    table.Column('interference_s', 'Interference', table.duration),
+    table.Column('limited', 'Limited'))
+ROWS: list[dict[str, Any]] = [
+    {'name': '/batch/a', 'display_name': 'a\x1b[31m\nb',
+     'interference_s': 180, 'limited': True},
+    {'name': '/batch/b', 'display_name': None, 'interference_s': None,
+     'limited': False}]
+
+
+def arguments(formatter: str, *columns: str,
+              sort: tuple[str, ...] = ()) -> argparse.Namespace:
+    return argparse.Namespace(
+        formatter=formatter, columns=list(columns), sort_columns=list(sort),
+        noindent=True, print_empty=False, max_width=0, fit_width=False)
+
+
+class Rows(testtools.TestCase):
+
+    def test_tables_are_for_people(self) -> None:
+        options = arguments('table')
+        names, rows = table.rows(options, COLUMNS, ROWS)
+        self.assertEqual(('Workload', 'Name', 'Interference', 'Limited'),
+                         names)
+        out = io.StringIO()
+        table_format.TableFormatter().emit_list(names, rows, out, options)
+        self.assertEqual(
+            ['| /batch/a | a\\x1b[31m\\nb | 3 min        | yes     |',
+             '| /batch/b | -            | -            | no      |'],
+            [line for line in out.getvalue().splitlines()
+             if '/batch' in line])
+
+    def test_json_has_the_fields_of_the_api(self) -> None:
+        options = arguments('json')
+        names, rows = table.rows(options, COLUMNS, ROWS)
+        out = io.StringIO()
+        json_format.JSONFormatter().emit_list(names, rows, out, options)
+        self.assertEqual(ROWS, json.loads(out.getvalue()))
+        self.assertNotIn('\x1b', out.getvalue())
+
+    def test_plain_values_are_escaped(self) -> None:
+        options = arguments('value')
+        names, rows = table.rows(options, COLUMNS, ROWS)
+        out = io.StringIO()
+        value_format.ValueFormatter().emit_list(names, rows, out, options)
+        self.assertEqual('/batch/a a\\x1b[31m\\nb 180 True\n'
+                         '/batch/b None None False\n', out.getvalue())
+
+    def test_columns_by_either_name(self) -> None:
+        """The name that the format shows counts first."""
+        for formatter, asked, meant in (
+                ('table', 'interference_s', 'Interference'),
+                ('table', 'Interference', 'Interference'),
+                ('json', 'Interference', 'interference_s'),
+                ('table', 'name', 'Name'), ('json', 'name', 'name'),
+                ('json', 'no such', 'no such')):
+            options = arguments(formatter, asked, sort=(asked,))
+            table.rows(options, COLUMNS, ROWS)
+            self.assertEqual(([meant], [meant]),
+                             (options.columns, options.sort_columns))
+
+    def test_one(self) -> None:
+        names, cells = table.one(arguments('json'), COLUMNS, {'name': 'x'})
+        self.assertEqual({'name': 'x', 'display_name': None,
+                          'interference_s': None, 'limited': None},
+                         {name: cell.machine_readable() for name, cell
+                          in zip(names, cells, strict=True)})
+
+    def test_the_unknown_comes_last(self) -> None:
+        cells = [table.Cell(value, '') for value in (3, None, 1, None, 2)]
+        self.assertEqual([1, 2, 3, None, None],
+                         [cell.machine_readable() for cell in sorted(cells)])
+
+
+class Human(testtools.TestCase):
+
+    def test_plain(self) -> None:
+        for value, text in ((None, '-'), (True, 'yes'), (False, 'no'),
+                            (1.23456, '1.235'), (12, '12'), ([], ''),
+                            (['cpu', 'io'], 'cpu, io'),
+                            ({'b': 'on', 'a': None}, 'a=-, b=on')):
+            self.assertEqual(text, table.plain(value))
+
+    def test_short(self) -> None:
+        self.assertEqual('as it is', table.short('as it is'))
+        self.assertEqual('word word word word word word word word word ...',
+                         table.short('word ' * 20))
+        self.assertEqual(f'{"x" * table.SHORT_CHARS} ...',
+                         table.short('x' * 100))
