@@ -159,9 +159,10 @@ def openstack(*words: str) -> Result:
 
 def fill(connection: Connection, now_s: float) -> None:
     """Two hosts, and an incident between two workloads of the first."""
-    def add(table: Any, **values: Any) -> int:
-        return connection.execute(
-            insert(table).values(**values)).inserted_primary_key[0]
+    def add(table: Any, **values: Any) -> Any:
+        key = connection.execute(
+            insert(table).values(**values)).inserted_primary_key
+        return key and key[0]
 
     host = add(tables.hosts, name='compute-1', version='1.2.3',
                enforcing=True, settings={'modes': {}, 'parameters': {}},

@@ -38,7 +38,7 @@ class Commands(testtools.TestCase):
 
     def text(self, *words: str) -> str:
         done = openstack_shell.openstack(*words)
-        self.assertEqual((0, ''), (done.status, done.err), done)
+        self.assertEqual((0, ''), (done.status, done.err), str(done))
         return done.out
 
     def json(self, *words: str) -> Any:
@@ -167,8 +167,8 @@ class Commands(testtools.TestCase):
 
     def test_hosts(self) -> None:
         titles, *rows = self.cells('interference', 'host', 'list', '--long')
-        rows = [dict(zip(titles, row, strict=True)) for row in rows]
-        one, two = sorted(rows, key=lambda row: row['Host'])
+        one, two = sorted((dict(zip(titles, row, strict=True))
+                           for row in rows), key=lambda row: row['Host'])
         self.assertEqual(
             ('yes', 'no', 'attribution=enforce', 'attribution 3/4 (75%)',
              'cpu_cores 3.5 cores, memory_bytes 1,024 MiB'),
@@ -292,7 +292,8 @@ class Commands(testtools.TestCase):
                                        '--actor', 'nobody'))
 
     def test_pages(self) -> None:
-        names, marker = [], []
+        names: list[str] = []
+        marker: list[str] = []
         for _ in range(3):
             done = openstack_shell.openstack(
                 'interference', 'workload', 'list', '--limit', '1', '-f',

@@ -36,14 +36,14 @@ class Refused(testtools.TestCase):
     def refused(self, pattern: str, *words: str) -> None:
         """Exit code 1, and one line on the standard error."""
         done = openstack_shell.openstack(*words)
-        self.assertEqual((1, ''), (done.status, done.out), done)
+        self.assertEqual((1, ''), (done.status, done.out), str(done))
         self.assertEqual(1, done.err.count('\n'), done.err)
         self.assertRegex(done.err, f'^{pattern}\n$')
 
     def misused(self, pattern: str, *words: str) -> None:
         """Exit code 2, and the error after the usage."""
         done = openstack_shell.openstack(*words)
-        self.assertEqual((2, ''), (done.status, done.out), done)
+        self.assertEqual((2, ''), (done.status, done.out), str(done))
         self.assertRegex(done.err.splitlines()[-1], pattern)
 
 
