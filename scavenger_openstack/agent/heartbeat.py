@@ -48,10 +48,16 @@ _clock = time.clock_gettime
 
 
 class Heartbeat:
-    """One line in one file, kept open.  Safe to use from many threads."""
+    """One line in one file, kept open.  Safe to use from many threads.
 
-    def __init__(self, lease_s: float) -> None:
+    :param settled: whether no limit is being restored by an expiry that has
+        passed; asked after the next expiry is on disk
+    """
+
+    def __init__(self, lease_s: float,
+                 settled: Callable[[], bool] = lambda: True) -> None:
         self._lease_s = lease_s
+        self._settled = settled
         self._mutex = threading.Lock()
         self._expires_s = self._last_write_s = 0.0
         self.fd = -1
@@ -69,6 +75,9 @@ class Heartbeat:
     def beat(self, now: float) -> None:
         """Move the expiry, even when it has passed; never back.
 
+        It moves on disk only, and the leases have run out here, after a stop
+        in between, and while a limit is being restored.
+
         :raises OSError: the file cannot be written.
         """
         with self._mutex:
@@ -79,8 +88,9 @@ class Heartbeat:
                                'expires_s': round(expires_s, 6)}).encode()
             if os.pwrite(self.fd, line.ljust(SIZE - 1) + b'\n', 0) != SIZE:
                 raise OSError('no space left for the heartbeat')
-            if now < self._expires_s <= now_s():
-                return      # stopped in between: the watcher may have lifted
+            if self._expires_s <= now_s() and (
+                    now < self._expires_s or not self._settled()):
+                return
             self._last_write_s = expires_s - MARGIN_SHARE * self._lease_s
             self._expires_s = expires_s
 

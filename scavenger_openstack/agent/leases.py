@@ -24,7 +24,10 @@ What is on disk when the process dies, and why that is safe:
 * ``lift``: the record goes last, after the read-back.  A CPU set that is
   about to be widened is noted in the record, see :mod:`.records`.
 * ``reopen``: as lift, and no record goes: a write that was on its way when
-  we were stopped lands under a lease.
+  we were stopped lands under a lease.  The new expiry is on disk before it
+  is asked whether a limit is being restored, so who restores one is waited
+  for, and who comes later sees that expiry: nobody restores what is set from
+  then on.
 * ``close``: as lift; then the heartbeat (without it all has run out), then
   the lock.  While a write is on its way the lock is left to the kernel,
   which frees it when the last thread is dead.
@@ -119,8 +122,8 @@ class Leases:
         self._kinds: Mapping[Key, frozenset[str]] = {}
         self._busy: dict[Key, int] = {}
         self._lifting: set[Key] = set()
-        self._beat = heartbeat.Heartbeat(lease_s)
         self._own = ownership.Ownership(state_dir)
+        self._beat = heartbeat.Heartbeat(lease_s, self._own.settled)
         self._claims = claims or claims_.Claims((), ())
         self._watched = watched_.Watched(self._own, lease_s)
         self._lost: set[Key] = set()
@@ -230,13 +233,16 @@ class Leases:
                 original: Value | None) -> None:
         """Somebody else wrote the knob: that is what it goes back to.
 
-        :raises LeaseError: the knob is not held, or the record could not
-            be made: then the old one is in force.
+        To be called after that was read.
+
+        :raises LeaseError: a restorer may have written it, the knob is not
+            held, or the record could not be made: the old one is in force.
         """
         with self._mutex:
             if ((workload, knob) not in self._records
                     or (workload, knob) in self._lifting):
                 raise errors.LeaseError(f'{knob} of {workload} is not held')
+            self.check()
             self._record(workload, knob, steps, original)
 
     def original(self, workload: str, knob: Knob) -> Value | None:
@@ -291,6 +297,7 @@ class Leases:
         """After standing still past the leases: all back, then go on.
 
         Everything stays held, with its original: lift what is not wanted.
+        While a limit is being restored, :meth:`expired` stays true.
 
         :raises LeaseError: the state directory cannot be used.
         """

@@ -69,6 +69,7 @@ class Tick:
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``fast``: groups whose CPU set only the fast loop writes.  ``unmet`` and
     ``pending`` is what refused limits were answered from.
+    ``unwatched``: no watcher turns, or it is restoring limits of ours.
     """
 
     time_s: float
@@ -130,6 +131,7 @@ class Loop:
         self._orders = orders_.NONE
         self._blind = ''
         self._held_back = ''
+        self._restoring = False
         self.actions: collections.deque[tuple[float, Action, int]]
         self.actions = collections.deque(maxlen=RECENT)
         self.counters = {'ticks': 0, 'writes': 0, 'lifts': 0, 'kills': 0,
@@ -145,8 +147,9 @@ class Loop:
         tick.why_stopped = ('the stop file is there'
                             if self._stop_file.exists() else orders.stopped)
         tick.stopped = bool(tick.why_stopped)
-        tick.unwatched = (self._require_watcher and self._enforcing
-                          and not self._leases.watched())
+        tick.unwatched = self._restoring or (
+            self._require_watcher and self._enforcing
+            and not self._leases.watched())
         self._say_held_back(tick)
         try:
             tick.sample = self._driver.sample()
@@ -246,11 +249,13 @@ class Loop:
 
     def _start_over(self) -> None:
         """Our leases ran out (we were stopped): own nothing, begin anew."""
-        LOG.warning('the leases ran out while the agent stood still: all '
-                    'limits are given back, deciding anew')
+        if not self._restoring:
+            LOG.warning('the leases ran out while the agent stood still: all '
+                        'limits are given back, deciding anew')
         if self._isolation:
             self._isolation.stop()
         self._leases.reopen()
+        self._restoring = self._leases.expired()
         self._actuator.forget_all('the agent stood still for too long')
         self._decider.previous = None
 
@@ -260,6 +265,8 @@ class Loop:
             why = (f'stopped by {self._stop_file}; scavenger-agent resume '
                    'ends that' if self._stop_file.exists() else
                    tick.why_stopped)
+        elif self._restoring:
+            why = 'scavenger-restore is restoring limits at this moment'
         elif tick.unwatched:
             why = ('no scavenger-restore --watch turns on this state '
                    'directory (none runs, or it is stopped or stuck), and '

@@ -26,6 +26,7 @@ import time
 
 from scavenger_openstack.agent.records import FILE
 from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
@@ -77,6 +78,15 @@ class Ownership:
                                         (self.records, 'leases')))
         except FileNotFoundError:
             return True
+
+    def settled(self) -> bool:
+        """Whether no limit of ours is being restored by another process.
+
+        What is restored from now on is so by the heartbeat as it is now.
+
+        :raises OSError: that cannot be found out.
+        """
+        return not statedir.is_restoring(self.records)
 
     def watched(self, lease_s: float) -> Mapping[str, str] | None:
         """What ``scavenger-restore --watch`` on this directory can restore.

@@ -48,6 +48,7 @@ from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.agent import say as say_
 from scavenger_openstack.agent.say import Say
 from scavenger_openstack.agent import scheduling
+from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent.statedir import StateDir
 from scavenger_openstack.agent.statedir import UNREADABLE_POLLS
@@ -109,13 +110,16 @@ def lift(lease: Lease, *, directory: int | None = None,
 
 
 def lift_all(state_dir: int, say: Say, *, delete: bool,
-             progress: Callable[[], object] = bool) -> list[Lease]:
+             progress: Callable[[], object] = bool,
+             due: Callable[[], bool] = lambda: True) -> list[Lease]:
     """Lift every lease below an open state directory; return the rest.
 
     With ``delete``, which needs ``flock(lock)``, what was lifted or is
     stale is deleted, and what was refused is renamed to ``*.refused``.
     ``say.unread`` counts those that cannot be read now; ``progress`` is
-    called after each lease.
+    called after each lease.  What is no longer ``due`` is left as it is, and
+    none returned: an agent that had been stopped goes on, and may set its
+    limits again.
     """
     say.unread = 0
     try:
@@ -149,8 +153,12 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
             before = len(left)
             every, left = left, []
             for lease in every:
-                if not _lift_one(here, lease, mounts, say, delete):
-                    left.append(lease)
+                with statedir.restoring(here):
+                    if not due():
+                        say.problems.pop('why', None)
+                        return []
+                    if not _lift_one(here, lease, mounts, say, delete):
+                        left.append(lease)
                 progress()
         return left
     finally:
@@ -222,6 +230,10 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
         say.forget()
         return []
     lock = state.take('lock')
+
+    def due() -> bool:
+        return lock >= 0 or os.path.exists(stop_file) or state.expired()
+
     try:
         state.held = lock < 0
         state.pid = state.holder() if state.held else 0
@@ -242,7 +254,8 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
             state.due = False
             return []
         say.problem('why', why)
-        return lift_all(state.fd, say, delete=lock >= 0, progress=progress)
+        return lift_all(state.fd, say, delete=lock >= 0, progress=progress,
+                        due=due)
     finally:
         if lock >= 0:
             os.close(lock)

@@ -18,12 +18,15 @@ Standard library only, like all that ``scavenger-restore`` runs on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import select
 import stat
+import struct
 from typing import NamedTuple
 
 from scavenger_openstack.agent.records import boot_id
@@ -38,6 +41,8 @@ UNREADABLE_POLLS = 3
 MAX_PID = 2 ** 22
 CAP_DAC_OVERRIDE = 1
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_FLOCK = struct.Struct('hhqqi4x')    # struct flock of 64-bit machines
 
 
 class StateDir:
@@ -141,6 +146,7 @@ class StateDir:
 
     def expired(self) -> bool:
         """Whether the leases have run out, by the heartbeat."""
+        now = now_s()       # what is renewed while it is read has not
         try:
             fd = os.open('heartbeat', os.O_RDONLY | FILE,
                          dir_fd=self.fd)
@@ -158,7 +164,7 @@ class StateDir:
                 self._beat = data
             self.expires_s = self._expires_s
             other_boot = self._boot_id != boot_id()
-            if not other_boot and not self.expires_s < now_s() + MAX_AHEAD_S:
+            if not other_boot and not self.expires_s < now + MAX_AHEAD_S:
                 raise ValueError('too far ahead')
             self.unreadable = 0
         except (OSError, ValueError, KeyError, TypeError, OverflowError,
@@ -168,7 +174,7 @@ class StateDir:
             return self.unreadable >= UNREADABLE_POLLS
         finally:
             os.close(fd)
-        return other_boot or now_s() >= self.expires_s
+        return other_boot or now >= self.expires_s
 
     def wait(self, poll_s: float) -> None:
         """Until the agent dies, its leases run out, or ``poll_s`` passed."""
@@ -187,6 +193,39 @@ class StateDir:
             self.died = self.pid    # a zombie would wake us without end
         if pidfd >= 0:
             os.close(pidfd)
+
+
+@contextlib.contextmanager
+def restoring(leases: int) -> Iterator[None]:
+    """Around the restoring of one limit beside an agent that may live: where
+    its leases had run out, it sets none meanwhile.
+
+    :param leases: the open directory of the records
+    """
+    with contextlib.suppress(OSError):      # it is restored all the same
+        _lock(leases, fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            _lock(leases, fcntl.F_OFD_SETLK, fcntl.F_UNLCK)
+
+
+def is_restoring(leases: int) -> bool:
+    """Whether somebody restores a limit now; takes no lock, so that an agent
+    that is stopped keeps nobody from it.
+
+    :param leases: as of :func:`restoring`, opened once more
+    :raises OSError: that cannot be found out.
+    """
+    return _lock(leases, fcntl.F_OFD_GETLK, fcntl.F_WRLCK) != fcntl.F_UNLCK
+
+
+def _lock(fd: int, what: int, kind: int) -> int:
+    """Lock an open file as a whole, or ask who keeps us from that."""
+    found: int = _FLOCK.unpack(fcntl.fcntl(
+        fd, what, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)))[0]
+    return found
 
 
 def _check_above(path: str) -> None:

@@ -283,6 +283,7 @@ class Death(LeaseTestCase):
             """))
         self.wait_stopped(process)
         self.wait_back()
+        time.sleep(0.1)     # it has let go of what the agent waits for
         watcher.send_signal(signal.SIGSTOP)     # so that it does not help
         self.wait_stopped(watcher)
         process.send_signal(signal.SIGCONT)

@@ -31,6 +31,7 @@ import testtools
 from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent import leases
 from scavenger_openstack.agent import records
+from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import steps
 from scavenger_openstack import errors
 from scavenger_openstack.tests import watching
@@ -400,6 +401,37 @@ class Time(LeasesTestCase):
             held.close()
             self.assertEqual(1, len(self.on_disk()))
             self.assertRaises(errors.AlreadyRunning, self.quick_second)
+
+
+class Restored(LeasesTestCase):
+    """Leases that ran out, and a restorer that is still at work."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.held = self.opened(lease_s=0.3)
+        self.held.hold(*A, self.steps, 3)
+        time.sleep(0.3)
+
+    def test_it_is_waited_for(self) -> None:
+        here = os.open(self.path / 'leases', os.O_RDONLY)
+        self.addCleanup(os.close, here)
+        with statedir.restoring(here):
+            for _ in range(2):
+                self.held.reopen()
+                self.assertTrue(self.held.expired())
+                # The others see that the agent goes on, and begin no more.
+                self.assertGreater(self.expiry(), records.now_s())
+                time.sleep(0.01)
+        self.held.reopen()
+        self.held.check()
+
+    def test_what_it_wrote_is_no_original(self) -> None:
+        self.assertIn('ran out', str(self.assertRaises(
+            errors.LeaseError, self.held.replace, *A, self.steps, 4)))
+        self.assertEqual(3, self.held.original(*A))
+        self.held.reopen()
+        self.held.replace(*A, self.steps, 4)
+        self.assertEqual(4, self.held.original(*A))
 
 
 class Renewing(LeasesTestCase):

@@ -477,6 +477,44 @@ class StateDirectory(testtools.TestCase):
                     signal.pidfd_send_signal(watcher, signal.SIGKILL)
         self.assertFalse(path.exists())
 
+    def test_an_agent_that_goes_on(self) -> None:
+        """What is not restored by then is left to it."""
+        for name in 'abc':
+            self.put(f'{name}.json', lease(self.gone(), workload=name))
+        state = statedir.StateDir(str(self.path))
+        self.addCleanup(state.close)
+        stop = self.path / 'stop'
+        said: list[str] = []
+        with open(self.path / 'lock', 'w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for begin, go_on in (
+                    (lambda: self.beat(records.now_s() - 1),
+                     lambda: self.beat(records.now_s() + 60)),
+                    (stop.touch, stop.unlink)):
+                begin()
+                said.clear()
+                self.assertEqual([], restore.restore(
+                    state, str(stop), restore.Say(said.append),
+                    progress=go_on))
+                self.assertEqual(2, len(said), str(said))
+                self.assertIn('cpu_cores of a: nothing to restore', said[1])
+
+    def test_a_heartbeat_that_is_renewed_while_it_is_read(self) -> None:
+        state = statedir.StateDir(str(self.path))
+        self.addCleanup(state.close)
+        state.open()
+        self.beat(records.now_s() + 0.1)
+        read = os.read
+
+        def slow(fd: int, size: int) -> bytes:
+            data = read(fd, size)
+            time.sleep(0.2)
+            return data
+
+        with fixtures.MonkeyPatch('os.read', slow):
+            self.assertFalse(state.expired())
+        self.assertTrue(state.expired())
+
     def test_heartbeat(self) -> None:
         state = statedir.StateDir(str(self.path))
         self.addCleanup(state.close)
