@@ -54,6 +54,10 @@ class Unsupported(DriverError):
     """This knob does not exist for this workload on this host."""
 
 
+class Denied(DriverError):
+    """The host takes no such write, and hardly would a moment later."""
+
+
 class LeaseError(ScavengerError):
     """A lease cannot be had or has run out: do not write."""
 

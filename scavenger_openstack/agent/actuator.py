@@ -32,20 +32,19 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Protocol
 
 from oslo_log import log
 
 from scavenger_openstack.agent import lanes as lanes_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import originals
+from scavenger_openstack.agent import refusals
 from scavenger_openstack.agent import worker
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
@@ -55,9 +54,6 @@ Key = leases_.Key
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what somebody else writes is noticed within them."""
-
-DRIFT_SLACK = 0.001
-"""Read-backs closer than this share are the kernel's rounding."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -76,16 +72,6 @@ class Outcome:
         self.problems += other.problems
 
 
-class Writer(Protocol):
-    """Does writes that may take long; see :class:`.worker.Worker`."""
-
-    pending: set[Key]
-
-    def run(self, jobs: Sequence[worker.Job]) -> list[bool]:
-        """Do ``jobs``; whether each was done before the deadline."""
-        ...
-
-
 class Actuator:
     """Puts caps in force on one host through ``driver``.
 
@@ -94,10 +80,11 @@ class Actuator:
     """
 
     def __init__(self, driver: base.Knobs, leases: leases_.Leases,
-                 deadline_s: float, writer: Writer | None = None) -> None:
+                 deadline_s: float, writer: worker.Writer | None = None
+                 ) -> None:
         self._driver = driver
         self._leases = leases
-        self._worker: Writer = writer or worker.Worker(
+        self._worker: worker.Writer = writer or worker.Worker(
             deadline_s, getattr(driver, 'late', None))
         self._current: dict[Key, Value | None] = {}
         self._ours: dict[Key, Value | None] = {}
@@ -106,6 +93,7 @@ class Actuator:
         self._unread: list[str] = []
         self._gone: dict[Key, str] = {}
         self._forgot: dict[Key, str] = {}
+        self._refusals = refusals.Refusals()
         self._late: list[tuple[Sequence[Key], Outcome]] = []
         self._changed: Callable[[], Collection[str]]
         self._changed = getattr(driver, 'changed', tuple)
@@ -130,6 +118,7 @@ class Actuator:
         held = self._leases.held()
         read, changed = self._driver.read, self._changed()
         self._tick += 1
+        self._refusals.keep(self._tick, changed)
         for cap in wishes:
             key = (cap.workload, cap.knob)
             if key in found or key in self._worker.pending:
@@ -138,6 +127,10 @@ class Actuator:
                     and (hash(key[0]) + self._tick) % LOOK_TICKS):
                 self._current[key] = self._ours[key]
                 found[key] = held[key].original
+                continue
+            why = key not in held and self._why_not(cap)
+            if why:
+                self._unread.append(why)
                 continue
             try:
                 current = read(*key)
@@ -155,8 +148,8 @@ class Actuator:
                 if isinstance(exc, errors.Unsupported) and key in held:
                     self._gone[key] = str(exc)  # a device came: remove it
                     self._ours.pop(key, None)
-                self._unread.append(self._complain(
-                    key, f'{key[0]} {key[1]}: not limited: {exc}'))
+                self._unread.append(self._refused(
+                    cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
             self._current[key] = current
         return found
@@ -186,7 +179,9 @@ class Actuator:
                     dear=bool(self._lane_of(key, lanes_.LOOSEN)))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
-            elif _tightens(cap, current):
+            elif why := self._why_not(cap):
+                outcome.problems.append(why)
+            elif lanes_.tightens(cap, current):
                 lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
             else:
                 lanes[self._lane_of(key, lanes_.LOOSEN)].loosen.append(cap)
@@ -345,6 +340,7 @@ class Actuator:
         self._ours.pop(key, None)
         self._ours_steps.pop(key, None)
         self._complained.pop(key, None)
+        self._refusals.end(key)
 
     def forget_all(self, why: str) -> None:
         for key in {*list(self.in_force), *list(self._ours)}:
@@ -371,6 +367,7 @@ class Actuator:
                 self._failed(cap, exc, outcome)
             else:
                 self._complained.pop(key, None)
+                self._refusals.end(key)
                 if not written:
                     continue
                 outcome.written += 1
@@ -393,7 +390,7 @@ class Actuator:
 
     def _check_drift(self, key: Key, current: Value | None) -> bool:
         """Whether somebody else wrote the knob; that is noted."""
-        if _same(current, self._ours[key]):
+        if originals.same(current, self._ours[key]):
             return False
         now = self._driver.restore_steps(*key)
         held = self._leases.held()[key]
@@ -419,10 +416,20 @@ class Actuator:
             self.gone[cap.workload, cap.knob] = str(exc)
             self.lift((cap.workload, cap.knob))
             return
-        outcome.problems.append(self._complain(
-            (cap.workload, cap.knob),
-            f'{cap.workload} {cap.knob} = {cap.value} not set, the next '
-            f'tick tries again: {exc}'))
+        outcome.problems.append(self._refused(
+            cap, exc, f'{cap.workload} {cap.knob} = {cap.value} not set, '
+                      f'{refusals.when(exc)}: {exc}'))
+
+    def _refused(self, cap: Cap, exc: Exception, message: str) -> str:
+        key = (cap.workload, cap.knob)
+        if isinstance(exc, refusals.LASTING):
+            self._refusals.begin(self._tick, key, cap.value, message)
+        return self._complain(key, message)
+
+    def _why_not(self, cap: Cap) -> str:
+        """Why it is not tried in this tick; '' if it is."""
+        return self._refusals.why_not(
+            self._tick, (cap.workload, cap.knob), cap.value)
 
     def _complain(self, key: Key, message: str) -> str:
         """Log a problem when it is new."""
@@ -434,17 +441,3 @@ class Actuator:
                     and self._failed_why(*key, message, unsaid)):
                 LOG.warning('%s', message)
         return message
-
-
-def _tightens(cap: Cap, current: Value | None) -> bool:
-    """Whether the cap takes something away from what is in force."""
-    if current is None or cap.knob in arbitrate.SWITCHES:
-        return True
-    if cap.knob is Knob.CPU_SET:
-        return not parse_cpus(str(current)) <= parse_cpus(str(cap.value))
-    return float(cap.value) < float(current)
-
-
-def _same(a: Value | None, b: Value | None) -> bool:
-    return a == b or (isinstance(a, int | float) and isinstance(b, int | float)
-                      and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))

@@ -30,6 +30,7 @@ from scavenger_openstack.agent import fastloop
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import preview
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import pins as pins_
@@ -49,6 +50,9 @@ LOG = log.getLogger(__name__)
 RETRY_S, LONGEST_RETRY_S = 10.0, 3600.0
 """Where the kernel does not let us see who runs, it is asked again after so
 long, then after twice as long each time."""
+
+WRITE_RETRY_S = 0.5
+"""The same where it takes no CPU set."""
 
 
 class FastSet(Protocol):
@@ -112,6 +116,8 @@ class Isolation:
                   } - self.exempt
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
+        if self._fast is not None and self._fast.problem:
+            self._rest(rates.time_s, WRITE_RETRY_S)
         refused = enforce and rates.time_s < self._retry_s
         if not groups or problem or refused:
             self.stop(problem)
@@ -238,6 +244,7 @@ class Isolation:
                now: float) -> None:
         current = bounds.allowed
         if self._fast is not None:
+            self._wait_s = 0.0      # it has turned since the last tick
             if topology is self._topology or topology == self._topology:
                 if bounds != self._fast.bounds:
                     self._fast.bounds = bounds
@@ -277,16 +284,17 @@ class Isolation:
         :raises Unsupported: it does.
         """
         try:
-            found = running.Running()
+            return running.Running()
         except errors.Unsupported as exc:
-            self._wait_s = min(LONGEST_RETRY_S,
-                               max(RETRY_S, 2 * self._wait_s))
-            self._retry_s = now + self._wait_s
+            self._rest(now, RETRY_S)
             raise errors.Unsupported(
                 f'{exc}; tried again after {RETRY_S:g} s, then after twice '
                 'as long each time') from exc
-        self._wait_s = 0.0
-        return found
+
+    def _rest(self, now: float, first_s: float) -> None:
+        self._wait_s = back_off.longer(self._wait_s, first=first_s,
+                                       most=LONGEST_RETRY_S)
+        self._retry_s = now + self._wait_s
 
     def _say(self, state: str) -> None:
         if state != self._state:

@@ -22,8 +22,12 @@ from __future__ import annotations
 import dataclasses
 
 from scavenger_openstack.agent.leases import Key
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
 
 TIGHTEN, LOOSEN, LIFT = 'tighten', 'loosen', 'lift'
 
@@ -51,3 +55,12 @@ class Lane:
 def at(lane: str, what: str) -> str:
     """Where that is done; '' is at once, in the tick itself."""
     return lane if _SLOW.get(lane, what) == what else ''
+
+
+def tightens(cap: Cap, current: Value | None) -> bool:
+    """Whether the cap takes something away from what is in force."""
+    if current is None or cap.knob in arbitrate.SWITCHES:
+        return True
+    if cap.knob is Knob.CPU_SET:
+        return not parse_cpus(str(current)) <= parse_cpus(str(cap.value))
+    return float(cap.value) < float(current)

@@ -28,6 +28,16 @@ from collections.abc import Sequence
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+DRIFT_SLACK = 0.001
+"""Values closer than this share are one to the kernel, which rounds."""
+
+
+def same(a: Value | None, b: Value | None) -> bool:
+    """Whether two values of a knob are the same but for rounding."""
+    return a == b or (isinstance(a, int | float) and isinstance(b, int | float)
+                      and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
 
 def made_anew(steps: Sequence[Step], now: Sequence[Step]) -> bool:

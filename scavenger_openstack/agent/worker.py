@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import threading
 import time
 from typing import NamedTuple
+from typing import Protocol
 
 from oslo_log import log
 
@@ -52,6 +53,16 @@ class Job(NamedTuple):
     lane: str
     keys: Sequence[Key]
     do: Callable[[], None]
+
+
+class Writer(Protocol):
+    """Does writes that may take long, such as :class:`Worker`."""
+
+    pending: set[Key]
+
+    def run(self, jobs: Sequence[Job]) -> list[bool]:
+        """Do ``jobs``; whether each was done before the deadline."""
+        ...
 
 
 class _Begun:

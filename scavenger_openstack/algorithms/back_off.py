@@ -29,6 +29,15 @@ VMs feign must not protect anybody from the others."""
 LONGEST_S = 86400.0
 
 
+def longer(before: float, *, first: float, most: float) -> float:
+    """How long to wait after one more failure: twice as long each time.
+
+    :param before: how long it was the last time, 0 if this is the first
+    :param first: how long at first; same unit, as is ``most``
+    """
+    return min(most, max(first, 2 * before))
+
+
 class BackOffs:
     """Twice as long each time; forgotten after as long again.
 
@@ -46,7 +55,7 @@ class BackOffs:
     def begin(self, now: float, pair: Pair) -> None:
         """A cap on him did not help."""
         _, before_s = self._until.get(pair, (0.0, 0.0))
-        wait_s = min(LONGEST_S, max(self._first_s, 2 * before_s))
+        wait_s = longer(before_s, first=self._first_s, most=LONGEST_S)
         self._until[pair] = now + wait_s, wait_s
 
     def end(self, pair: Pair) -> None:

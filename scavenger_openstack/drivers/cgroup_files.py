@@ -67,6 +67,10 @@ _ADVICE = {
                   'keeps up to 12 per workload',
 }
 
+_LASTING = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EINVAL,
+                      errno.ERANGE, errno.ENOSPC, errno.EOPNOTSUPP))
+"""What the kernel would hardly take a moment later."""
+
 
 class Mount(NamedTuple):
     """Where a controller is mounted; ``version`` is that of cgroups."""
@@ -114,8 +118,8 @@ def explain(exc: OSError, doing: str) -> errors.DriverError:
     if exc.errno in GONE:
         return errors.WorkloadGone(f'{doing}: the cgroup is gone')
     advice = _ADVICE.get(exc.errno or 0, 'see the kernel log')
-    return errors.DriverError(f'{doing}: {os.strerror(exc.errno or 0)}; '
-                              f'{advice}')
+    kind = errors.Denied if exc.errno in _LASTING else errors.DriverError
+    return kind(f'{doing}: {os.strerror(exc.errno or 0)}; {advice}')
 
 
 def allow_many_files() -> None:

@@ -146,7 +146,7 @@ def _put_quota(d: Directory, entry: Entry, text: str, *, quota_us: int,
             burst_us = 0    # kernels before 5.14 have none
         if burst_us <= quota_us:
             raise
-        raise errors.DriverError(
+        raise errors.Denied(
             f'cannot write {text!r} to {d.path}/{entry.file} while '
             f'{burst_file} there is {burst_us}: the kernel takes no quota '
             'below the burst; write 0 to that file') from exc

@@ -196,7 +196,7 @@ class Perf:
         except OSError as exc:
             self._say('clock', 'cannot keep the clock of hardware counters '
                       'running: %s; a workload alone on a CPU is measured '
-                      'late', perf_grade.advice(exc.errno))
+                      'late', perf_grade.advice(exc.errno, self._root_dir))
 
     @property
     def _clock_files(self) -> int:
@@ -343,7 +343,7 @@ class Perf:
             self._out_of_files(1 + len(self._cpus.now)
                                * len(self._grade.events))
             return
-        why = perf_grade.advice(exc.errno)
+        why = perf_grade.advice(exc.errno, self._root_dir)
         if exc.errno in cgroup_files.GONE:
             if path is None and name.startswith('/'):
                 why = (f'there is no such cgroup below {self._mount}; its '

@@ -79,6 +79,23 @@ def supported() -> bool:
     return platform.machine() in SYSCALLS
 
 
+def demands_more(root_dir: str = '/') -> str:
+    """What to do where the kernel demands more than CAP_PERFMON, '' if not.
+
+    Those of Debian and Ubuntu are patched so.
+    """
+    try:
+        with open(f'{root_dir.rstrip("/")}/proc/sys/kernel/'
+                  'perf_event_paranoid') as file:
+            level = int(file.read())
+    except (OSError, ValueError):
+        return ''
+    return '' if level <= 2 else (
+        f'kernel.perf_event_paranoid is {level}, and above 2 kernels of '
+        'Debian and Ubuntu demand CAP_SYS_ADMIN: set it to 2, where '
+        'CAP_PERFMON is enough, or give the agent CAP_SYS_ADMIN')
+
+
 def open_event(event: Event, *, cpu: int, cgroup: int = -1, leader: int = -1,
                guest_only: bool = False) -> int:
     """Open one event on one CPU; a leader is disabled at first.

@@ -113,8 +113,11 @@ def none(why: str, *, passing: bool = False) -> Grade:
     return Grade('C', (), why, passing=passing)
 
 
-def advice(number: int | None) -> str:
+def advice(number: int | None, root_dir: str) -> str:
     """What an operator should know about an error of the system call."""
+    more = number in NOT_PERMITTED and perf_event.demands_more(root_dir)
+    if more:
+        return f'not permitted: {more}'
     return ADVICE.get(number or 0, os.strerror(number or 0))
 
 
@@ -131,19 +134,20 @@ def grade(root_dir: str, *, cpu: int, max_counters: int,
         except OSError as exc:
             if (exc.errno in NOT_PERMITTED or exc.errno in BUSY
                     or exc.errno == errno.ENOSYS):
-                return none(advice(exc.errno), passing=exc.errno in BUSY)
+                return none(advice(exc.errno, root_dir),
+                            passing=exc.errno in BUSY)
             missing.append(event.field)
             problem = exc
         else:
             there.append(event)
     chosen = choose(there, max_counters)
     if not chosen:
-        return none(advice(problem.errno) if not there else
+        return none(advice(problem.errno, root_dir) if not there else
                     f'the PMU has no {" and no ".join(missing)}')
     try:
         chosen = _fitting(there, len(chosen), cpu)
     except OSError as exc:
-        return none(advice(exc.errno), passing=exc.errno in BUSY)
+        return none(advice(exc.errno, root_dir), passing=exc.errno in BUSY)
     why = [f'no {field}' for field in missing]
     why += [f'{event.field} left out: {max_counters} counters at most'
             if len(chosen) == max_counters else

@@ -38,6 +38,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import online_cpus
+from scavenger_openstack.drivers import perf_event
 from scavenger_openstack import errors
 from scavenger_openstack import types
 
@@ -324,14 +325,15 @@ def _perf_event(calls: _Calls, event: int) -> int:
         ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
     if fd < 0:
         raise _unsupported('open sched:sched_switch by perf_event_open()',
-                           ctypes.get_errno())
+                           ctypes.get_errno(), perf_event.demands_more())
     return fd
 
 
-def _unsupported(what: str, number: int) -> errors.Unsupported:
+def _unsupported(what: str, number: int, more: str = ''
+                 ) -> errors.Unsupported:
     if number in (errno.EPERM, errno.EACCES):
-        todo = ('give the agent CAP_BPF and CAP_PERFMON (a kernel in '
-                'lockdown refuses even then)')
+        todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a kernel in '
+                        'lockdown refuses even then)')
     else:
         todo = 'it needs Linux 5.8 with CONFIG_BPF_SYSCALL and tracepoints'
     return errors.Unsupported(

@@ -57,6 +57,7 @@ class Host(fixtures.Fixture):
     :ivar written: each write that was taken, the oldest first; paths begin
         below the cgroup mount
     :ivar refused: names of files to which the kernel takes no write
+    :ivar tries: how many writes were refused for that
     """
 
     def __init__(self, cpus: int, version: int) -> None:
@@ -68,6 +69,7 @@ class Host(fixtures.Fixture):
         self.version = version
         self.written: list[Write] = []
         self.refused: set[str] = set()
+        self.tries = 0
 
     def _setUp(self) -> None:
         self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -221,6 +223,7 @@ class Host(fixtures.Fixture):
         if self.top not in path.parents:
             return write()
         if path.name in self.refused:
+            self.tries += 1
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         where = path.relative_to(
             self.sets if self.sets in path.parents else self.top)

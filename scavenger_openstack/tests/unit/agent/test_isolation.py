@@ -255,6 +255,46 @@ class TestRefused(IsolationTestCase):
         self.assertIn('running', self.state())
 
 
+class TestNotTaken(IsolationTestCase):
+    """The kernel takes no CPU set."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.starts: list[int] = []
+        self.now = 0
+
+    def test_bpf_is_loaded_ever_later(self) -> None:
+        def refused(cpus: frozenset[int]) -> None:
+            raise errors.DriverError('not this set')
+        taken = self.host.group.set
+        self.host.group.set = refused   # type: ignore[method-assign]
+        self.start()
+        self.turn(60)
+        self.assertEqual([1, 3, 5, 8, 13, 22, 39], self.starts)
+        # Once it was taken, it begins anew.
+        self.host.group.set = taken     # type: ignore[method-assign]
+        self.turn(74)
+        self.host.group.set = refused   # type: ignore[method-assign]
+        self.isolation.stop()
+        self.host.group.written.clear()
+        self.starts.clear()
+        self.turn(80)
+        self.assertEqual([75, 77, 79], self.starts)
+
+    def turn(self, until: int) -> None:
+        while self.now < until:
+            self.now += 1
+            made = Cpus.made
+            self.follow(range(16), now=self.now)
+            if Cpus.made > made:
+                self.starts.append(self.now)
+                deadline = time.monotonic() + 20
+                while not (self.isolation.facts()['problem']
+                           or self.host.group.written):
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.001)
+
+
 class TestObserve(IsolationTestCase):
 
     def test_no_thread_and_no_bpf(self) -> None:

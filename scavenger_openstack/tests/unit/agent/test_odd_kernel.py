@@ -24,6 +24,7 @@ from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import isolation
 from scavenger_openstack.agent import leases
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import refusals
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
@@ -154,6 +155,47 @@ class OddKernel(testtools.TestCase):
             file.read_text() for file in self.files('cpu.idle')})
         self.assert_the_rest_is_set_and_restored(one)
         self.assertNotIn('Traceback', self.log.output)
+
+    def test_what_is_refused_is_tried_ever_later(self) -> None:
+        self.host.refused |= {'cpu.idle', 'cpuset.cpus'}
+        one = self.loop()
+        tries = []
+        for _ in range(100):
+            before = self.host.tries
+            self.now += 1
+            tick = one.tick(self.now)
+            # The reasons stay in the status meanwhile.
+            for knob in 'cpu_idle = 1', 'cpu_set = 2-5':
+                self.assertIn(f'{knob} not set, tried again within 30 ticks',
+                              ''.join(tick.outcome.problems))
+            tries.append(self.host.tries - before)
+        self.assertEqual([1, 2, 4, 8, 16, 32, 62, 92], [
+            number for number, found in enumerate(tries, 1) if found])
+        self.host.refused.clear()
+        for _ in range(refusals.LONGEST_TICKS):
+            self.now += 1
+            tick = one.tick(self.now)
+        self.assertEqual([], tick.outcome.problems)
+        self.assert_the_rest_is_set_and_restored(one)
+        self.assertEqual(2, self.log.output.count('not set'))
+
+    def test_what_is_missing_is_looked_for_ever_later(self) -> None:
+        for file in self.files('cpu.idle'):
+            file.unlink()
+        one = self.loop()
+        tries: list[float] = []
+        read = self.driver.read
+
+        def count(workload: str, knob: Knob) -> object:
+            if knob is Knob.CPU_IDLE:
+                tries.append(self.now)
+            return read(workload, knob)
+
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.drivers.host.Host.read',
+                lambda host, *key: count(*key)):
+            self.turn(one)
+        self.assertEqual([1001, 1002, 1004, 1008], tries)
 
 
 class OddKernel2(OddKernel):

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import platform
@@ -180,6 +181,20 @@ class TestWithout(testtools.TestCase):
             self.put('proc/filesystems', text)
             self.assertEqual(expected,
                              perf_grade.has_resctrl(str(self.root)))
+
+    def test_not_permitted(self) -> None:
+        for level, expected in (('4', 'is 4, and above 2'), ('3', 'is 3'),
+                                ('2', 'give the agent CAP_PERFMON'),
+                                ('', 'give the agent CAP_PERFMON')):
+            self.put('proc/sys/kernel/perf_event_paranoid', level)
+            for number in errno.EPERM, errno.EACCES:
+                text = perf_grade.advice(number, str(self.root))
+                self.assertIn(f'not permitted: {"kernel" * (level > "2")}',
+                              text)
+                self.assertIn(expected, text)
+                self.assertEqual(level > '2', 'CAP_SYS_ADMIN' in text)
+        self.assertNotIn('permitted', perf_grade.advice(
+            errno.EBUSY, str(self.root)))
 
     def test_another_machine(self) -> None:
         if platform.machine() not in ('x86_64', 'aarch64'):

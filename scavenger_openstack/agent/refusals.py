@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Limits that the host refuses: each is tried ever later, not in each tick."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms import back_off
+from scavenger_openstack import errors
+from scavenger_openstack.types import Value
+
+LONGEST_TICKS = 30
+"""From one try to the next, at most; the first is in the next tick."""
+
+LASTING = (errors.Denied, errors.Unsupported)
+"""What would hardly be over a moment later."""
+
+
+def when(exc: Exception) -> str:
+    """When a limit is tried again that failed by this, for people."""
+    if isinstance(exc, LASTING):
+        return f'tried again within {LONGEST_TICKS} ticks'
+    return 'the next tick tries again'
+
+
+class _Refused(NamedTuple):
+    again: int
+    wait: int
+    value: Value
+    why: str
+
+
+class Refusals:
+    """Which knobs wait to be tried again.  Times are numbers of ticks."""
+
+    def __init__(self) -> None:
+        self._refused: dict[Key, _Refused] = {}
+
+    def keep(self, tick: int, changed: Collection[str]) -> None:
+        """Forget what is long over, and workloads that became others."""
+        for key, one in list(self._refused.items()):
+            if tick > one.again + LONGEST_TICKS or key[0] in changed:
+                del self._refused[key]
+
+    def begin(self, tick: int, key: Key, value: Value, why: str) -> None:
+        """A value was refused, or the knob could not even be read."""
+        before = self._refused.get(key)
+        wait = int(back_off.longer(before.wait if before else 0, first=1,
+                                   most=LONGEST_TICKS))
+        self._refused[key] = _Refused(tick + wait, wait, value, why)
+
+    def end(self, key: Key) -> None:
+        """It was set, or nobody wants it any more."""
+        self._refused.pop(key, None)
+
+    def why_not(self, tick: int, key: Key, value: Value) -> str:
+        """Why a limit is not tried now; '' if it is.
+
+        Another CPU set is another question; another number is not.
+        """
+        one = self._refused.get(key)
+        if one is None or tick >= one.again or (
+                isinstance(value, str) and value != one.value):
+            return ''
+        return one.why
