@@ -88,12 +88,15 @@ fi
 # Functional tests share the machine's cgroups and its two or more CPUs: one
 # after the other, but for those that measure nothing here and use only what
 # they have made.  These run beside the unit tests.
+control='(api|commands|commands_refused|conductor|database|manage|servers)'
 beside='test_(guest_pmu|guest_v2|kills|libvirt_kills|simulate|tap_kills)\.'
-cat >"$scratch/workers" <<'END'
-- worker: ['functional\.(?!test_(guest_|tap_kills|libvirt_kills))']
+beside="($beside|test_$control\.)"
+cat >"$scratch/workers" <<END
+- worker: ['functional\.(?!test_(guest_|tap_kills|libvirt_kills|$control\.))']
 - worker: ['functional\.test_guest_']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
+- worker: ['functional\.test_$control\.']
 END
 # Those that mostly wait, each for a libvirtd of its own, two at a time.
 waiting='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
