@@ -127,12 +127,12 @@ incidents = _table(
     Column('ended_s', Double),
     # [{"workload":, "signal":, "times_s": [], "values": []}, ...]
     Column('evidence', JSON, nullable=False),
-    Index('ix_incidents_host', 'host_id', 'id'),
-    Index('ix_incidents_project', 'project', 'id'),
-    Index('ix_incidents_victim', 'victim', 'id'),
-    Index('ix_incidents_victim_instance', 'victim_instance', 'id'),
-    Index('ix_incidents_cause', 'cause', 'id'),
-    Index('ix_incidents_outcome', 'outcome', 'id'),
+    Index('ix_incidents_host', 'host_id', 'begun_s', 'id'),
+    Index('ix_incidents_project', 'project', 'begun_s', 'id'),
+    Index('ix_incidents_victim', 'victim', 'begun_s', 'id'),
+    Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
+    Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
+    Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'id'))
 

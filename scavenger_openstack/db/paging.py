@@ -1,0 +1,74 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The ids of one page of a listing, read from one index and nothing else.
+
+An index ``(filter, ..., id)`` has the rows of a listing in its order, with
+all that is needed to find the page.  Ask for the rows of these ids in a second
+query: in one that joins tables, MariaDB may begin with the other table and
+sort everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import and_
+from sqlalchemy import Column
+from sqlalchemy import ColumnElement
+from sqlalchemy import Connection
+from sqlalchemy import or_
+from sqlalchemy import select
+from sqlalchemy import Table
+
+
+def newest(connection: Connection, table: Table,
+           wanted: Mapping[Column[Any], Any], *, limit: int,
+           by: Column[float] | None = None, since: float | None = None,
+           until: float | None = None,
+           after: Sequence[float] | None = None,
+           where: Sequence[ColumnElement[bool]] = ()) -> list[int]:
+    """The ids of the newest rows, newest first.
+
+    :param wanted: what columns have to be; None is any
+    :param by: the time that tells what is new, else the id alone
+    :param since: ``by`` is that or later
+    :param until: ``by`` is earlier
+    :param after: the last row of the page before: ``(by, id)``, or
+        ``(id,)`` without ``by``
+    :param where: other conditions
+    """
+    order = [table.c.id] if by is None else [by, table.c.id]
+    query = select(table.c.id).where(*where, *(
+        column == value for column, value in wanted.items()
+        if value is not None))
+    if by is not None and since is not None:
+        query = query.where(by >= since)
+    if by is not None and until is not None:
+        query = query.where(by < until)
+    if after is not None:
+        query = query.where(_after(order, after))
+    return list(connection.scalars(query.order_by(
+        *(column.desc() for column in order)).limit(limit)))
+
+
+def _after(order: Sequence[Column[Any]], after: Sequence[float]
+           ) -> ColumnElement[bool]:
+    """A range of the index, and what to leave out of its first time: an OR
+    alone is no range."""
+    if len(order) == 1:
+        return order[0] < after[0]
+    return and_(order[0] <= after[0],
+                or_(order[0] < after[0], order[1] < after[1]))

@@ -1,0 +1,187 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Pages are complete, and read only what they show, on each database."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy import event
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import paging
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.servers import databases
+
+I = tables.incidents.c      # noqa: E741
+ROWS = 4000
+LIMIT = 20
+
+
+class Paging(databases.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        chosen = random.Random(1)
+        with connect.writing(self.engine) as connection:
+            for number in range(3):
+                connection.execute(tables.hosts.insert().values(
+                    name=f'h{number}', facts={}, settings={},
+                    first_seen_s=0.0, last_seen_s=0.0))
+            hosts = list(connection.scalars(sqlalchemy.select(
+                tables.hosts.c.id)))
+            # Hosts evenly, one cause only long ago, one project in half of
+            # all; times in no order, many of them equal.
+            connection.execute(tables.incidents.insert(), [
+                {'host_id': hosts[number % 3], 'uuid': f'{number}',
+                 'victim': f'v{number % 100}',
+                 'project': 'half' if number % 2 else f'p{number % 50}',
+                 'signal': 'cpi', 'action': '', 'evidence': [],
+                 'cause': 'old' if number < ROWS / 5 else 'new',
+                 'outcome': 'confirmed', 'changed_s': 0.0,
+                 'begun_s': float(number // 7 + chosen.randrange(5))}
+                for number in range(ROWS)])
+            self.rows = sorted(
+                (row._asdict() for row in connection.execute(
+                    sqlalchemy.select(*I))),
+                key=lambda row: (-row['begun_s'], -row['id']))
+        if self.engine.dialect.name != 'sqlite':
+            with self.engine.connect().execution_options(
+                    isolation_level='AUTOCOMMIT') as connection:
+                connection.exec_driver_sql(
+                    'VACUUM ANALYZE incidents'
+                    if self.engine.dialect.name == 'postgresql'
+                    else 'ANALYZE TABLE incidents')
+
+    def expected(self, wanted: dict[Any, Any], since: float | None,
+                 until: float | None) -> list[int]:
+        return [row['id'] for row in self.rows
+                if all(row[column.name] == value
+                       for column, value in wanted.items())
+                and (since is None or row['begun_s'] >= since)
+                and (until is None or row['begun_s'] < until)]
+
+    def wishes(self) -> list[dict[Any, Any]]:
+        host = self.rows[0]['host_id']
+        return [{}, {I.host_id: host}, {I.project: 'half'},
+                {I.project: 'p4'}, {I.project: 'none'}, {I.cause: 'old'},
+                {I.outcome: 'confirmed'}, {I.victim: 'v7'},
+                {I.victim: 'v7', I.cause: 'old'},
+                {I.host_id: host, I.outcome: 'confirmed'},
+                {I.signal: 'cpi'}]
+
+    def test_pages_are_complete(self) -> None:
+        times = {row['id']: row['begun_s'] for row in self.rows}
+        with connect.reading(self.engine) as connection:
+            for wanted, (since, until) in itertools.product(
+                    self.wishes(), [(None, None), (200.0, None),
+                                    (None, 300.0), (100.0, 101.0)]):
+                found: list[int] = []
+                after = None
+                while True:
+                    page = paging.newest(
+                        connection, tables.incidents, wanted, by=I.begun_s,
+                        since=since, until=until, after=after, limit=300)
+                    if not page:
+                        break
+                    found += page
+                    after = (times[page[-1]], page[-1])
+                self.assertEqual(self.expected(wanted, since, until), found,
+                                 f'{wanted} {since} {until}')
+
+    def test_by_id_alone(self) -> None:
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.audit.insert(), [
+                {'time_s': 1.0, 'actor': 'a', 'action': f'do{number % 3}',
+                 'target': 't', 'reason': 'r'} for number in range(30)])
+            found: list[int] = []
+            while page := paging.newest(
+                    connection, tables.audit, {tables.audit.c.action: 'do1'},
+                    where=[tables.audit.c.actor == 'a'], limit=4,
+                    after=found[-1:] or None):
+                found += page
+            self.assertEqual(
+                sorted(connection.scalars(sqlalchemy.select(
+                    tables.audit.c.id).where(
+                        tables.audit.c.action == 'do1')), reverse=True),
+                found)
+
+    def test_what_a_page_reads(self) -> None:
+        """Of each filter alone, with each part of the time, anywhere."""
+        if self.engine.dialect.name == 'sqlite':
+            self.skipTest('SQLite does not count what it reads')
+        last_s = self.rows[0]['begun_s']
+        with connect.reading(self.engine) as connection:
+            for wanted, (since, until), part in itertools.product(
+                    [wish for wish in self.wishes()
+                     if len(wish) < 2 and I.signal not in wish],
+                    [(None, None), (last_s - 1, None), (None, 100.0)],
+                    (None, 0.3, 0.9)):
+                after = None
+                if part is not None:
+                    row = self.rows[int(part * ROWS)]
+                    after = (row['begun_s'], row['id'])
+                reads = self.reads(connection, functools.partial(
+                    paging.newest, connection, tables.incidents, wanted,
+                    by=I.begun_s, since=since, until=until, after=after,
+                    limit=LIMIT))
+                self.assertLess(reads, 4 * LIMIT,
+                                f'{wanted} {since} {until} {part}')
+
+    def reads(self, connection: Connection, work: Any) -> int:
+        """How many rows, and entries of indexes, the database looks at."""
+        if self.engine.dialect.name != 'postgresql':
+            connection.exec_driver_sql('FLUSH STATUS')
+            work()
+            return sum(
+                int(row[1]) for row in connection.exec_driver_sql(
+                    "SHOW SESSION STATUS LIKE 'Handler_read%%'")
+                if row[0] != 'Handler_read_retry')
+        said: list[tuple[str, Any]] = []
+
+        def listen(connection: Connection, cursor: Any, statement: str,
+                   parameters: Any, *rest: Any) -> None:
+            said.append((statement, parameters))
+
+        event.listen(self.engine, 'before_cursor_execute', listen)
+        try:
+            work()
+        finally:
+            event.remove(self.engine, 'before_cursor_execute', listen)
+        plan = connection.exec_driver_sql(
+            'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' + said[0][0],
+            said[0][1]).scalar_one()[0]['Plan']
+        read = plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
+        while True:
+            read += plan.get('Rows Removed by Filter', 0)
+            if 'Plans' not in plan:
+                return read + plan['Actual Rows']
+            plan = plan['Plans'][0]
+
+
+class OnSqlite(Paging, databases.Sqlite):
+    pass
+
+
+class OnMariaDb(Paging, databases.MariaDb):
+    pass
+
+
+class OnPostgreSql(Paging, databases.PostgreSql):
+    pass
