@@ -29,7 +29,7 @@ COLUMNS = (
     table.Column('actor', 'By'),
     table.Column('action', 'Action'),
     table.Column('target', 'Target'),
-    table.Column('after', 'After', table.short),
+    table.Column('after', 'Now', table.short),
     table.Column('reason', 'Reason', table.short))
 LONG = (
     table.Column('id', 'ID'),
@@ -42,6 +42,10 @@ LONG = (
     table.Column('after', 'After'),
     table.Column('reason', 'Reason'),
     table.Column('request_id', 'Request'))
+
+KNOWN = ('id', 'scope', 'target', 'host', 'workload', 'instance', 'knob',
+         'reason', 'created_at', 'created_by', 'changed_at', 'changed_by')
+"""Fields that the target, or another column, says already."""
 
 
 class ListAudit(command.Lister):
@@ -74,4 +78,15 @@ class ListAudit(command.Lister):
         names = ('action', 'target', 'actor', 'since')
         return listing.take(
             self.app, parsed_args, 'audit', '/v1/audit', COLUMNS, long=LONG,
+            shape=dict if parsed_args.long else _shape,
             filters={name: getattr(parsed_args, name) for name in names})
+
+
+def _shape(row: listing.Row) -> listing.Row:
+    """In a table of few columns only what is not as it was before."""
+    before, after = row.get('before') or {}, row.get('after')
+    if not isinstance(after, dict) or not isinstance(before, dict):
+        return row
+    changed = {name: value for name, value in after.items()
+               if name not in KNOWN and value != before.get(name)}
+    return {**row, 'after': table.Cell(after, table.short(changed))}

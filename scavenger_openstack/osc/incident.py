@@ -152,6 +152,8 @@ def _shape(row: listing.Row, now: float) -> listing.Row:
                     for field in ('begun_at', 'ended_at'))
     return {
         **row, 'victim': table.named(row, 'victim', 'victim_name'),
+        'value': _measured(row, 'value'),
+        'threshold': _measured(row, 'threshold'),
         'antagonists': table.Cell(
             row.get('antagonists'), ', '.join(
                 map(_name, row.get('antagonists') or ())) or '-'),
@@ -169,6 +171,12 @@ def _whole(row: Mapping[str, Any], now: float) -> dict[str, Any]:
         'caps': table.Cell(
             row.get('caps'), *map(_limit, row.get('caps') or ())),
         'evidence': table.Cell(row.get('evidence'), _amount_of(evidence))}
+
+
+def _measured(row: Mapping[str, Any], field: str) -> table.Cell:
+    value = row.get(field)
+    return table.Cell(value, '-' if value is None else
+                      amounts.human(row.get('signal') or '', value))
 
 
 def _name(one: Mapping[str, Any]) -> str:

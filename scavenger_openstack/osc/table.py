@@ -23,6 +23,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import re
 from typing import Any
 from typing import NamedTuple
 
@@ -32,7 +33,8 @@ from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc.terminal import printable
 from scavenger_openstack.osc import times
 
-SHORT_CHARS = 48
+SHORT_CHARS = 60
+_UUID = '([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 
 TEXT_FORMATS = ('csv', 'shell', 'value')
 """Formats that hand text on as it is: what tenants chose is escaped."""
@@ -55,8 +57,8 @@ def plain(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """The beginning of a sentence."""
-    text = plain(value)
+    """The beginning of a sentence, and of each UUID in it."""
+    text = re.sub(_UUID, r'\1', plain(value))
     if len(text) <= SHORT_CHARS:
         return text
     return f'{text[:SHORT_CHARS].rsplit(" ", 1)[0]} ...'

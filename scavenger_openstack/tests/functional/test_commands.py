@@ -90,7 +90,7 @@ class Commands(testtools.TestCase):
 
     def test_an_incident_is_drawn(self) -> None:
         text = self.text('interference', 'incident', 'show', INCIDENT)
-        self.assertIn('| Suspects', text)
+        self.assertRegex(text, r'\| Threshold +\| 2\.25 ')
         self.assertIn(f'{SCAN}: score 0.93, antagonist', text)
         drawn = text.rpartition('+\n')[2].splitlines()
         self.assertEqual('web\\x1b[2J\\u202e\\n+----+ (victim): '
@@ -130,7 +130,8 @@ class Commands(testtools.TestCase):
         [titles, row] = self.cells('interference', 'cap', 'list')
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
                           'attribution'], row[:5])
-        self.assertTrue(row[6].endswith(' ...'), row)
+        self.assertEqual('6d2a6a52 is disturbed: cpi 3.2 is above 2.25, and '
+                         '...', row[6])
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
         self.assertEqual((2.0 ** 29, 2.0 ** 31, 'it ends'),
@@ -281,8 +282,8 @@ class Commands(testtools.TestCase):
         self.text('interference', 'protection', 'disable', '--cloud',
                   '--reason', 'customers complain')
         [titles, row] = self.cells('interference', 'audit', 'list')
-        self.assertEqual(('admin', 'protection.set', 'customers complain'),
-                         (row[1], row[2], row[5]))
+        self.assertEqual(['admin', 'protection.set', 'cloud', 'enabled=no',
+                          'customers complain'], row[1:])
         [found] = self.json('interference', 'audit', 'list', '--long',
                             '--actor', 'admin', '--action', 'protection.set',
                             '--since', '1h')
