@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import contextlib
-import math
 import os
 import pathlib
 
@@ -41,6 +40,8 @@ from scavenger_openstack.wire import report
 LOG = log.getLogger(__name__)
 
 FILE = 'directives.json'
+MOST = 2.0 ** 53
+"""More than any host has of anything; what is reckoned from it is finite."""
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 NOT_YET = 'this version of the agent does not follow it'
@@ -173,8 +174,8 @@ def _unsound(one: report.Override) -> str:
         except ValueError:
             pass
         return 'not a list of CPUs'
-    if isinstance(value, str) or not 0 <= value < math.inf:
-        return 'not a number from 0 on'
+    if isinstance(value, str) or not 0 <= value <= MOST:
+        return f'not a number from 0 to {MOST:g}'
     if knob in arbitrate.SWITCHES and value not in (0, 1):
         return 'neither 0 nor 1'
     return ''

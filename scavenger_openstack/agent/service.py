@@ -166,6 +166,10 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
         if call is None:
             from scavenger_openstack import rpc
             call = rpc.Client(conf).sync
+            if not conf.transport_url:
+                raise errors.ConfigError(
+                    '[conductor] enabled: it takes transport_url in '
+                    '[DEFAULT], such as rabbit://USER:PASSWORD@HOST:5672/')
     except ImportError as exc:
         raise errors.ConfigError(
             f'[conductor] enabled: {exc}; install '

@@ -73,7 +73,7 @@ class Hostile:
                 'instance': chance.choice(('', '', self._name())),
                 'knob': chance.choice(list(Knob)),
                 'value': chance.choice((None, 0, 0.001, 0.05, 0.3, 1, 2 ** 26,
-                                        1e18, '0', '0-1', '1')),
+                                        2 ** 53, 1e308, '0', '0-1', '1')),
                 'reason': self._text(), 'expires_s': chance.choice(
                     (issued_s + 60, issued_s + 1e9, 0, 2 ** 53))}
                 for _ in range(chance.randrange(6))],

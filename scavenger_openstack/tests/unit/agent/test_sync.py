@@ -455,6 +455,7 @@ class DirectivesTest(SyncTestCase):
     def test_overrides_that_say_nothing(self) -> None:
         knob: Any
         for knob, value in (('cpu_cores', 'x'), ('cpu_cores', -1.0),
+                            ('cpu_cores', 1e308),
                             ('cpu_set', 1.0), ('cpu_set', '9-'),
                             ('cpu_set', ''), ('cpu_idle', 2.0),
                             ('paused', 1.0), ('llc_ways', 1.0)):
