@@ -15,21 +15,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import functools
 import threading
 import time
+from typing import Any
 
 from alembic import autogenerate
 from alembic.runtime import migration
 import sqlalchemy
 from sqlalchemy import Connection
+from sqlalchemy import event
 from sqlalchemy import exc
+import testtools
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.servers import databases
+from scavenger_openstack.tests.functional.servers import mariadb
+from scavenger_openstack.tests.functional.servers import postgresql
+from scavenger_openstack.tests.functional.servers import process
 
 HOST = {'facts': {}, 'settings': {}, 'first_seen_s': 1.0, 'last_seen_s': 2.0}
 
@@ -212,6 +219,81 @@ class TransactionsOnMariaDb(Transactions, databases.MariaDb):
 
 class TransactionsOnPostgreSql(Transactions, databases.PostgreSql):
     pass
+
+
+class Lost(databases.Base):
+    """A server of the test's own ends and begins again."""
+
+    def start(self) -> mariadb.MariaDb | postgresql.PostgreSql:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.server = self.start()
+        except process.Missing as exc_:
+            self.skipTest(str(exc_))
+        self.addCleanup(self.server.close)
+        self.engine = connect.engine(self.server.new_database())
+        self.addCleanup(self.engine.dispose)
+        schema.upgrade(self.engine)
+        self.tried: list[str] = []
+
+    def add(self, name: str) -> Callable[[Connection], None]:
+        def work(connection: Connection) -> None:
+            self.tried.append(name)
+            if name not in names(connection):
+                add_host(connection, name)
+        return work
+
+    def kill_before_the_next_commit(self) -> None:
+        event.listen(self.engine, 'commit', lambda _: self.server.kill(),
+                     once=True)
+
+    def meanwhile(self, name: str, **options: Any) -> threading.Thread:
+        thread = threading.Thread(target=lambda: connect.retried(
+            self.engine, self.add(name), patience_s=60, **options))
+        thread.start()
+        return thread
+
+    def test_a_server_that_begins_again(self) -> None:
+        connect.retried(self.engine, self.add('one'))
+        self.server.kill()
+        self.assertRaises(errors.DatabaseError, connect.retried, self.engine,
+                          self.add('two'), patience_s=0.2)
+        self.assertEqual(['one'], self.tried)   # it does not get that far
+        thread = self.meanwhile('three')
+        self.server.begin()
+        thread.join(60)
+
+        self.kill_before_the_next_commit()
+        self.assertRaises(errors.CommitUncertain, connect.retried,
+                          self.engine, self.add('four'))
+        self.assertEqual(['one', 'three', 'four'], self.tried)
+        self.server.begin()
+
+        self.kill_before_the_next_commit()
+        thread = self.meanwhile('five', idempotent=True)
+        while self.tried.count('five') == 0 or self.server.pids:
+            self.assertTrue(thread.is_alive())
+            time.sleep(0.01)
+        self.server.begin()
+        thread.join(60)
+        self.assertEqual(2, self.tried.count('five'))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(['five', 'one', 'three'], names(connection))
+
+
+class LostMariaDb(Lost, testtools.TestCase):
+
+    def start(self) -> mariadb.MariaDb:
+        return mariadb.MariaDb()
+
+
+class LostPostgreSql(Lost, testtools.TestCase):
+
+    def start(self) -> postgresql.PostgreSql:
+        return postgresql.PostgreSql()
 
 
 class Schema(databases.Mixin):

@@ -49,7 +49,8 @@ class Server:
 
     ``/tmp`` and no other place: the servers' user has to reach it, and the
     path of a socket has at most 107 bytes.  ``crash`` is the signal that ends
-    this server as a crash does.
+    this server as a crash does.  A server also ends with the thread that
+    started it: start it in the main thread.
     """
 
     crash = signal.SIGKILL
@@ -134,13 +135,14 @@ class Server:
     def stop(self, end: signal.Signals = signal.SIGTERM) -> None:
         """End the processes, the youngest first, and wait for them."""
         while self._processes:
-            process = self._processes.pop()
+            process = self._processes[-1]
             process.send_signal(end)
             try:
                 process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(STOP_S)
+            self._processes.remove(process)
 
     def kill(self) -> None:
         """End the processes as a crash does."""
