@@ -66,6 +66,8 @@ class Mixin(_Base):
 
     def setUp(self) -> None:
         super().setUp()
+        # Another test may have set the level of our own loggers.
+        self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.log = self.useFixture(fixtures.FakeLogger())
         self.reports: list[bytes] = []
         self.fault: Exception | None = None

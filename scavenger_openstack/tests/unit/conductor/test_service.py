@@ -42,7 +42,7 @@ class Service(cloud.Mixin):
 
     def setUp(self) -> None:
         super().setUp()
-        self.log = self.useFixture(fixtures.FakeLogger())
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.now = NOW
         self.conductor = service.Conductor(self.engine, lambda: self.now)
 

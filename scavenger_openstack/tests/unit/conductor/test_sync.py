@@ -185,6 +185,21 @@ class Sync(cloud.Mixin):
                   NOW + 20)
         self.assertEqual([], self.hours())
 
+    def test_an_earlier_run_that_is_told_late(self) -> None:
+        """It adds its evidence, and nothing else."""
+        series = wire.Series(workload='web', signal='cpi', times_s=[1.0],
+                             values=[2.0])
+        self.sync(report(incident(1, NOW + 5, 'ended', outcome='confirmed'),
+                         run='run-2'))
+        self.sync(report(incident(1, NOW, evidence=[series],
+                                  antagonists=['/batch/b'])), NOW + 10)
+        self.assertEqual(
+            [('confirmed', NOW + 5, NOW + 5)],
+            self.rows(tables.incidents, 'outcome', 'changed_s', 'ended_s'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 65.0, 1, 0)], self.hours())
+        [evidence] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual('cpi', evidence[0]['signal'])
+
     def test_evidence_stays(self) -> None:
         series = wire.Series(workload='web', signal='cpi', times_s=[1.0],
                              values=[2.0])
