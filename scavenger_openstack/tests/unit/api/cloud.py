@@ -14,8 +14,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
+import tempfile
 import time
 from typing import Any
 
@@ -157,12 +159,26 @@ def fill(engine: Engine) -> None:
             'upgrade')
 
 
+@functools.cache
+def _filled() -> bytes:
+    """A database file with the cloud, made once."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory, 'scavenger.sqlite')
+        engine = connect.engine(f'sqlite:///{path}')
+        schema.upgrade(engine)
+        fill(engine)
+        engine.dispose()    # the last connection empties the journal
+        return path.read_bytes()
+
+
 def configuration(**options: Any) -> cfg.ConfigOpts:
     """No file; options of the section [api]."""
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     conf([], default_config_files=[], default_config_dirs=[])
     conf.set_override('operator_projects', [OPERATORS], 'api')
+    # However long ago, on a busy machine, NOW_S was.
+    conf.set_override('silent_s', 7200.0, 'api')
     for name, value in options.items():
         conf.set_override(name, value, 'api')
     return conf
@@ -174,7 +190,11 @@ def error_of(answer: TestResponse) -> dict[str, Any]:
 
 
 class Api(testtools.TestCase):
-    """An API on a database of its own; each request has a role."""
+    """An API on a database of its own; each request has a role.
+
+    With a class of ``tests.functional.servers.databases`` behind it, it is
+    on that database.
+    """
 
     engine: Engine
 
@@ -184,14 +204,19 @@ class Api(testtools.TestCase):
         if not hasattr(self, 'engine'):
             self.directory = pathlib.Path(
                 self.useFixture(fixtures.TempDir()).path)
-            self.engine = connect.engine(
-                f'sqlite:///{self.directory}/scavenger.sqlite')
+            path = self.directory / 'scavenger.sqlite'
+            path.write_bytes(_filled())
+            self.engine = connect.engine(f'sqlite:///{path}')
             self.addCleanup(self.engine.dispose)
-            schema.upgrade(self.engine)
-        fill(self.engine)
-        application = app.create(self.engine, configuration(), 'noauth')
-        self.client = Client(application)
-        self.anonymous = Client(app.create(
+        else:
+            fill(self.engine)
+        self.client = Client(app.create(
+            self.engine, configuration(), 'noauth'))
+
+    @functools.cached_property
+    def anonymous(self) -> Client:
+        """It says to an API with a password file nothing."""
+        return Client(app.create(
             self.engine, configuration(http_basic_file=self.password_file()),
             'http_basic'))
 

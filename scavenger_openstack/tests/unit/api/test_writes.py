@@ -25,7 +25,7 @@ CAPS = f'/v1/caps/{cloud.HOST}'
 
 def wish(value: Any = 0.2, **changes: Any) -> dict[str, Any]:
     return {'value': value, 'reason': 'a test',
-            'expires_at': times.iso(cloud.NOW_S + 600), **changes}
+            'expires_at': times.iso(cloud.NOW_S + 86400), **changes}
 
 
 class Writes:
