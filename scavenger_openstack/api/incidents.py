@@ -161,7 +161,8 @@ def _either(name: str, text: str | None) -> dict[str, Any]:
     return {name: text}
 
 
-def _after(call: Call, connection: Any, project: str | None) -> int | None:
+def _after(call: Call, connection: Any, project: str | None
+           ) -> tuple[float, int] | None:
     text = call.query.get('marker')
     if text is None:
         return None
@@ -170,7 +171,7 @@ def _after(call: Call, connection: Any, project: str | None) -> int | None:
         text, call.noun, [str])[0], project)
     if row is None:
         raise faults.bad('marker is of an incident that is gone.', 'marker')
-    return row['id']
+    return row['begun_s'], row['id']
 
 
 def _names(connection: Any, found: Iterable[Mapping[str, Any]],

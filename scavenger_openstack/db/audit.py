@@ -31,11 +31,10 @@ def page(connection: Connection, *, action: str | None = None,
          target: str | None = None, actor: str | None = None,
          since_s: float | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
-    query = rows.equal(select(tables.audit), {
-        _A.action: action, _A.target: target, _A.actor: actor})
-    if since_s is not None:
-        query = query.where(_A.time_s >= since_s)
-    return rows.newest(connection, query, _A.id, after, limit)
+    return rows.newest(
+        connection, select(tables.audit), tables.audit,
+        {_A.target: target, _A.action: action, _A.actor: actor}, after,
+        limit, [] if since_s is None else [_A.time_s >= since_s])
 
 
 def add(connection: Connection, *, time_s: float, actor: str, project: str,

@@ -38,18 +38,19 @@ def page(connection: Connection, *, host_id: int | None = None,
          project: str | None = None, instance: str | None = None,
          knob: str | None = None, in_force: bool = True,
          after: int | None = None, limit: int) -> list[Row]:
-    query = rows.equal(_caps(), {_C.host_id: host_id, _C.project: project,
-                                 _C.instance: instance, _C.knob: knob})
-    query = query.where(_C.removed_s.is_(None) if in_force
-                        else _C.removed_s.is_not(None))
-    return rows.newest(connection, query, _C.id, after, limit)
+    return rows.newest(
+        connection, _caps(), tables.caps,
+        {_C.instance: instance, _C.host_id: host_id, _C.project: project,
+         _C.knob: knob}, after, limit,
+        [_C.removed_s.is_(None) if in_force else _C.removed_s.is_not(None)])
 
 
 def of_incident(connection: Connection, host_id: int, incident: str,
                 limit: int) -> list[Row]:
     """Limits that were set because of an incident, newest first."""
-    return rows.newest(connection, _caps().where(
-        _C.host_id == host_id, _C.incident == incident), _C.id, None, limit)
+    return rows.rows(connection, _caps().where(
+        _C.host_id == host_id, _C.incident == incident)
+        .order_by(_C.id.desc()).limit(limit))
 
 
 def limited(connection: Connection, pairs: Iterable[tuple[int, str]]
@@ -68,9 +69,10 @@ def overrides(connection: Connection, *, now_s: float,
               host_id: int | None = None, workload: str | None = None,
               after: int | None = None, limit: int) -> list[Row]:
     """Those that hold now."""
-    query = rows.equal(_overrides(now_s), {_O.host_id: host_id,
-                                           _O.workload: workload})
-    return rows.newest(connection, query, _O.id, after, limit)
+    return rows.newest(
+        connection, _overrides(now_s), tables.overrides,
+        {_O.host_id: host_id, _O.workload: workload}, after, limit,
+        [_O.deleted_s.is_(None), _O.expires_s > now_s])
 
 
 def override(connection: Connection, key: Key, now_s: float) -> Row | None:

@@ -32,12 +32,12 @@ _SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
 def page(connection: Connection, *, aggregate: str | None = None,
          enforcing: bool | None = None, after: int | None = None,
          limit: int) -> list[Row]:
-    query = rows.equal(select(*_SHOWN), {tables.hosts.c.enforcing: enforcing})
-    if aggregate is not None:
-        query = query.where(tables.hosts.c.name.in_(
-            select(tables.aggregate_hosts.c.host).where(
-                tables.aggregate_hosts.c.aggregate == aggregate)))
-    return rows.newest(connection, query, tables.hosts.c.id, after, limit)
+    where = [] if aggregate is None else [tables.hosts.c.name.in_(
+        select(tables.aggregate_hosts.c.host).where(
+            tables.aggregate_hosts.c.aggregate == aggregate))]
+    return rows.newest(connection, select(*_SHOWN), tables.hosts,
+                       {tables.hosts.c.enforcing: enforcing}, after, limit,
+                       where)
 
 
 def by_name(connection: Connection, name: str, *, lock: bool = False

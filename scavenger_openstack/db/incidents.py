@@ -15,10 +15,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
+from sqlalchemy import and_
+from sqlalchemy import Column
 from sqlalchemy import Connection
+from sqlalchemy import or_
 from sqlalchemy import select
 
+from scavenger_openstack.db import paging
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -37,29 +43,52 @@ def page(connection: Connection, *, host_id: int | None = None,
          victim_instance: str | None = None, antagonist: str | None = None,
          antagonist_instance: str | None = None, cause: str | None = None,
          outcome: str | None = None, since_s: float | None = None,
-         until_s: float | None = None, after: int | None = None, limit: int
-         ) -> list[Row]:
-    """Without evidence, which is long.
+         until_s: float | None = None,
+         after: tuple[float, int] | None = None, limit: int) -> list[Row]:
+    """Those that began last come first; without evidence, which is long.
 
     :param antagonist: a workload that was named, not only suspected
     :param since_s: those that began then or later
     :param until_s: those that began before
+    :param after: when the last of the page before began, and its id
+    """
+    wanted = {_I.victim: victim, _I.victim_instance: victim_instance,
+              _I.project: project, _I.host_id: host_id, _I.cause: cause,
+              _I.outcome: outcome}
+    named = {_S.workload: antagonist, _S.instance: antagonist_instance}
+    if any(value is not None for value in named.values()):
+        ids = _of_antagonist(connection, {**wanted, **named}, since_s,
+                             until_s, after, limit)
+    else:
+        ids = paging.newest(connection, tables.incidents, wanted,
+                            by=_I.begun_s, since=since_s, until=until_s,
+                            after=after, limit=limit)
+    return rows.of_ids(
+        connection, select(*_SHOWN).join_from(tables.incidents, tables.hosts),
+        _I.id, ids)
+
+
+def _of_antagonist(connection: Connection, wanted: Mapping[Column, Any],
+                   since_s: float | None, until_s: float | None,
+                   after: tuple[float, int] | None, limit: int) -> list[int]:
+    """All incidents of one antagonist are looked at: it has few of all.
+
+    STRAIGHT_JOIN, or MariaDB may begin with the incidents.
     """
     query = rows.equal(
-        select(*_SHOWN).join_from(tables.incidents, tables.hosts),
-        {_I.host_id: host_id, _I.project: project, _I.victim: victim,
-         _I.victim_instance: victim_instance, _I.cause: cause,
-         _I.outcome: outcome})
-    for column, value in ((_S.workload, antagonist),
-                          (_S.instance, antagonist_instance)):
-        if value is not None:
-            query = query.where(_I.id.in_(select(_S.incident_id).where(
-                column == value, _S.antagonist.is_(True))))
+        select(_I.id).join_from(tables.suspects, tables.incidents)
+        .where(_S.antagonist.is_(True)), wanted)
     if since_s is not None:
         query = query.where(_I.begun_s >= since_s)
     if until_s is not None:
         query = query.where(_I.begun_s < until_s)
-    return rows.newest(connection, query, _I.id, after, limit)
+    if after is not None:
+        query = query.where(or_(_I.begun_s < after[0], and_(
+            _I.begun_s == after[0], _I.id < after[1])))
+    for dialect in ('mysql', 'mariadb'):
+        query = query.prefix_with('STRAIGHT_JOIN', dialect=dialect)
+    return list(connection.scalars(
+        query.order_by(_I.begun_s.desc(), _I.id.desc()).limit(limit)))
 
 
 def show(connection: Connection, uuid: str, project: str | None = None

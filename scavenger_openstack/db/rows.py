@@ -10,30 +10,49 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Pages of rows, newest first: by the last id that was shown."""
+"""Rows as dictionaries, and pages of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Column
 from sqlalchemy import Connection
 from sqlalchemy import RowMapping
 from sqlalchemy import Select
+from sqlalchemy import Table
 from sqlalchemy import tuple_
+
+from scavenger_openstack.db import paging
 
 Row = dict[str, Any]
 """One row: column -> value."""
 
 
-def newest(connection: Connection, query: Select, id_: Column,
-           after: int | None, limit: int) -> list[Row]:
-    """At most ``limit`` rows of ``query`` with smaller ids than ``after``."""
-    if after is not None:
-        query = query.where(id_ < after)
-    return rows(connection, query.order_by(id_.desc()).limit(limit))
+def newest(connection: Connection, query: Select, table: Table,
+           wanted: Mapping[Column, Any], after: int | None, limit: int,
+           where: Sequence[Any] = ()) -> list[Row]:
+    """A page of ``table`` by id, newest first, as ``query`` shows rows.
+
+    :param wanted: what columns have to be; None is any
+    :param after: the last id of the page before
+    """
+    return of_ids(connection, query, table.c.id, paging.newest(
+        connection, table, wanted, limit=limit, where=where,
+        after=None if after is None else (after,)))
+
+
+def of_ids(connection: Connection, query: Select, id_: Column,
+           ids: Sequence[int]) -> list[Row]:
+    """The rows of these ids, in their order."""
+    if not ids:
+        return []
+    found = {row['id']: row
+             for row in rows(connection, query.where(id_.in_(ids)))}
+    return [found[one] for one in ids if one in found]
 
 
 def rows(connection: Connection, query: Select) -> list[Row]:

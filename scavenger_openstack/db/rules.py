@@ -35,9 +35,9 @@ Kind = Literal['priority', 'exemption']
 def page(connection: Connection, kind: Kind, *, scope: str | None = None,
          target: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
-    query = rows.equal(select(tables.rules).where(_R.kind == kind),
-                       {_R.scope: scope, _R.target: target})
-    return rows.newest(connection, query, _R.id, after, limit)
+    return rows.newest(
+        connection, select(tables.rules), tables.rules,
+        {_R.kind: kind, _R.scope: scope, _R.target: target}, after, limit)
 
 
 def show(connection: Connection, kind: Kind, uuid: str) -> Row | None:

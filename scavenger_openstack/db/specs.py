@@ -28,7 +28,7 @@ def page(connection: Connection, *, project: str | None = None,
          application: str | None = None, cpu_model: str | None = None,
          signal: str | None = None, after: int | None = None, limit: int
          ) -> list[Row]:
-    query = rows.equal(select(tables.specs), {
-        _S.project: project, _S.application: application,
-        _S.cpu_model: cpu_model, _S.signal: signal})
-    return rows.newest(connection, query, _S.id, after, limit)
+    return rows.newest(
+        connection, select(tables.specs), tables.specs,
+        {_S.application: application, _S.project: project,
+         _S.cpu_model: cpu_model, _S.signal: signal}, after, limit)

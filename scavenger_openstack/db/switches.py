@@ -34,10 +34,9 @@ def page(connection: Connection, *, governed: bool = False,
 
     :param governed: only those with a number of limits per minute
     """
-    query = select(tables.switches)
-    if governed:
-        query = query.where(_S.caps_per_minute.is_not(None))
-    return rows.newest(connection, query, _S.id, after, limit)
+    return rows.newest(
+        connection, select(tables.switches), tables.switches, {}, after,
+        limit, [_S.caps_per_minute.is_not(None)] if governed else [])
 
 
 def of(connection: Connection, scope: str, target: str, *,

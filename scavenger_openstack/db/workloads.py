@@ -35,17 +35,17 @@ def page(connection: Connection, *, host_id: int | None = None,
 
     :param gone: those that were, in place of those that are there
     """
-    query = rows.equal(
+    query = (
         select(_W.id, tables.hosts.c.name.label('host'), _W.name, _W.kind,
                _W.instance, _W.display_name, _W.flavor, _W.project,
                _W.application, _W.priority, _W.source, _W.vcpus, _W.floor,
                _W.since_s, _W.until_s)
-        .join_from(tables.workloads, tables.hosts),
-        {_W.host_id: host_id, _W.project: project, _W.instance: instance,
-         _W.application: application, _W.priority: priority})
-    query = query.where(_W.until_s.is_not(None) if gone
-                        else _W.until_s.is_(None))
-    return rows.newest(connection, query, _W.id, after, limit)
+        .join_from(tables.workloads, tables.hosts))
+    return rows.newest(
+        connection, query, tables.workloads,
+        {_W.instance: instance, _W.host_id: host_id, _W.project: project,
+         _W.application: application, _W.priority: priority}, after, limit,
+        [_W.until_s.is_not(None) if gone else _W.until_s.is_(None)])
 
 
 def present(connection: Connection, host_id: int, name: str) -> Row | None:

@@ -231,7 +231,8 @@ class Reads:
         host_id = self.host_id()
         rows = [{'host_id': host_id, 'uuid': f'{start + n:032x}',
                  'victim': 'v', 'signal': 'cpi', 'action': '',
-                 'outcome': 'open', 'cause': 'disk', 'begun_s': 1.0,
+                 'outcome': 'open', 'cause': 'disk',
+                 'begun_s': 1000.0 + (start + n) // 3,
                  'changed_s': 1.0, 'evidence': []} for n in range(number)]
         with connect.writing(self.engine) as connection:
             connection.execute(insert(tables.incidents), rows)
