@@ -18,10 +18,12 @@ The API is the real one, on SQLite, behind HTTP on a loopback port.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
 import os
 import pathlib
+import tempfile
 import threading
 import time
 from typing import Any
@@ -69,7 +71,7 @@ class Server(fixtures.Fixture):
     def _setUp(self) -> None:
         server = serving.make_server('127.0.0.1', 0, self.application,
                                      threaded=True, request_handler=_Quiet)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         self.addCleanup(thread.join, 10)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -97,11 +99,9 @@ class ControlPlane(fixtures.Fixture):
         log.propagate = False
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.database = self.top / 'database'
+        self.database.write_bytes(filled())
         self.engine = connect.engine(f'sqlite:///{self.database}')
         self.addCleanup(self.engine.dispose)
-        schema.upgrade(self.engine)
-        with connect.writing(self.engine) as connection:
-            fill(connection, time.time())
         users = self.top / 'users'
         users.touch(mode=0o600)
         users.write_bytes(b'admin:' + bcrypt.hashpw(
@@ -110,6 +110,7 @@ class ControlPlane(fixtures.Fixture):
         conf_.register(conf)
         conf([], default_config_files=[], default_config_dirs=[])
         conf.set_override('http_basic_file', str(users), 'api')
+        conf.set_override('silent_s', 3600.0, 'api')
         self.url = self.useFixture(Server(
             app.create(self.engine, conf, self.auth))).url
         self.useFixture(Environment(
@@ -155,6 +156,21 @@ def openstack(*words: str) -> Result:
         root.handlers[:] = handlers
         root.setLevel(level)
     return Result(status, out.getvalue(), err.getvalue())
+
+
+@functools.cache
+def filled() -> bytes:
+    """A database with what :func:`fill` puts in it, made once."""
+    with tempfile.TemporaryDirectory() as top:
+        path = pathlib.Path(top, 'database')
+        engine = connect.engine(f'sqlite:///{path}')
+        try:
+            schema.upgrade(engine)
+            with connect.writing(engine) as connection:
+                fill(connection, time.time())
+        finally:
+            engine.dispose()
+        return path.read_bytes()
 
 
 def fill(connection: Connection, now_s: float) -> None:

@@ -87,7 +87,7 @@ class Requests(testtools.TestCase):
         server = serving.make_server(
             '127.0.0.1', 0, wrappers.Request.application(answer),
             threaded=True, request_handler=_Quiet)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         self.addCleanup(thread.join, 10)
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
@@ -172,10 +172,6 @@ class Requests(testtools.TestCase):
         client.url = 'http://127.0.0.1:1'
         self.assertEqual('http://127.0.0.1:1 cannot be reached: '
                          'Connection refused.', self.refused(client))
-        client.url = 'http://name.invalid'
-        self.assertIn('http://name.invalid cannot be reached: ',
-                      self.refused(client))
-        self.assertNotIn('Max retries', self.refused(client))
 
 
 def _always(body: str) -> Application:

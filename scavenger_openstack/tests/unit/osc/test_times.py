@@ -15,7 +15,9 @@
 from __future__ import annotations
 
 import argparse
+import time
 
+import fixtures
 import testtools
 
 from scavenger_openstack.osc import times
@@ -35,6 +37,10 @@ class Points(testtools.TestCase):
                              times.point(text, now=NOW, sign=+1), text)
 
     def test_iso_is_utc_unless_it_has_an_offset(self) -> None:
+        """Wherever the client is."""
+        self.addCleanup(time.tzset)
+        self.useFixture(fixtures.EnvironmentVariable('TZ', 'EST5'))
+        time.tzset()
         for text in ('2026-11-18T11:06:40', '2026-11-18 11:06:40Z',
                      '2026-11-18T13:06:40+02:00', '20261118T110640'):
             self.assertEqual(NOW, times.point(text, now=0, sign=-1), text)
