@@ -161,6 +161,9 @@ class Libvirt:
                     api.VIR_ERR_ARGUMENT_UNSUPPORTED,
                     api.VIR_ERR_OPERATION_UNSUPPORTED):
             return errors.Unsupported(text)
+        if code in (api.VIR_ERR_OPERATION_DENIED, api.VIR_ERR_ACCESS_DENIED,
+                    api.VIR_ERR_INVALID_ARG):
+            return errors.Denied(text)
         if code == api.VIR_ERR_OPERATION_TIMEOUT:
             return domain_handle.Busy(f'{text}; see virsh domjobinfo')
         if exc.get_error_domain() == api.VIR_FROM_RPC or code in (

@@ -68,6 +68,37 @@ class LimitsTestCase(testtools.TestCase):
             arbitrate.arbitrate(caps, known, {}))
 
 
+class Denied(LimitsTestCase):
+
+    def tries(self, code: str) -> list[int]:
+        """In which of 20 ticks libvirt was asked, which refuses."""
+        self.start()
+        found: list[int] = []
+
+        class Error(libvirtd.libvirtError):
+
+            def get_error_code(error) -> int:
+                return int(getattr(self.libvirtd.library, code))
+
+        def fail() -> None:
+            self.machine.before['quota'] = fail
+            found.append(self.turn)
+            raise Error('no')
+
+        self.machine.before['quota'] = fail
+        for self.turn in range(1, 21):
+            self.tick((CORES, 0.2))
+        return found
+
+    def test_what_lasts_is_tried_ever_later(self) -> None:
+        self.assertEqual([1, 2, 4, 8, 16],
+                         self.tries('VIR_ERR_OPERATION_DENIED'))
+
+    def test_what_may_pass_is_tried_in_each_tick(self) -> None:
+        self.assertEqual([*range(1, 21)],
+                         self.tries('VIR_ERR_OPERATION_FAILED'))
+
+
 class Words(LimitsTestCase):
 
     def test_a_failure_that_lasts_longer_than_its_cause(self) -> None:
@@ -315,6 +346,7 @@ class Balloon(LimitsTestCase):
         self.machine.devices = ''
         self.libvirtd.tell(until=lambda: self.libvirtd.snapshot.domain
                            .fixed_memory is None)
+        self.libvirtd.driver.sample()   # as in each tick of an agent
         done = self.tick((MEMORY, 2**29))
         self.assertEqual((1, []), (done.written, done.problems))
         plug()
