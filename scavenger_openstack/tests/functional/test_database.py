@@ -213,6 +213,30 @@ class TransactionsOnSqlite(Transactions, databases.Sqlite):
             self.assertLess(time.monotonic() - began, 2.0)
 
 
+    def test_a_writer_that_reads_first(self) -> None:
+        """Waits before it reads, since what it has read would be old."""
+        began = threading.Event()
+        found: list[object] = []
+
+        def work() -> None:
+            try:
+                with connect.writing(self.engine) as connection:
+                    found.append(names(connection))
+                    began.set()
+                    add_host(connection, 'two')
+            except errors.DatabaseError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=work)
+        with connect.writing(self.engine) as connection:
+            add_host(connection, 'one')
+            thread.start()
+            self.assertFalse(began.wait(0.3))
+        thread.join(30)
+        self.assertEqual([['one']], found)
+        self.assertEqual(['one', 'two'], self.stored())
+
+
 class TransactionsOnMariaDb(Transactions, databases.MariaDb):
     pass
 
@@ -364,18 +388,20 @@ class Schema(databases.Mixin):
                          sorted(done, key=str, reverse=True))
 
     def test_an_upgrade_that_was_interrupted(self) -> None:
-        """On MariaDB some tables are there, and no version."""
+        """On MariaDB some tables are there, not all indexes, no version."""
         engine = connect.engine(self.empty_url(), statement_s=0)
         self.addCleanup(engine.dispose)
-        if self.engine.dialect.name == 'sqlite':
-            schema.upgrade(engine)
-            with connect.writing(engine) as connection:
-                connection.execute(schema.VERSION.delete())
-        else:
-            with connect.writing(engine) as connection:
-                for table in (tables.hosts, tables.runs, tables.incidents):
-                    table.create(connection)
+        schema.upgrade(engine)
+        with connect.writing(engine) as connection:
+            tables.METADATA.drop_all(connection)
+            connection.execute(schema.VERSION.delete())
+            for table in (tables.hosts, tables.runs, tables.incidents):
+                connection.execute(sqlalchemy.schema.CreateTable(table))
         self.assertEqual((None, schema.newest()), schema.upgrade(engine))
+        with connect.reading(engine) as connection:
+            self.assertIn('ix_incidents_host', [
+                index['name'] for index in
+                sqlalchemy.inspect(connection).get_indexes('incidents')])
 
     def test_tables_of_somebody_else(self) -> None:
         engine = connect.engine(self.empty_url(), statement_s=0)
