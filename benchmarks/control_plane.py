@@ -1,0 +1,288 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a report costs the conductor: CPU, time and bytes.
+
+First in one thread, on each database: reports as most are (facts, nothing
+new), with a new incident, with the list of 50 workloads.  Then over a real
+broker, with agents in processes of their own and 1 and 2 conductors, on
+MariaDB.  From that: what 10,000 hosts at a report in 10 s take.
+
+    python benchmarks/control_plane.py [--reports 1000] [--seconds 10]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+from scavenger_openstack import rpc
+from scavenger_openstack.tests.functional.servers import mariadb
+from scavenger_openstack.tests.functional.servers import postgresql
+from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.functional.servers import rabbitmq
+from scavenger_openstack.tests.unit import test_rpc
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+HOSTS = 200
+WORKLOADS = 50
+AGENTS = 2
+"""Processes that send reports; each has many hosts."""
+
+START_S = 60.0
+
+CLOUD_HOSTS = 10_000
+SYNC_S = 10
+
+FACTS = wire.Facts(
+    version='1.0.0', enforcing=True, grade='B', cpu_model='AMD EPYC',
+    modes={'scavenger': 'enforce', 'perfiso': 'enforce',
+           'io_shares': 'observe', 'attribution': 'enforce'},
+    capacity={'cpu_cores': 64.0, 'memory_bytes': 2.7e11,
+              'egress_bytes_per_s': 1.25e9, 'io_bytes_per_s': 1e9},
+    headroom={'cpu_cores': 21.25, 'memory_bytes': 9.1e10,
+              'egress_bytes_per_s': 8.1e8, 'io_bytes_per_s': 4.4e8},
+    precision={'attribution': wire.Precision(confirmed=12, refuted=1)},
+    tick_cpu_share=0.0031)
+
+
+def workloads(salt: int) -> list[wire.Workload]:
+    return [wire.Workload(
+        id=f'/machine/qemu-{number}-instance-{number:08x}',
+        priority='background' if number % 3 else 'foreground',
+        kind='instance', instance=f'{number:08x}-1111-2222-3333-{salt:012x}',
+        project=f'{number % 7:032x}', application=f'app-{number % 9}',
+        display_name=f'vm-{number}', flavor='m1.large', vcpus=4.0,
+        floor={'cpu_cores': 0.1, 'memory_bytes': 8e9})
+        for number in range(WORKLOADS)]
+
+
+class Host:
+    """What an agent knows of its reports and answers."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sequence = 0
+        self.digest = self.workloads_digest = ''
+        self.salt = 0
+
+    def report(self, kind: str) -> bytes:
+        listed, entries = None, []
+        if kind == 'workloads' or not self.workloads_digest:
+            self.salt += 1
+            listed = workloads(self.salt)
+        if kind == 'incident':
+            entries = [self.incident()]
+        now = time.time()
+        return codec.encode(wire.Report(
+            host=self.name, boot_id='b' * 36, run_id='r' * 32, sent_s=now,
+            facts=FACTS, workloads=listed,
+            workloads_digest=f'{self.salt:032x}', entries=entries,
+            directives_digest=self.digest))
+
+    def incident(self) -> wire.Incident:
+        self.sequence += 1
+        now = time.time()
+        listed = workloads(self.salt)
+        times = [now - 120 + second for second in range(120)]
+        return wire.Incident(
+            sequence=self.sequence, time_s=now, what='began',
+            id=f'{random.getrandbits(128):032x}', begun_s=now - 10,
+            victim=listed[0].id, signal='run_delay', value=0.4,
+            threshold=0.1, cause='cpu', controller='attribution',
+            suspects=[wire.Suspect(workload=one.id, score=0.5,
+                                   antagonist=index == 0)
+                      for index, one in enumerate(listed[1:6])],
+            evidence=[wire.Series(workload=one.id, signal='run_delay',
+                                  times_s=times, values=[0.123456] * 120)
+                      for one in listed[:3]])
+
+    def answered(self, data: bytes) -> None:
+        answer = codec.decode(data, wire.Answer, wire.MAX_ANSWER_BYTES)
+        self.workloads_digest = answer.workloads_digest
+        if answer.directives is not None:
+            self.digest = answer.directives.digest
+
+
+def one_thread(url: str, count: int) -> None:
+    """Print what reports cost on a database."""
+    engine = connect.engine(url)
+    schema.upgrade(engine)
+    conductor = service.Conductor(engine)
+    hosts = [Host(f'node-{number}') for number in range(HOSTS)]
+    for host in hosts:
+        for _ in range(2):
+            host.answered(conductor.answer(host.report('facts')))
+    for kind in ('facts', 'incident', 'workloads'):
+        reports = [(hosts[number % HOSTS],
+                    hosts[number % HOSTS].report(kind))
+                   for number in range(count)]
+        size = sum(len(data) for _, data in reports) / count
+        wall_s, cpu_s = time.perf_counter(), time.thread_time()
+        answers = [(host, conductor.answer(data)) for host, data in reports]
+        cpu_s, wall_s = (time.thread_time() - cpu_s,
+                         time.perf_counter() - wall_s)
+        print(f'  {engine.dialect.name:<11}{kind:<10}'
+              f'{1e3 * cpu_s / count:8.2f}{1e3 * wall_s / count:10.2f}'
+              f'{count / wall_s:10.0f}{size:9.0f}'
+              f'{sum(len(data) for _, data in answers) / count:9.0f}',
+              flush=True)
+        for host, data in answers:
+            host.answered(data)
+    engine.dispose()
+
+
+def agents(url: str, seconds: float, name: str) -> None:
+    """Send reports one after another; print how many were answered."""
+    client = rpc.Client(test_rpc.configuration(url))
+    hosts = [Host(f'{name}-{number}') for number in range(HOSTS // AGENTS)]
+    for host in hosts:
+        until_s = time.monotonic() + START_S
+        while not host.workloads_digest:
+            try:
+                host.answered(client.sync(host.report('facts')))
+            except errors.Unreachable:
+                if time.monotonic() > until_s:
+                    raise
+    print('ready', flush=True)
+    sys.stdin.readline()
+    count, until_s = 0, time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        host = hosts[count % len(hosts)]
+        host.answered(client.sync(host.report('facts')))
+        count += 1
+    print(count, flush=True)
+    sys.stdin.readline()
+    client.close()
+
+
+def over_the_broker(seconds: float) -> None:
+    broker = rabbitmq.RabbitMq()
+    database = mariadb.MariaDb()
+    url = database.new_database()
+    schema.upgrade(connect.engine(url))
+    for conductors in (1, 2):
+        with contextlib.ExitStack() as stack:
+            here = pathlib.Path(stack.enter_context(
+                tempfile.TemporaryDirectory()))
+            (here / 'conf').write_text(
+                f'[DEFAULT]\ntransport_url = {broker.url}\n'
+                f'[database]\nconnection = {url}\n')
+            running = [stack.enter_context(child(
+                '-m', 'scavenger_openstack.cmd.conductor', '--config-file',
+                str(here / 'conf'))) for _ in range(conductors)]
+            sending = [stack.enter_context(child(
+                __file__, '--agents', f'agent-{number}', '--url', broker.url,
+                '--seconds', str(seconds))) for number in range(AGENTS)]
+            for one in sending:
+                line(one)
+            before = [cpu(one.pid) for one in running]
+            servers = cpu(*database.pids), cpu(*broker.pids)
+            for one in sending:
+                go(one)
+            count = sum(int(line(one)) for one in sending)
+            used = [cpu(one.pid) - had for one, had in zip(
+                running, before, strict=True)]
+            for one in sending:
+                go(one)
+            print(f'  {conductors} conductors: {count / seconds:.0f} reports/s'
+                  f', {1e3 * sum(used) / count:.2f} ms of conductor CPU each'
+                  f', {1e3 * (cpu(*database.pids) - servers[0]) / count:.2f}'
+                  ' ms of MariaDB, '
+                  f'{1e3 * (cpu(*broker.pids) - servers[1]) / count:.2f} ms '
+                  'of RabbitMQ', flush=True)
+            rate = CLOUD_HOSTS / SYNC_S
+            print(f'     {CLOUD_HOSTS} hosts at a report in {SYNC_S} s: '
+                  f'{rate:.0f} reports/s, '
+                  f'{rate * sum(used) / count:.1f} CPUs of conductors')
+    database.close()
+    broker.close()
+
+
+@contextlib.contextmanager
+def child(*words: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+            [sys.executable, '-W', 'ignore', *words], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL) as found:
+        try:
+            yield found
+        finally:
+            found.terminate()
+
+
+def line(one: subprocess.Popen[str]) -> str:
+    assert one.stdout is not None
+    return one.stdout.readline()
+
+
+def go(one: subprocess.Popen[str]) -> None:
+    assert one.stdin is not None
+    one.stdin.write('\n')
+    one.stdin.flush()
+
+
+def cpu(*pids: int) -> float:
+    """CPU time of processes so far, in seconds."""
+    ticks = 0
+    for pid in pids:
+        fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(
+            ')')[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf('SC_CLK_TCK')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--reports', type=int, default=1000)
+    parser.add_argument('--seconds', type=float, default=10.0)
+    parser.add_argument('--agents', help=argparse.SUPPRESS)
+    parser.add_argument('--url', help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.agents:
+        agents(options.url, options.seconds, options.agents)
+        return
+    print(f'{HOSTS} hosts of {WORKLOADS} workloads, {options.reports} '
+          'reports, one thread; ms, reports/s, bytes')
+    print(f'  {"database":<11}{"report":<10}{"CPU":>8}{"time":>10}'
+          f'{"rate":>10}{"sent":>9}{"answer":>9}')
+    with tempfile.TemporaryDirectory() as here:
+        one_thread(f'sqlite:///{here}/db', options.reports)
+    shared: tuple[Callable[[], mariadb.MariaDb | postgresql.PostgreSql], ...]
+    shared = mariadb.MariaDb, postgresql.PostgreSql
+    try:
+        for start in shared:
+            server = start()
+            one_thread(server.new_database(), options.reports)
+            server.close()
+        print('over RabbitMQ, MariaDB:')
+        over_the_broker(options.seconds)
+    except (process.Missing, errors.ScavengerError) as exc:
+        sys.exit(f'control_plane: {exc}')
+
+
+if __name__ == '__main__':
+    main()
