@@ -34,7 +34,8 @@ from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
 RELOAD_S = 10.0
-"""What operators want is read again after so long at the latest."""
+"""All is read again after so long: what operators want is read when they have
+changed something, aggregates and the governor's hosts only then."""
 
 SEEN_S = 86400.0
 """The governor shares among the hosts that have reported within that."""
@@ -111,16 +112,19 @@ class Wishes:
                  now: float) -> tuple[rows.Wanted, governor.Places, int]:
         """What is wanted, and a number that changes with it."""
         with self._lock:
-            if (generation == self._generation
-                    and 0 <= now - self._read_s < RELOAD_S):
+            recent = 0 <= now - self._read_s < RELOAD_S
+            if recent and generation == self._generation:
                 return self._wanted, self._places, self._serial
-        wanted = rows.wanted(connection, now, now - SEEN_S)
+            before = self._wanted if recent else None
+        wanted = rows.wanted(connection, now, now - SEEN_S, before)
         with self._lock:
             if wanted != self._wanted or self._generation < 0:
                 self._wanted = wanted
                 self._places = governor.places(wanted)
                 self._serial += 1
-            self._generation, self._read_s = generation, now
+            self._generation = generation
+            if not before:
+                self._read_s = now
             return self._wanted, self._places, self._serial
 
 

@@ -81,11 +81,14 @@ class Wanted(NamedTuple):
                 ('host', host)]
 
 
-def wanted(connection: Connection, now: float, seen_since_s: float) -> Wanted:
+def wanted(connection: Connection, now: float, seen_since_s: float,
+           before: Wanted | None = None) -> Wanted:
     """Read it all; of overrides those that have not expired.
 
     :param seen_since_s: the governor shares among the hosts that have
         reported since then
+    :param before: has what no operator changes, aggregates and hosts, which
+        may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
     hosts, audit = tables.hosts.c, tables.audit.c
@@ -94,7 +97,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float) -> Wanted:
          in connection.execute(select(
              switches.scope, switches.target, switches.protection,
              switches.reason, switches.caps_per_minute))},
-        _aggregates(connection),
+        before.aggregates if before else _aggregates(connection),
         {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
          in connection.execute(select(
              rules.kind, rules.scope, rules.target, rules.value,
@@ -104,9 +107,10 @@ def wanted(connection: Connection, now: float, seen_since_s: float) -> Wanted:
             audit.action == SPECS_MADE)).scalar() or 0)
     if any(switch.caps_per_minute is not None
            for switch in found.switches.values()):
-        found = found._replace(places=tuple(connection.execute(
-            select(hosts.name).where(hosts.last_seen_s >= seen_since_s)
-            .order_by(hosts.id)).scalars()))
+        found = found._replace(places=before and before.places or tuple(
+            connection.execute(
+                select(hosts.name).where(hosts.last_seen_s >= seen_since_s)
+                .order_by(hosts.id)).scalars()))
     return found
 
 

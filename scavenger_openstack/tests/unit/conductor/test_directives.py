@@ -173,7 +173,9 @@ class Directives(cloud.Mixin):
         self.assertEqual(['p1', 'u-db'], self.got().exempt)
         self.aggregate('racks')
         self.rule('exemption', 'aggregate', 'racks')
-        self.assertEqual(['p1', 'u-db', 'u-web'], self.got().exempt)
+        self.assertEqual(
+            ['p1', 'u-db', 'u-web'],
+            self.got(now=NOW + directives.RELOAD_S).exempt)
 
     def test_overrides(self) -> None:
         self.override(NOW + 60)
