@@ -190,7 +190,8 @@ antagonist_hours = _table(
     Column('refuted', Integer, nullable=False),
     UniqueConstraint('hour_s', 'host_id', 'workload', 'victim', 'cause',
                      name='uq_antagonist_hours'),
-    Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'))
+    Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
+    Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
 
 # What operators ask for one knob of one workload, until it expires.
 overrides = _table(
