@@ -88,7 +88,7 @@ class Column(NamedTuple):
     human: Callable[[Any], str] = plain
 
 
-class Cell(columns.FormattableColumn[Any]):
+class Cell(columns.FormattableColumn):
     """A value as the API has it, and as a person reads it."""
 
     def __init__(self, value: Any, *lines: str) -> None:
