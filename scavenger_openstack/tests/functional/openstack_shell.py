@@ -88,8 +88,13 @@ class _Quiet(serving.WSGIRequestHandler):
 class ControlPlane(fixtures.Fixture):
     """The API, filled, and an environment in which ``openstack`` finds it."""
 
-    def __init__(self, auth: str = 'http_basic') -> None:
+    def __init__(self, auth: str = 'http_basic', **caller: str) -> None:
+        """
+        :param caller: variables that Keystone's middleware would set, for
+            the authentication "noauth"
+        """
         self.auth = auth
+        self.caller = caller
 
     def _setUp(self) -> None:
         # What the API logs is not on the terminal of the command.
@@ -111,8 +116,10 @@ class ControlPlane(fixtures.Fixture):
         conf([], default_config_files=[], default_config_dirs=[])
         conf.set_override('http_basic_file', str(users), 'api')
         conf.set_override('silent_s', 3600.0, 'api')
+        application = app.create(self.engine, conf, self.auth)
         self.url = self.useFixture(Server(
-            app.create(self.engine, conf, self.auth))).url
+            lambda environ, start: application(
+                {**environ, **self.caller}, start))).url
         self.useFixture(Environment(
             self.top, OS_AUTH_TYPE='http_basic', OS_ENDPOINT=self.url,
             OS_USERNAME='admin', OS_PASSWORD=PASSWORD))

@@ -180,6 +180,41 @@ class ByTheApi(Refused):
                      'interference', 'cap', 'list', '--workload', SCAN)
 
 
+class AReader(Refused):
+    """Of one project: it sees what its own instances suffer from."""
+
+    def see(self, project: str) -> None:
+        self.useFixture(openstack_shell.ControlPlane(
+            'noauth', HTTP_X_ROLES='reader', HTTP_X_PROJECT_ID=project,
+            HTTP_X_USER_ID='u'))
+
+    def test_the_other_side_is_anonymous(self) -> None:
+        self.see('p1')
+        done = openstack_shell.openstack('interference', 'incident', 'list',
+                                         '-c', 'Host', '-c', 'Antagonists')
+        self.assertIn('| -    | another workload |', done.out)
+        done = openstack_shell.openstack('interference', 'incident', 'show',
+                                         INCIDENT)
+        self.assertEqual((0, ''), (done.status, done.err))
+        self.assertIn('| another workload: score 0.93, antagonist', done.out)
+        self.assertIn('(victim): cpi 1.1 to 3.3\n', done.out)
+        for secret in (SCAN, '/batch', 'compute-1', 'limited'):
+            self.assertNotIn(secret, done.out)
+
+    def test_what_it_may_not(self) -> None:
+        self.see('p1')
+        for words in (('antagonist', 'list'),
+                      ('interference', 'host', 'list'),
+                      ('interference', 'protection', 'disable', '--cloud',
+                       '--reason', 'x')):
+            self.refused(rf'Forbidden: .*\({REQUEST}\)\.', *words)
+
+    def test_of_another_project(self) -> None:
+        self.see('p2')
+        self.refused(f'Not Found: There is no such incident .{REQUEST}..',
+                     'interference', 'incident', 'show', INCIDENT)
+
+
 class NotThere(Refused):
 
     def setUp(self) -> None:
