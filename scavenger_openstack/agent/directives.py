@@ -26,6 +26,7 @@ import pathlib
 from oslo_log import log
 
 from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack import errors
@@ -126,14 +127,18 @@ class Directives:
                     'only the flavor makes an instance background')
         for name in found.parameters:
             refused[f'parameter {name}'] = NOT_YET
+        budget = None
         if found.budget is not None:
-            refused['budget'] = NOT_YET
+            until_s = found.budget.until_s
+            budget = allowance.Budget(
+                found.budget.limits,
+                now + until_s - max(wall_s, found.issued_s), until_s)
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
             + _reason(found),
             modes, frozenset(tag.instance for tag in found.tags
                              if tag.priority == Priority.FOREGROUND),
-            frozenset(found.exempt), tuple(overrides))
+            frozenset(found.exempt), tuple(overrides), budget)
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 

@@ -179,7 +179,7 @@ class Decider:
         would: list[Cap] = []
         mode: Mode
         for controller, mode in self.controllers:
-            decision = self._ask(controller, now, rates, faults)
+            decision = self._ask(controller, now, rates, faults, orders)
             if orders.modes:
                 mode = orders_.mode(controller.name, mode, orders)
                 if mode is Mode.OFF:    # it still learns
@@ -217,7 +217,8 @@ class Decider:
                        faults, asked.exempt, asked.refused)
 
     def _ask(self, controller: Controller, now: float, rates: Rates,
-             faults: dict[str, Exception]) -> Decision:
+             faults: dict[str, Exception], orders: orders_.Orders
+             ) -> Decision:
         """One controller's decision.
 
         A detector must not take the regulators down with it: one that fails
@@ -226,6 +227,8 @@ class Decider:
         """
         if getattr(controller, 'kind', '') != DETECTOR:
             return controller.step(now, rates)
+        if hasattr(controller, 'allow'):
+            controller.allow(orders.budget)
         name = controller.name
         failed_s, what = self._failed.get(name, (-math.inf, ''))
         if not 0 <= now - failed_s < FAULT_REST_S:

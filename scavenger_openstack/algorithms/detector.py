@@ -26,6 +26,7 @@ import dataclasses
 import math
 from typing import Any
 
+from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms import case as case_
 from scavenger_openstack.algorithms.case import Case
@@ -311,6 +312,10 @@ class Controller:
     def evidence(self, incident: Incident) -> list[series.Series]:
         """What an open incident was found in."""
         return series.of(incident, self._history.samples, self._sample_s)
+
+    def allow(self, budget: Budget | None) -> None:
+        """The new limits that the fleet governor lets this host set."""
+        self._restraints.allowance.give(budget)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""

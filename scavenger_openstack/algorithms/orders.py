@@ -25,6 +25,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.types import Cap
@@ -70,7 +71,8 @@ class Orders(NamedTuple):
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``foreground`` are
     the instances that an operator protects; ``exempt`` the instances and
-    projects that only an override may limit.
+    projects that only an override may limit.  ``budget`` is for new limits of
+    detectors.
     """
 
     stopped: str = ''
@@ -78,6 +80,7 @@ class Orders(NamedTuple):
     foreground: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()
     overrides: tuple[Override, ...] = ()
+    budget: Budget | None = None
 
 
 NONE = Orders()

@@ -26,6 +26,7 @@ import dataclasses
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.back_off import BackOffs
 from scavenger_openstack.algorithms.back_off import Pair
 from scavenger_openstack.algorithms.case import Case
@@ -120,8 +121,7 @@ class Remembered(NamedTuple):
 class Restraints:
     """All caps of one detector on one host.
 
-    Times in seconds, ``plateau`` in samples; for the rest see the options
-    of the same names.
+    Times in seconds, ``plateau`` in samples; else as the options say.
     """
 
     def __init__(self, owner: str, *, cut: float, first_cut: float,
@@ -139,7 +139,7 @@ class Restraints:
         self._good: dict[Key, Remembered] = {}
         self._back_offs = BackOffs(back_off_s)
         self._set_s: collections.deque[float] = collections.deque()
-        self.tally = Tally()
+        self.tally, self.allowance = Tally(), allowance.Allowance()
 
     def caps(self) -> tuple[Cap, ...]:
         return tuple([Cap(name, knob, one.cap.value, self._owner, one.reason)
@@ -236,10 +236,11 @@ class Restraints:
         """Whether a new cap may be set; if so it is counted."""
         while self._set_s and now - self._set_s[0] >= 60:
             self._set_s.popleft()
-        if len(self._set_s) >= self._max_caps_per_min:
-            return False
-        self._set_s.append(now)
-        return True
+        found = (len(self._set_s) < self._max_caps_per_min
+                 and self.allowance.take(now))
+        if found:
+            self._set_s.append(now)
+        return found
 
     def _set(self, now: float, key: Key, case: Case, use: float,
              chance: float, floor: float) -> Restraint:

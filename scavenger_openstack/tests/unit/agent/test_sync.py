@@ -27,6 +27,7 @@ from scavenger_openstack.agent import directives
 from scavenger_openstack.agent import sums
 from scavenger_openstack.agent import sync
 from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import orders
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.wire import test_codec
@@ -63,6 +64,7 @@ DIRECTIVES = report.Directives(
     exempt=['p'], tags=[report.Tag(instance='a', priority='foreground'),
                         report.Tag(instance='b', priority='background')],
     parameters={'scavenger.memory_c': 3.0},
+    budget=report.Budget(limits=3, until_s=1060.0),
     overrides=[report.Override(id='o', workload='/batch/a', knob='cpu_cores',
                                value=0.5, reason='why', expires_s=1100.0)])
 
@@ -372,8 +374,8 @@ class DirectivesTest(SyncTestCase):
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, frozenset({'a'}),
             frozenset({'p'}), (orders.Override(
-                'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
-            one.orders)
+                'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),),
+            Budget(3, 65.0, 1060.0)), one.orders)
         self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
                          one.refused.keys())
 
@@ -449,8 +451,9 @@ class DirectivesTest(SyncTestCase):
             told.directives_digest for told in self.conductor.reports])
         self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
                          self.conductor.reports[-1].facts.refused.keys())
-        self.assertEqual(self.sync.orders._replace(overrides=()),
-                         self.make().orders._replace(overrides=()))
+        self.assertEqual(
+            self.sync.orders._replace(overrides=(), budget=None),
+            self.make().orders._replace(overrides=(), budget=None))
 
     def test_overrides_that_say_nothing(self) -> None:
         knob: Any

@@ -22,6 +22,7 @@ import random
 
 import testtools
 
+from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import detector
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -362,6 +363,15 @@ class LimitingTest(DetectorTestCase):
         for decision in self.turn(600):
             for cap in decision.caps:
                 self.assertGreaterEqual(float(cap.value), 0.1)
+
+    def test_the_governor_allows_none(self) -> None:
+        """Until its lease has ended, and the time for another one."""
+        self.controller.allow(Budget(0, self.now + 900, 1.0))
+        self.until(lambda decision: decision.incidents)
+        for decision in self.turn(60):
+            self.assertEqual((), decision.caps)
+        self.controller.allow(Budget(1, self.now + 60, 2.0))
+        self.until(lambda decision: decision.caps)
 
     def test_so_many_new_caps_in_a_minute(self) -> None:
         self.controller = detector.Controller(detector.Params(
