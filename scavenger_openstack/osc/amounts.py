@@ -81,12 +81,14 @@ def human(name: str, value: object) -> str:
         return f'{value / 2 ** 20:,.0f} MiB'
     if name in ('disk', 'network') or name.endswith('_bytes_per_s'):
         return f'{value / 1e6:.3g} MB/s'
+    if name == 'io_wait':
+        return f'{value * 1e3:.3g} ms/operation'
+    if name == 'llc_misses_per_s':
+        return f'{value / 1e6:.3g} M misses/s'
     return f'{value:.3g}{_UNITS.get(name, "")}'
 
 
 _UNITS = {
     'cpu_cores': ' cores', 'cpu': ' cores',
-    'io_ops_per_s': ' operations/s', 'llc_ways': ' ways',
-    'run_delay': ' s/s', 'io_wait': ' s/operation',
-    'io_wait_s_per_op': ' s/operation'}
+    'io_ops_per_s': ' operations/s', 'llc_ways': ' ways'}
 """What stands after a plain number."""

@@ -82,7 +82,9 @@ class ListIncidents(command.Lister):
                  '--victim. Default: all.')
         parser.add_argument(
             '--cause', metavar='<cause>',
-            help='Only with this cause. Default: all. Example: --cause cpu')
+            help='Only with this cause, such as core, cache, '
+                 'memory_bandwidth, disk or unknown. Default: all. Example: '
+                 '--cause disk')
         parser.add_argument(
             '--outcome', metavar='<outcome>',
             help='Only with this outcome: open, confirmed, refuted or '

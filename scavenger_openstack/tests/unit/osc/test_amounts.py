@@ -68,7 +68,9 @@ class Human(testtools.TestCase):
                 ('net_tx_bytes_per_s', 2e7, '20 MB/s'),
                 ('io_ops_per_s', 200.0, '200 operations/s'),
                 ('cpu_idle', 1, 'yes'), ('paused', 0, 'no'),
-                ('cpi', 1.2345, '1.23'), ('run_delay', 0.5, '0.5 s/s'),
+                ('cpi', 1.2345, '1.23'), ('run_delay', 0.5, '0.5'),
+                ('io_wait', 0.0123, '12.3 ms/operation'),
+                ('llc_misses_per_s', 3.2e6, '3.2 M misses/s'),
                 ('memory', 2 ** 30, '1,024 MiB'),
                 ('cpu', 3.0, '3 cores'), ('network', 125e6, '125 MB/s'),
                 ('cpu_cores', None, 'no limit')):
