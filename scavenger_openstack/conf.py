@@ -214,7 +214,17 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                      'operators ask for: kill switch, overrides, exemptions.  '
                      'This host is protected without it, too, and goes on by '
                      'itself while it is away.  It takes transport_url in '
-                     '[DEFAULT].'),
+                     '[DEFAULT], or a url.'),
+    cfg.StrOpt('url',
+               help='Conductor that is called over HTTPS instead of a '
+                    'message broker, https://NAME[:PORT][/PREFIX].'),
+    cfg.StrOpt('token_file', default='/etc/scavenger/token',
+               help='With a url: file with the token of this host, which '
+                    '"scavenger-manage host enroll" made.  Mode 0600, of the '
+                    'user that the agent runs as.'),
+    cfg.StrOpt('ca_file', sample_default='those of the system',
+               help='With a url: certificates that sign that of the '
+                    'conductor, in PEM.'),
     cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
                  help='Seconds from one report to the next.  Shorter shows '
                       'and follows sooner, and costs the broker and the '

@@ -163,6 +163,12 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
     from scavenger_openstack import version
     try:
         from scavenger_openstack.agent import sync
+        if call is None and conf.conductor.url:
+            from scavenger_openstack.agent import https
+            call = https.caller(
+                conf.conductor.url, conf.agent.host,
+                pathlib.Path(conf.conductor.token_file),
+                conf.conductor.ca_file)
         if call is None:
             from scavenger_openstack import rpc
             call = rpc.Client(conf).sync

@@ -1,0 +1,152 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Calls a conductor over HTTPS, where no message broker is.
+
+Standard library only.  The token of the host says who calls; it is sent to the
+configured address only, never where a redirection points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import http.client
+import json
+import pathlib
+import ssl
+import stat
+import time
+from typing import Any
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from scavenger_openstack.agent import status
+from scavenger_openstack import errors
+from scavenger_openstack.types import printable
+from scavenger_openstack.wire import fit
+from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
+
+TIMEOUT_S = 8.0
+PATH = '/v1/sync'
+MOST_TOKEN = 4096
+MOST_WHY = 300
+REFUSED = frozenset((400, 401, 403, 413, 422))
+"""Statuses that the same report would get again."""
+
+
+def caller(url: str, host: str, token_file: pathlib.Path,
+           ca_file: str | None = None, timeout_s: float = TIMEOUT_S
+           ) -> Callable[[bytes], bytes]:
+    """What sends a report and returns the answer.
+
+    It raises WireError when the report is refused, Unreachable when there is
+    no answer, another ScavengerError for a token that cannot be used.
+
+    :param url: of the conductor, ``https://NAME[:PORT][/PREFIX]``
+    :param token_file: read at each call, so that it may be replaced
+    :raises ConfigError: the address or the certificates cannot be used.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != 'https' and not (
+            parts.scheme == 'http' and parts.hostname in ('127.0.0.1', '::1')):
+        raise errors.ConfigError(
+            f'[conductor] url: {url}: not https://, and the token must not '
+            'cross a network in the clear')
+    if not parts.hostname or parts.username or parts.query:
+        raise errors.ConfigError(
+            f'[conductor] url: {url}: use https://NAME[:PORT][/PREFIX]')
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+    except OSError as exc:
+        raise errors.ConfigError(
+            f'[conductor] ca_file: {ca_file}: {exc}') from exc
+    opener = urllib.request.build_opener(
+        _Here(), urllib.request.HTTPSHandler(context=context))
+    target = url.rstrip('/') + PATH
+    # Headers are Latin-1 to the library; the conductor reads UTF-8.
+    name = fit.name(host).encode().decode('latin-1')
+
+    def call(report: bytes) -> bytes:
+        request = urllib.request.Request(target, report, {
+            'Content-Type': 'application/json', 'X-Scavenger-Host': name,
+            'Authorization': f'Bearer {_token(token_file)}'})
+        until = time.monotonic() + timeout_s
+        try:
+            with opener.open(request, timeout=timeout_s) as response:
+                return _read(response, until)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                why = f'{exc.code} {_why(exc)}'
+                if exc.code in REFUSED:
+                    raise errors.WireError(why) from exc
+                raise errors.Unreachable(f'{target}: {why}') from exc
+        except (OSError, http.client.HTTPException) as exc:
+            raise errors.Unreachable(
+                f'{target}: {getattr(exc, "reason", "") or exc}') from exc
+
+    return call
+
+
+class _Here(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection."""
+
+    def redirect_request(self, *args: Any, **words: Any) -> None:
+        return None
+
+
+def _token(path: pathlib.Path) -> str:
+    """
+    :raises ScavengerError: it cannot be read, or others can read it.
+    """
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise errors.ScavengerError(
+                f'{path}: others can read the token of this host: chmod 600, '
+                'and enroll the host again')
+        text = status.read_file(path, MOST_TOKEN).decode('ascii').strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.ScavengerError(
+            f'{path}: no token: {getattr(exc, "strerror", "") or exc}; '
+            'scavenger-manage host enroll makes one') from exc
+    if not text.isprintable() or not text or ' ' in text:
+        raise errors.ScavengerError(f'{path}: not a token')
+    return text
+
+
+def _read(response: Any, until: float) -> bytes:
+    """All of an answer.
+
+    :param until: time.monotonic(): a server must not hold us by the byte
+    """
+    data = bytearray()
+    while chunk := response.read1(1 << 16):
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            raise errors.WireError('the answer is longer than '
+                                   f'{MAX_ANSWER_BYTES} bytes')
+        if time.monotonic() > until:
+            raise TimeoutError('no whole answer in time')
+    return bytes(data)
+
+
+def _why(response: Any) -> str:
+    """The sentence of an error, if it has one."""
+    try:
+        found = json.loads(response.read(1 << 16))
+        if isinstance(found, dict):
+            found = found.get('error', found)
+        if isinstance(found, dict):
+            found = found.get('detail', '')
+    except (ValueError, RecursionError, OSError, http.client.HTTPException):
+        found = ''
+    return printable(str(found or response.reason))[:MOST_WHY]
