@@ -14,11 +14,16 @@
 
 from __future__ import annotations
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
+
 project = 'scavenger_openstack'
 author = 'scavenger_openstack contributors'
 copyright = author
 
-extensions = ['oslo_config.sphinxext']
+extensions = ['oslo_config.sphinxext', 'api_reference']
 root_doc = 'index'
 exclude_patterns: list[str] = []
 
