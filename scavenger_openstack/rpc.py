@@ -58,6 +58,8 @@ MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
 TIMEOUT_S = 8.0
 """An agent waits so long for an answer; the broker then drops the call."""
 
+MAX_TOKEN = 256
+
 REBUILD_AFTER = 3
 """Timeouts in a row after which an agent connects anew: the queue of its
 answers may have expired, which a healthy connection does not show."""
@@ -103,12 +105,14 @@ class Client:
     """The agent's end.  For one thread; it connects at the first call.
 
     :param conf: with ``transport_url``
+    :param token: of a host that has been enrolled
     """
 
     def __init__(self, conf: cfg.ConfigOpts, timeout_s: float = TIMEOUT_S,
-                 rebuild_after: int = REBUILD_AFTER) -> None:
+                 rebuild_after: int = REBUILD_AFTER, token: str = '') -> None:
         register(conf)
         self._conf = conf
+        self._token = {'token': token} if token else {}
         self._timeout_s = timeout_s
         self._rebuild_after = rebuild_after
         self._timeouts = 0
@@ -123,7 +127,8 @@ class Client:
         """
         text = report.decode()
         try:
-            answer = self._prepared().call({}, 'sync', report=text)
+            answer = self._prepared().call({}, 'sync', report=text,
+                                           **self._token)
         except oslo_messaging.MessagingTimeout as exc:
             self._timeouts += 1
             if self._timeouts >= self._rebuild_after:
@@ -175,13 +180,14 @@ class Client:
 class Server:
     """The conductor's end: calls ``answer`` in its threads.
 
-    :param answer: takes a report and returns the answer; a
-        :class:`.ScavengerError` that it raises goes to the agent as one line
+    :param answer: takes a report and the sender's token, '' for none, and
+        returns the answer; a :class:`.ScavengerError` that it raises goes
+        to the agent as one line
     :param server: a name of this process that no other one has
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, answer: Callable[[bytes], bytes],
-                 server: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts,
+                 answer: Callable[[bytes, str], bytes], server: str) -> None:
         register(conf)
         self._transport = _transport(conf)
         self._server = oslo_messaging.get_rpc_server(
@@ -223,12 +229,13 @@ class _Endpoint:
 
     target = oslo_messaging.Target(version=ANSWERS)
 
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+    def __init__(self, answer: Callable[[bytes, str], bytes]) -> None:
         self._answer = answer
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
-    def sync(self, context: dict[str, Any], report: object) -> str:
-        if not isinstance(report, str):
+    def sync(self, context: dict[str, Any], report: object,
+             token: object = '') -> str:
+        if not isinstance(report, str) or not isinstance(token, str):
             raise errors.WireError('a report that is no text: refused')
         # No need to encode what is too long already.
         if len(report) > MAX_REPORT_BYTES:
@@ -240,7 +247,7 @@ class _Endpoint:
         except UnicodeEncodeError:
             raise errors.WireError(
                 'a report that is not valid Unicode: refused') from None
-        return self._answer(data).decode()
+        return self._answer(data, token[:MAX_TOKEN]).decode()
 
 
 class _Dispatcher(oslo_messaging.RPCDispatcher):

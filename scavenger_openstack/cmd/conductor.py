@@ -53,7 +53,9 @@ def _main(arguments: Sequence[str]) -> int:
         schema.check(connection)
     log.setup(conf, 'scavenger')
     conductor = service.Conductor(engine)
-    server = rpc.Server(conf, conductor.answer, conductor.name)
+    server = rpc.Server(
+        conf, lambda data, token: conductor.answer(data, token=token),
+        conductor.name)
     signals = Signals(conf)
     server.start()
     conductor.start()

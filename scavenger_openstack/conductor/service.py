@@ -34,6 +34,7 @@ from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
@@ -79,33 +80,55 @@ class Conductor:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def answer(self, data: bytes, authenticated: str | None = None) -> bytes:
+    def answer(self, data: bytes, authenticated: str | None = None,
+               token: str = '') -> bytes:
         """Store a report, and return the answer, both as JSON.
 
         :param authenticated: the host that the sender is, ``None`` where
             the transport does not tell
+        :param token: what the sender shows instead
         :raises WireError: the report is refused, and why; it will be again
         :raises Unreachable: it could not be stored: send it again later
         """
         now = self._clock()
         try:
-            report = codec.decode(data, Report, MAX_REPORT_BYTES)
-            sync_.check(report, authenticated)
+            return self._answer(data, authenticated, token, now)
         except errors.WireError as exc:
-            self._refused(exc, authenticated or _host(data), now)
+            self._refused(exc, authenticated, data, now)
             raise
+
+    def may_speak(self, host: str, token: str) -> bool:
+        """Whether a token is that of the host.
+
+        :raises Unreachable: that cannot be found out now
+        """
+        try:
+            with connect.reading(self._engine) as connection:
+                if enrollment.may_speak(connection, host, token):
+                    return True
+        except errors.DatabaseError as exc:
+            raise self._unreachable(exc) from exc
+        if self._first(f'token {host}', self._clock()):
+            LOG.warning('refused a report in the name of %s: its token is '
+                        'another; "scavenger-manage host enroll" makes one',
+                        ascii(host))
+        return False
+
+    def _answer(self, data: bytes, authenticated: str | None, token: str,
+                now: float) -> bytes:
+        report = codec.decode(data, Report, MAX_REPORT_BYTES)
+        sync_.check(report, authenticated)
         try:
             answer = connect.retried(
                 self._engine, functools.partial(
                     sync_.sync, report=report, now=now,
-                    authenticated=authenticated, wishes=self._wishes),
+                    authenticated=authenticated, token=token,
+                    wishes=self._wishes),
                 patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
+        except errors.WireError:
+            raise
         except errors.DatabaseError as exc:
-            if self._first(str(exc), now):
-                LOG.error('reports are not stored, agents send them again: '
-                          '%s', exc)
-            raise errors.Unreachable(
-                'the conductor cannot store the report now') from exc
+            raise self._unreachable(exc) from exc
         except Exception as exc:
             LOG.exception('%s: its report is not stored', report.host)
             raise errors.Unreachable(
@@ -116,7 +139,10 @@ class Conductor:
         return codec.encode(answer)
 
     def start(self) -> None:
-        """Do from now on, in a thread, what is due from time to time."""
+        """Do from now on, in a thread, what is due from time to time.  May
+        be called again: after a fork the thread is gone."""
+        if self._thread is not None and self._thread.is_alive():
+            return
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='conductor')
         self._thread.start()
@@ -159,19 +185,26 @@ class Conductor:
             except Exception:
                 LOG.exception('specs are not made, next try in 60 s')
 
-    def _refused(self, exc: errors.WireError, sender: str, now: float
-                 ) -> None:
+    def _unreachable(self, exc: errors.DatabaseError) -> errors.Unreachable:
+        if self._first(str(exc), self._clock()):
+            LOG.error('reports are not stored, agents send them again: %s',
+                      exc)
+        return errors.Unreachable('the conductor cannot store the report now')
+
+    def _refused(self, exc: errors.WireError, authenticated: str | None,
+                 data: bytes, now: float) -> None:
         if not self._first(str(exc), now):
             return
-        LOG.warning('refused a report of %s: %s', sender, exc)
+        host = authenticated or _host(data)
+        LOG.warning('refused a report of %s: %s', host, exc)
         if not isinstance(exc, errors.ForeignReport):
             return
         try:
             with connect.writing(self._engine) as connection:
                 reports.add_audit(connection, [{
-                    'time_s': now, 'actor': f'agent {sender}',
-                    'action': 'report.refused',
-                    'target': sender, 'reason': str(exc)}])
+                    'time_s': now, 'action': 'report.refused',
+                    'actor': f'agent {authenticated}' if authenticated
+                    else 'unknown', 'target': host, 'reason': str(exc)}])
         except errors.DatabaseError as failed:
             LOG.warning('not in the audit: %s', failed)
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import hmac
 
 from oslo_log import log
 
@@ -30,6 +31,7 @@ from scavenger_openstack.conductor import directives as directives_
 from scavenger_openstack.conductor import incidents
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
@@ -78,12 +80,14 @@ def check(report: Report, authenticated: str | None = None) -> None:
 
 
 def sync(connection: reports.Connection, report: Report, now: float,
-         authenticated: str | None = None,
+         authenticated: str | None = None, token: str = '',
          wishes: directives_.Wishes | None = None) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
     :param now: UNIX time in seconds
     :param authenticated: as for :func:`check`
+    :param token: what the sender shows, where that is ``None``: a host that
+        has been enrolled needs its own
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
     :raises WireError: as :func:`check`
@@ -91,6 +95,12 @@ def sync(connection: reports.Connection, report: Report, now: float,
     check(report, authenticated)
     host = (reports.host(connection, report.host)
             or reports.add_host(connection, report.host, now))
+    if authenticated is None and host.token_hash and not hmac.compare_digest(
+            enrollment.hashed(token), host.token_hash):
+        raise errors.ForeignReport(
+            f'a report in the name of {report.host} '
+            + ('with a wrong token' if token else 'without its token')
+            + ': refused')
     sequence, generation = reports.progress(connection, host.id,
                                             report.run_id)
     late = 0 < host.facts.get('sent_s', 0.0) - report.sent_s < LATE_S

@@ -56,8 +56,8 @@ _hosts, _runs = tables.hosts.c, tables.runs.c
 
 # Built once: a statement that is built anew costs as much as running it.
 _HOST = select(
-    _hosts.id, _hosts.boot_id, _hosts.facts, _hosts.workloads_digest,
-    _hosts.settings).where(
+    _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
+    _hosts.token_hash).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -81,10 +81,10 @@ class Host(NamedTuple):
     """A host's row, as far as a report needs it."""
 
     id: int
-    boot_id: str
     facts: Row
     workloads_digest: str
     settings: Row
+    token_hash: str | None
 
 
 def host(connection: Connection, name: str) -> Host | None:
@@ -99,7 +99,7 @@ def add_host(connection: Connection, name: str, now: float) -> Host:
                 'first_seen_s': now, 'last_seen_s': now}
     done = connection.execute(insert(tables.hosts), row)
     assert done.inserted_primary_key is not None
-    return Host(done.inserted_primary_key[0], '', {}, '', {})
+    return Host(done.inserted_primary_key[0], {}, '', {}, None)
 
 
 def update_host(connection: Connection, host_id: int, row: Row) -> None:

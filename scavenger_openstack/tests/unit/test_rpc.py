@@ -47,7 +47,7 @@ class Mixin(_Base):
     timeout_s = 5.0
     conf: cfg.ConfigOpts
     server: rpc.Server
-    answers: Callable[[bytes], bytes]
+    answers: Callable[[bytes, str], bytes]
 
     @classmethod
     def url(cls) -> str:
@@ -58,8 +58,9 @@ class Mixin(_Base):
         super().setUpClass()
         cls.conf = configuration(cls.url())
         # Ending one takes a second.
-        cls.server = rpc.Server(cls.conf, lambda report: cls.answers(report),
-                                'conductor-1')
+        cls.server = rpc.Server(
+            cls.conf, lambda report, token: cls.answers(report, token),
+            'conductor-1')
         cls.server.start()
         assert cls.server.wait(30.0)
         cls.addClassCleanup(cls.server.stop)
@@ -70,6 +71,7 @@ class Mixin(_Base):
         self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.log = self.useFixture(fixtures.FakeLogger())
         self.reports: list[bytes] = []
+        self.tokens: list[str] = []
         self.fault: Exception | None = None
         type(self).answers = staticmethod(self.answer)
         self.client = self.new_client()
@@ -79,8 +81,9 @@ class Mixin(_Base):
         self.addCleanup(client.close)
         return client
 
-    def answer(self, report: bytes) -> bytes:
+    def answer(self, report: bytes, token: str) -> bytes:
         self.reports.append(report)
+        self.tokens.append(token)
         if self.fault is not None:
             raise self.fault
         return b'{"answer": "' + report + '", "é": 1}'.encode()
@@ -91,6 +94,13 @@ class Mixin(_Base):
         self.client.close()
         self.client.sync(b'2')
         self.assertEqual(['réport'.encode(), b'2'], self.reports)
+
+    def test_a_token(self) -> None:
+        client = rpc.Client(self.conf, timeout_s=self.timeout_s, token='t0k')
+        self.addCleanup(client.close)
+        client.sync(b'{}')
+        self.client.sync(b'{}')
+        self.assertEqual(['t0k', ''], self.tokens)
 
     def test_a_report_that_is_refused(self) -> None:
         self.fault = errors.WireError('$.host: too long')
@@ -138,7 +148,7 @@ class Mixin(_Base):
     def test_several_at_once(self) -> None:
         gate = threading.Barrier(4)
 
-        def answer(report: bytes) -> bytes:
+        def answer(report: bytes, token: str) -> bytes:
             gate.wait(self.timeout_s)
             return report
 

@@ -24,6 +24,7 @@ import testtools
 
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -107,6 +108,22 @@ class Service(cloud.Mixin):
         self.assertEqual([], self.rows(tables.hosts))
         self.assertEqual(1, self.answer(
             report(incident(1)), authenticated=HOST).acknowledged)
+
+    def test_a_host_with_a_token(self) -> None:
+        """Without it, nobody speaks in its name."""
+        with self.engine.begin() as connection:
+            token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+        data = codec.encode(report(incident(1)))
+        self.assertIn('without its token', self.refused(data))
+        self.assertIn('with a wrong token', self.refused(data, token='x'))
+        self.assertEqual([], self.rows(tables.incidents))
+        self.assertEqual(
+            [('unknown', HOST), ('unknown', HOST)],
+            self.rows(tables.audit, 'actor', 'target'))
+        self.assertEqual(1, self.answer(report(incident(1)), token=token
+                                        ).acknowledged)
+        self.assertEqual(2, self.answer(report(incident(2)),
+                                        authenticated=HOST).acknowledged)
 
     def test_a_database_that_is_not_usable(self) -> None:
         with self.engine.begin() as connection:
