@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The same reports over HTTPS, as a WSGI application.
+
+``POST /v1/sync`` with a report as its body, the host's name in
+``X-Scavenger-Host`` and its token (``scavenger-manage host enroll``) in
+``Authorization: Bearer``.  The answer is JSON, and so is each error:
+``{"error": "a sentence"}``.  TLS is the web server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import json
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.conductor import service
+from scavenger_openstack import errors
+from scavenger_openstack.wire.report import MAX_REPORT_BYTES
+
+PATH = '/v1/sync'
+HOST = 'X-Scavenger-Host'
+BEARER = 'bearer '
+MOST = 256
+"""Longest host name and token."""
+
+RETRY_S = 10
+
+STATUS = {200: 'OK', 400: 'Bad Request', 401: 'Unauthorized',
+          403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
+          411: 'Length Required', 413: 'Content Too Large',
+          503: 'Service Unavailable'}
+
+
+class Reply(NamedTuple):
+    """What goes back; ``headers`` are those besides type and length."""
+
+    code: int
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Refused(Exception):
+    """The request cannot be served: ``Refused(reply)``."""
+
+
+class Application:
+    """For any WSGI server; threads may share it."""
+
+    def __init__(self, conductor: service.Conductor) -> None:
+        self._conductor = conductor
+
+    def __call__(self, environ: dict[str, Any],
+                 start_response: Callable[..., Any]) -> Iterable[bytes]:
+        self._conductor.start()     # here: some servers fork after loading
+        try:
+            reply = self._reply(environ)
+        except Refused as exc:
+            reply = exc.args[0]
+        except errors.ForeignReport as exc:
+            reply = _error(403, str(exc))
+        except errors.WireError as exc:
+            reply = _error(400, str(exc))
+        except errors.Unreachable as exc:
+            reply = _error(503, str(exc), ('Retry-After', str(RETRY_S)))
+        start_response(f'{reply.code} {STATUS[reply.code]}', [
+            ('Content-Type', 'application/json'),
+            ('Content-Length', str(len(reply.body))), *reply.headers])
+        return [reply.body]
+
+    def _reply(self, environ: dict[str, Any]) -> Reply:
+        if environ.get('PATH_INFO') != PATH:
+            raise Refused(_error(404, f'there is only {PATH}'))
+        if environ.get('REQUEST_METHOD') != 'POST':
+            raise Refused(_error(405, f'{PATH} takes POST',
+                                 ('Allow', 'POST')))
+        host = self._authenticated(environ)
+        return Reply(200, self._conductor.answer(_body(environ), host))
+
+    def _authenticated(self, environ: dict[str, Any]) -> str:
+        """The host that sent it: known before the body is read."""
+        host = _text(environ.get('HTTP_X_SCAVENGER_HOST', ''))
+        given = _text(environ.get('HTTP_AUTHORIZATION', ''))
+        token = given[len(BEARER):].strip()
+        if not host or not token or not given.lower().startswith(BEARER):
+            raise Refused(_unauthorized(
+                f'{HOST} and Authorization: Bearer TOKEN are needed'))
+        if (len(host) >= MOST or len(token) > MOST
+                or not self._conductor.may_speak(host, token)):
+            raise Refused(_unauthorized(
+                'this is not the token of this host: "scavenger-manage host '
+                'enroll" makes one'))
+        return host
+
+
+def _body(environ: dict[str, Any]) -> bytes:
+    length = environ.get('CONTENT_LENGTH') or ''
+    if not (length.isascii() and length.isdecimal()):
+        raise Refused(_error(411, 'Content-Length is needed'))
+    # Not int() of any number of digits.
+    if len(length) > 18 or int(length) > MAX_REPORT_BYTES:
+        raise Refused(_error(
+            413, f'a report has at most {MAX_REPORT_BYTES} bytes'))
+    body: bytes = environ['wsgi.input'].read(int(length))
+    if len(body) < int(length):
+        raise Refused(_error(400, f'the body ends after {len(body)} of '
+                                  f'{length} bytes'))
+    return body
+
+
+def _text(value: str) -> str:
+    """A header, which WSGI decodes as Latin-1; '' where it is not UTF-8, or
+    has what no name has."""
+    try:
+        text = value.encode('latin-1').decode().strip()
+    except UnicodeError:
+        return ''
+    return text if text.isprintable() else ''
+
+
+def _error(code: int, sentence: str, *headers: tuple[str, str]) -> Reply:
+    return Reply(code, json.dumps({'error': sentence}).encode(), headers)
+
+
+def _unauthorized(sentence: str) -> Reply:
+    return _error(401, sentence, ('WWW-Authenticate', 'Bearer'))

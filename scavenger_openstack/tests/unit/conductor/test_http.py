@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reports over HTTP, to a real WSGI server."""
+
+from __future__ import annotations
+
+from http import client
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from typing import Any
+from wsgiref import simple_server
+
+import fixtures
+import testtools
+
+from scavenger_openstack.conductor import http
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import incident
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+
+class Quiet(simple_server.WSGIRequestHandler):
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Http(cloud.Mixin, testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'db')
+        self.engine = connect.engine(f'sqlite:///{self.path}')
+        self.addCleanup(self.engine.dispose)
+        schema.upgrade(self.engine)
+        with connect.writing(self.engine) as connection:
+            self.token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+        conductor = service.Conductor(self.engine, lambda: NOW)
+        self.addCleanup(conductor.stop)
+        self.server = simple_server.make_server(
+            '127.0.0.1', 0, http.Application(conductor), handler_class=Quiet)
+        self.addCleanup(self.server.server_close)
+        thread = threading.Thread(target=self.server.serve_forever,
+                                  kwargs={'poll_interval': 0.01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.shutdown)
+
+    def send(self, body: bytes = b'', path: str = http.PATH,
+             method: str = 'POST', **headers: str | None
+             ) -> tuple[int, Any, Any]:
+        """Status, document and headers of the answer."""
+        given = {'Authorization': f'Bearer {self.token}',
+                 'X-Scavenger-Host': HOST,
+                 **{name.replace('_', '-'): value
+                    for name, value in headers.items()}}
+        connection = client.HTTPConnection(
+            '127.0.0.1', self.server.server_port, timeout=30)
+        try:
+            connection.request(method, path, body, {
+                name: value for name, value in given.items()
+                if value is not None})
+            response = connection.getresponse()
+            return (response.status, json.loads(response.read()),
+                    response.headers)
+        finally:
+            connection.close()
+
+    def refused(self, code: int, *args: Any, **more: Any) -> str:
+        status, document, _ = self.send(*args, **more)
+        self.assertEqual((code, ['error']), (status, list(document)))
+        return document['error']
+
+    def test_a_report(self) -> None:
+        status, document, headers = self.send(codec.encode(
+            report(incident(1))))
+        self.assertEqual((200, 1, 'application/json'), (
+            status, document['acknowledged'], headers['Content-Type']))
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+
+    def test_who_may(self) -> None:
+        body = codec.encode(report(incident(1)))
+        for headers in ({'Authorization': None}, {'X_Scavenger_Host': None},
+                        {'Authorization': 'Bearer '},
+                        {'Authorization': self.token},
+                        {'Authorization': 'Bearer x'},
+                        {'Authorization': 'Bearer ' + 'x' * 5000},
+                        {'Authorization': 'Bearer \xff\xfe'},
+                        {'X_Scavenger_Host': 'node-2'},
+                        {'X_Scavenger_Host': 'x' * 300}):
+            self.refused(401, body, **headers)
+        self.assertEqual([], self.rows(tables.incidents))
+        self.assertIn('another', self.log.output)
+        self.assertNotIn(self.token, self.log.output)
+
+    def test_in_the_name_of_another_host(self) -> None:
+        self.assertIn('in the name of node-2', self.refused(
+            403, codec.encode(report(incident(1), host='node-2'))))
+        self.assertEqual([(f'agent {HOST}', 'report.refused')], self.rows(
+            tables.audit, 'actor', 'action'))
+        self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
+
+    def test_what_is_no_report(self) -> None:
+        self.assertIn('truncated', self.refused(400, b'{'))
+        self.assertIn('bytes', self.refused(
+            413, b'', Content_Length=str(wire.MAX_REPORT_BYTES + 1)))
+        self.refused(413, b'', Content_Length='9' * 4000)
+        self.refused(411, b'', Content_Length='-1')
+        self.refused(404, b'', path='/')
+        self.refused(404, b'', path='/v1/sync/')
+        _, _, headers = self.send(method='GET')
+        self.assertEqual('POST', headers['Allow'])
+        self.refused(405, b'', method='GET')
+
+    def test_a_database_that_is_away(self) -> None:
+        self.engine.dispose()
+        self.path.unlink()
+        status, document, headers = self.send(codec.encode(report()))
+        self.assertEqual((503, '10'), (status, headers['Retry-After']))
+        self.assertNotIn(str(self.path), document['error'])
+
+    def test_the_application(self) -> None:
+        """As WSGI servers load it."""
+        file = self.path.with_name('conf')
+        file.write_text(f'[database]\nconnection = sqlite:///{self.path}\n')
+        done = subprocess.run(
+            [sys.executable, '-c',
+             'from scavenger_openstack.wsgi import conductor\n'
+             'print(type(conductor.application).__name__)'],
+            env={**os.environ, 'SCAVENGER_CONFIG_FILE': str(file)},
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual((0, 'Application\n'), (done.returncode, done.stdout),
+                         done.stderr)

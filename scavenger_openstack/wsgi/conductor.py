@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``application``: the conductor over HTTP, for a WSGI server.
+
+The configuration is /etc/scavenger/scavenger.conf, or the file that the
+environment variable ``SCAVENGER_CONFIG_FILE`` names.
+"""
+
+from __future__ import annotations
+
+import os
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.conductor import http
+from scavenger_openstack.conductor import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_control
+from scavenger_openstack.db import connect
+
+
+def _create() -> http.Application:
+    file = os.environ.get('SCAVENGER_CONFIG_FILE')
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    conf_.load(conf, ['--config-file', file] if file else [],
+               'scavenger-conductor')
+    log.setup(conf, 'scavenger')
+    return http.Application(service.Conductor(connect.engine(
+        conf_control.database(conf),
+        connections=conf.database.max_connections)))
+
+
+application = _create()
