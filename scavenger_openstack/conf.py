@@ -219,9 +219,10 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                help='Conductor that is called over HTTPS instead of a '
                     'message broker, https://NAME[:PORT][/PREFIX].'),
     cfg.StrOpt('token_file', default='/etc/scavenger/token',
-               help='With a url: file with the token of this host, which '
+               help='File with the token of this host, which '
                     '"scavenger-manage host enroll" made.  Mode 0600, of the '
-                    'user that the agent runs as.'),
+                    'user that the agent runs as.  With a url there has to be '
+                    'one; over a broker it is used when it is there.'),
     cfg.StrOpt('ca_file', sample_default='those of the system',
                help='With a url: certificates that sign that of the '
                     'conductor, in PEM.'),

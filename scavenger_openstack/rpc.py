@@ -105,14 +105,16 @@ class Client:
     """The agent's end.  For one thread; it connects at the first call.
 
     :param conf: with ``transport_url``
-    :param token: of a host that has been enrolled
+    :param token: says the token of the host, '' for one that was not
+        enrolled; asked at each call, so that it may be replaced
     """
 
     def __init__(self, conf: cfg.ConfigOpts, timeout_s: float = TIMEOUT_S,
-                 rebuild_after: int = REBUILD_AFTER, token: str = '') -> None:
+                 rebuild_after: int = REBUILD_AFTER,
+                 token: Callable[[], str] = str) -> None:
         register(conf)
         self._conf = conf
-        self._token = {'token': token} if token else {}
+        self._token = token
         self._timeout_s = timeout_s
         self._rebuild_after = rebuild_after
         self._timeouts = 0
@@ -125,10 +127,10 @@ class Client:
         :raises WireError: the conductor refuses it, and why
         :raises Unreachable: no answer: send it again later
         """
-        text = report.decode()
+        text, token = report.decode(), self._token()
         try:
-            answer = self._prepared().call({}, 'sync', report=text,
-                                           **self._token)
+            answer = self._prepared().call(
+                {}, 'sync', report=text, **{'token': token} if token else {})
         except oslo_messaging.MessagingTimeout as exc:
             self._timeouts += 1
             if self._timeouts >= self._rebuild_after:

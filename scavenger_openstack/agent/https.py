@@ -23,14 +23,13 @@ import http.client
 import json
 import pathlib
 import ssl
-import stat
 import time
 from typing import Any
 import urllib.error
 import urllib.parse
 import urllib.request
 
-from scavenger_openstack.agent import status
+from scavenger_openstack.agent import host_token
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import fit
@@ -38,7 +37,6 @@ from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 
 TIMEOUT_S = 8.0
 PATH = '/v1/sync'
-MOST_TOKEN = 4096
 MOST_WHY = 300
 REFUSED = frozenset((400, 401, 403, 413, 422))
 """Statuses that the same report would get again."""
@@ -79,7 +77,7 @@ def caller(url: str, host: str, token_file: pathlib.Path,
     def call(report: bytes) -> bytes:
         request = urllib.request.Request(target, report, {
             'Content-Type': 'application/json', 'X-Scavenger-Host': name,
-            'Authorization': f'Bearer {_token(token_file)}'})
+            'Authorization': f'Bearer {host_token.read(token_file)}'})
         until = time.monotonic() + timeout_s
         try:
             with opener.open(request, timeout=timeout_s) as response:
@@ -102,25 +100,6 @@ class _Here(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *args: Any, **words: Any) -> None:
         return None
-
-
-def _token(path: pathlib.Path) -> str:
-    """
-    :raises ScavengerError: it cannot be read, or others can read it.
-    """
-    try:
-        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise errors.ScavengerError(
-                f'{path}: others can read the token of this host: chmod 600, '
-                'and enroll the host again')
-        text = status.read_file(path, MOST_TOKEN).decode('ascii').strip()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise errors.ScavengerError(
-            f'{path}: no token: {getattr(exc, "strerror", "") or exc}; '
-            'scavenger-manage host enroll makes one') from exc
-    if not text.isprintable() or not text or ' ' in text:
-        raise errors.ScavengerError(f'{path}: not a token')
-    return text
 
 
 def _read(response: Any, until: float) -> bytes:

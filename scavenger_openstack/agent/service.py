@@ -163,15 +163,16 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
     from scavenger_openstack import version
     try:
         from scavenger_openstack.agent import sync
+        token_file = pathlib.Path(conf.conductor.token_file)
         if call is None and conf.conductor.url:
             from scavenger_openstack.agent import https
-            call = https.caller(
-                conf.conductor.url, conf.agent.host,
-                pathlib.Path(conf.conductor.token_file),
-                conf.conductor.ca_file)
+            call = https.caller(conf.conductor.url, conf.agent.host,
+                                token_file, conf.conductor.ca_file)
         if call is None:
+            from scavenger_openstack.agent import host_token
             from scavenger_openstack import rpc
-            call = rpc.Client(conf).sync
+            call = rpc.Client(conf, token=lambda: host_token.read(token_file)
+                              if token_file.exists() else '').sync
             if not conf.transport_url:
                 raise errors.ConfigError(
                     '[conductor] enabled: it takes transport_url in '

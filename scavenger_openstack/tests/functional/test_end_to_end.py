@@ -24,6 +24,7 @@ from sqlalchemy import select
 import testtools
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional.servers import databases
@@ -49,6 +50,7 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
             f'[agent]\nhost = {self.host}',
             '[scavenger]\nmode = enforce',
             f'[conductor]\nenabled = true\nsync_s = {SYNC_S}',
+            f'token_file = {self.directory}/token',
             f'[database]\nconnection = {self.url}')
         self.conductor()
         self.start('standalone')
@@ -122,6 +124,23 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
             tables.caps, removed_s=None)
             and not self.rows(tables.hosts)[0].enforcing)
 
+    def test_a_host_that_was_enrolled(self) -> None:
+        """Nothing without its token counts from then on."""
+        with connect.writing(self.engine) as connection:
+            token, _ = enrollment.enroll(connection, self.host,
+                                         now_s=time.time())
+        self.wait_for('it is refused', lambda: 'token' in str(
+            self.conductor_facts().get('fault')), START_S)
+        file = self.directory / 'token'
+        file.touch(0o600)
+        file.write_text(token)
+        self.wait_for('it is known again', lambda: not (
+            self.conductor_facts().get('fault')), START_S)
+
+    def conductor_facts(self) -> dict[str, Any]:
+        found: Any = self.status().get('conductor')
+        return found or {}
+
     def test_a_broker_that_hangs(self) -> None:
         """The host goes on; what happened is known when it is back."""
         self.wait_for('the limit', lambda: self.rows(
@@ -131,7 +150,7 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
             ticks = self.ticks()
             self.wait_for('the agent says so', lambda: dict(
                 self.status().get('conductor') or {}).get('fault'))  # type: ignore[call-overload]
-            self.assertGreater(self.ticks(), ticks + 10)
+            self.wait_for('it goes on', lambda: self.ticks() > ticks + 10)
             (self.state_dir / 'stop').touch()
             self.wait_for('no limit', lambda: self.idle() == '0')
         finally:

@@ -96,7 +96,8 @@ class Mixin(_Base):
         self.assertEqual(['réport'.encode(), b'2'], self.reports)
 
     def test_a_token(self) -> None:
-        client = rpc.Client(self.conf, timeout_s=self.timeout_s, token='t0k')
+        client = rpc.Client(self.conf, timeout_s=self.timeout_s,
+                            token=lambda: 't0k')
         self.addCleanup(client.close)
         client.sync(b'{}')
         self.client.sync(b'{}')

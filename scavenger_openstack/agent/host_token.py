@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The token by which the control plane knows a host."""
+
+from __future__ import annotations
+
+import pathlib
+import stat
+
+from scavenger_openstack.agent import status
+from scavenger_openstack import errors
+
+MOST_BYTES = 4096
+
+
+def read(path: pathlib.Path) -> str:
+    """The token in a file.
+
+    :raises ScavengerError: it cannot be read, or others can read it.
+    """
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise errors.ScavengerError(
+                f'{path}: others can read the token of this host: chmod 600, '
+                'and enroll the host again')
+        text = status.read_file(path, MOST_BYTES).decode('ascii').strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise errors.ScavengerError(
+            f'{path}: no token: {getattr(exc, "strerror", "") or exc}; '
+            'scavenger-manage host enroll makes one') from exc
+    if not text.isprintable() or not text or ' ' in text:
+        raise errors.ScavengerError(f'{path}: not a token')
+    return text
