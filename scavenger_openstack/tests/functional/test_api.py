@@ -14,7 +14,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import fixtures
+import testtools
+from werkzeug.test import Client
+
+from scavenger_openstack.api import app
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
 from scavenger_openstack.tests.functional.servers import databases
+from scavenger_openstack.tests.functional.servers import mariadb
+from scavenger_openstack.tests.functional.servers import postgresql
+from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.unit.api import cloud
 from scavenger_openstack.tests.unit.api import test_reads
 from scavenger_openstack.tests.unit.api import test_writes
@@ -35,3 +48,48 @@ class ReadsOnPostgreSql(test_reads.Reads, cloud.Api, databases.PostgreSql):
 class WritesOnPostgreSql(test_writes.Writes, cloud.Api,
                          databases.PostgreSql):
     pass
+
+
+class Outages(testtools.TestCase):
+    """The server is killed, is back, and becomes read-only."""
+
+    def on(self, start: Callable[[], Any], *read_only: str) -> None:
+        log = self.useFixture(fixtures.FakeLogger())
+        try:
+            server = start()
+        except process.Missing as exc:
+            self.skipTest(str(exc))
+        self.addCleanup(server.close)
+        engine = connect.engine(server.new_database())
+        self.addCleanup(engine.dispose)
+        schema.upgrade(engine)
+        client = Client(app.create(engine, auth='noauth'))
+        wish = {'scope': 'cloud', 'enabled': False, 'reason': 'a test'}
+
+        def statuses() -> list[int]:
+            return [client.get('/v1/protection').status_code,
+                    client.put('/v1/protection', json=wish).status_code,
+                    client.get('/healthcheck').status_code]
+
+        self.assertEqual([200, 200, 200], statuses())
+        server.kill()
+        self.assertEqual([503, 503, 503], statuses())
+        self.assertNotIn('Traceback', log.output)
+        server.begin()
+        self.assertEqual([200, 200, 200], statuses())
+        for statement in read_only:
+            server.execute(statement)
+        engine.dispose()
+        self.assertEqual([200, 503, 200], statuses())
+        self.assertIn('it is read-only', log.output)
+        rows: Any = client.get('/v1/audit').json
+        self.assertEqual(2, len(rows['audit']))
+
+    def test_mariadb(self) -> None:
+        # Not read_only: the tests' user would be exempt.
+        self.on(mariadb.MariaDb, 'SET GLOBAL tx_read_only = ON')
+
+    def test_postgresql(self) -> None:
+        self.on(postgresql.PostgreSql,
+                'ALTER SYSTEM SET default_transaction_read_only = on',
+                'SELECT pg_reload_conf()')
