@@ -61,10 +61,14 @@ CHANGES = schemas.fields({
         schemas.fields({name: schemas.maybe(schemas.MODES)
                         for name in parameters.CONTROLLERS},
                        *parameters.CONTROLLERS),
-        'Controller: mode; null for what its own configuration says.'),
+        'Controller: mode; null for what its own configuration says.  An '
+        'agent follows a mode that is more careful than that, and no other; '
+        'facts.refused of the host has the rest.'),
     'parameters': described(
         schemas.fields(parameters.SCHEMAS, *parameters.SCHEMAS),
-        'section.option: value; null for what its own configuration says.'),
+        'section.option: value; null for what its own configuration says.  '
+        'Agents of this release do not follow them: facts.refused of the '
+        'host says so.'),
     'reason': schemas.REASON}, 'modes', 'parameters', 'reason')
 
 

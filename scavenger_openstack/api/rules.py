@@ -47,7 +47,9 @@ PRIORITY = {**EXEMPTION, 'value': schemas.PRIORITIES,
 _WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
 EXEMPTION_WISH = schemas.fields(_WISH)
 PRIORITY_WISH = schemas.fields(
-    {**_WISH, 'value': schemas.PRIORITIES,
+    {**_WISH, 'value': described(
+        schemas.PRIORITIES, 'Agents of this release follow foreground only: '
+        'background work is told by its flavor.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
 
 _UUID = re.compile(schemas.UUID['pattern'])
