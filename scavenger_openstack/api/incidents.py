@@ -156,7 +156,7 @@ def _only(call: Call) -> str | None:
 
 def _either(name: str, text: str | None) -> dict[str, Any]:
     """A filter for a workload, or for an instance if it is a UUID."""
-    if text is not None and _UUID.match(text):
+    if text is not None and _UUID.fullmatch(text):
         return {f'{name}_instance': text}
     return {name: text}
 

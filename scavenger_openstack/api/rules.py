@@ -122,7 +122,7 @@ def _delete(call: Call, connection: Any, kind: rules.Kind) -> None:
 def _check_target(connection: Any, scope: str, target: str) -> None:
     if scope == 'aggregate':
         hosts.aggregate(connection, target, 'target')
-    elif scope == 'instance' and not _UUID.match(target):
+    elif scope == 'instance' and not _UUID.fullmatch(target):
         raise faults.bad('target is not the id of an instance.', 'target',
                          'a UUID, such as '
                          '2a1b0c9d-1111-4222-8333-444455556666')

@@ -76,7 +76,7 @@ TEXT: Schema = {'type': 'string'}
 MAYBE_TEXT = maybe(TEXT)
 NAME: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}
 SHORT: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 64}
-UUID: Schema = {'type': 'string', 'pattern':
+UUID: Schema = {'type': 'string', 'maxLength': 36, 'pattern':
                 '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'}
 REASON: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 2000,
                   'pattern': '[^ \\t\\r\\n]'}

@@ -67,6 +67,7 @@ class BadInput(cloud.Api):
                 ('/v1/hosts?%00=1', '\x00'),
                 ('/v1/workloads?host=nowhere', 'host'),
                 ('/v1/workloads?instance=x', 'instance'),
+                (f'/v1/workloads?instance={cloud.VICTIM}%0A', 'instance'),
                 ('/v1/workloads?priority=high', 'priority'),
                 ('/v1/incidents?outcome=good', 'outcome'),
                 ('/v1/incidents?since=yesterday', 'since'),

@@ -144,6 +144,8 @@ class Writes:
         self.ok('DELETE', f'/v1/exemptions/{made["id"]}')
         for changes, field in (({'target': 'nowhere'}, 'target'),
                                ({'scope': 'instance'}, 'target'),
+                               ({'scope': 'instance', 'target':
+                                 cloud.VICTIM + '\n'}, 'target'),
                                ({'scope': 'cloud'}, 'scope'),
                                ({'target': ''}, 'target'),
                                ({'value': 'background'}, 'value'),
