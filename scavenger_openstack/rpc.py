@@ -280,3 +280,8 @@ def _transport(conf: cfg.ConfigOpts) -> Any:
     except (oslo_messaging.InvalidTransportURL,
             oslo_messaging.DriverLoadFailure) as exc:
         raise errors.ConfigError(f'transport_url: {exc}') from exc
+    except ValueError:
+        # Its text may quote the password, and so may what led to it.
+        raise errors.ConfigError(
+            'transport_url cannot be read as a URL: in names and passwords '
+            'write / as %2F, # as %23, @ as %40 and so on') from None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import threading
+import traceback
 from typing import TYPE_CHECKING
 
 import fixtures
@@ -187,3 +188,14 @@ class Alone(testtools.TestCase):
         self.assertIn('transport_url', str(self.assertRaises(
             errors.ConfigError,
             rpc.Client(configuration('nonsense://x')).sync, b'{}')))
+
+    def test_a_password_that_is_no_part_of_a_url(self) -> None:
+        """It is not in the message, nor in a traceback."""
+        for url in ('rabbit://u:secret/2@host', 'rabbit://u:secret#2@host/',
+                    'rabbit://u:secret@[host', 'u:secret@host',
+                    '//u:secret@host/'):
+            client = rpc.Client(configuration(url))
+            exc = self.assertRaises(errors.ConfigError, client.sync, b'{}')
+            self.assertIn('transport_url', str(exc))
+            self.assertNotIn('secret', ''.join(
+                traceback.format_exception(exc)), url)
