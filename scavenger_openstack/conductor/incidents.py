@@ -27,11 +27,16 @@ from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack import errors
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
          'changed_s', 'ended_s')
 """What a later entry may change, besides suspects and evidence."""
+
+MOST_SUMS = 25_000
+"""Hourly sums that the incidents of one report change: always enough for the
+longest entry."""
 
 
 def apply(connection: reports.Connection, host_id: int,
@@ -43,6 +48,7 @@ def apply(connection: reports.Connection, host_id: int,
     :param identities: of all workloads that the entries name
     :return: ids that belong to incidents of another host: nothing is done
         about these
+    :raises WireError: they last so long that the sums would be too many
     """
     found = reports.incidents(connection, {entry.id for entry in entries})
     before = {uuid: row for uuid, row in found.items()
@@ -52,6 +58,13 @@ def apply(connection: reports.Connection, host_id: int,
         if entry.id in before or entry.id not in found:
             after[entry.id] = merged(
                 after.get(entry.id) or before.get(entry.id), entry, now)
+    sums = sum(map(interference.most_rows, (
+        *(before[uuid] for uuid in after if uuid in before),
+        *after.values())))
+    if sums > MOST_SUMS:
+        raise errors.WireError(
+            f'incidents with {sums} hours of antagonists in one report: '
+            f'refused; at most {MOST_SUMS} are taken, send fewer entries')
     new = [uuid for uuid in after if uuid not in before]
     ids = reports.add_incidents(connection, [
         _new(host_id, uuid, after[uuid], identities)

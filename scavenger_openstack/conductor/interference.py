@@ -84,6 +84,16 @@ def of_incident(row: Mapping[str, Any]) -> dict[Key, Sums]:
             for name in antagonists for at, sums in parts.items()}
 
 
+def most_rows(row: Mapping[str, Any]) -> int:
+    """So many sums, or one less for each antagonist, an incident adds to.
+    """
+    until_s = max(row['begun_s'], row['changed_s'])
+    from_s = max(row['begun_s'], until_s - LONGEST_S)
+    hours = (hour(until_s) - hour(from_s)) // HOUR_S + 1
+    return (hours + (from_s > row['begun_s'])) * sum(
+        1 for _, _, named in row['suspects'] if named)
+
+
 def difference(before: Iterable[Mapping[str, Any]],
                after: Iterable[Mapping[str, Any]]) -> dict[Key, Sums]:
     """By how much the sums change; nothing for those that stay."""

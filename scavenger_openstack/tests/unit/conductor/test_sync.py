@@ -32,6 +32,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import limit
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.tests.unit.conductor.cloud import vm
+from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
 HOUR = interference.hour(NOW)
@@ -171,6 +172,21 @@ class Sync(cloud.Mixin):
             (HOUR - 3600, '/batch/a', 1, 100.0, 0, 1),
             (HOUR, '/batch/a', 0, 3600.0, 0, 0),
             (HOUR + 3600, '/batch/a', 0, 100.0, 0, 0)], self.hours())
+
+    def test_hours_are_bounded(self) -> None:
+        """Of one report; one entry alone is always taken."""
+        def longest(number: int, kind: str = 'a') -> wire.Incident:
+            return incident(number, begun_s=0.0, number=number, antagonists=[
+                f'/batch/{kind}{one}' for one in range(64)])
+
+        self.assertIn('send fewer entries', str(self.assertRaises(
+            errors.WireError, self.sync,
+            report(*map(longest, range(1, 41))))))
+        self.assertEqual([], self.rows(tables.incidents))
+        self.assertEqual(1, self.sync(report(longest(1))).acknowledged)
+        again = codec.replace(longest(1, 'b'), sequence=2)
+        self.assertEqual(2, self.sync(report(again)).acknowledged)
+        self.assertEqual(170 * 64, len(self.hours()))
 
     def test_another_antagonist(self) -> None:
         """The sums follow what is known now."""
