@@ -39,6 +39,7 @@ from oslo_messaging import opts
 from oslo_messaging.rpc import server as rpc_server
 
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 
@@ -59,6 +60,9 @@ TIMEOUT_S = 8.0
 """An agent waits so long for an answer; the broker then drops the call."""
 
 MAX_TOKEN = 256
+
+MESSAGE = 1000
+"""So much of the other end's refusal is shown."""
 
 REBUILD_AFTER = 3
 """Timeouts in a row after which an agent connects anew: the queue of its
@@ -142,9 +146,10 @@ class Client:
             self._timeouts = 0
             if exc.exc_type == 'UnsupportedVersion':
                 raise errors.WireError(MISMATCH) from exc
+            text = printable(str(exc.value))[:MESSAGE]
             if exc.exc_type == errors.Unreachable.__name__:
-                raise errors.Unreachable(exc.value) from exc
-            raise errors.WireError(exc.value) from exc
+                raise errors.Unreachable(text) from exc
+            raise errors.WireError(text) from exc
         except oslo_messaging.UnsupportedVersion as exc:
             raise errors.WireError(MISMATCH) from exc
         except (oslo_messaging.MessagingException, OSError) as exc:

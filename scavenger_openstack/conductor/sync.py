@@ -34,6 +34,7 @@ from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire.report import AgentEvent
 from scavenger_openstack.wire.report import Answer
@@ -64,11 +65,15 @@ def check(report: Report, authenticated: str | None = None) -> None:
         transport does not tell
     :raises WireError: it may not, and why
     """
+    if not (report.host.isprintable() and report.host.strip() == report.host):
+        raise errors.WireError('a host name with characters that are not '
+                               'printable, or with blanks around it')
     if report.schema != SCHEMA:
+        version = printable(report.facts.version) or 'unknown'
         raise errors.WireError(
-            f'{report.host} (version {report.facts.version or "unknown"}) '
-            f'sent a report of schema {report.schema}, this conductor takes '
-            f'{SCHEMA}: upgrade the older of the two')
+            f'{report.host} (version {version}) sent a report of schema '
+            f'{report.schema}, this conductor takes {SCHEMA}: '
+            'upgrade the older of the two')
     for name, most in MOST.items():
         if len(getattr(report, name)) > most:
             raise errors.WireError(f'{report.host}: {name} is longer than '

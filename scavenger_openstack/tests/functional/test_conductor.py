@@ -109,6 +109,12 @@ class Broker(test_rpc.Mixin, testtools.TestCase):
         except process.Missing as exc:
             raise cls.skipException(str(exc)) from exc
 
+    def test_a_refusal_with_lines(self) -> None:
+        """What the other end says forges no line of a log."""
+        self.fault = errors.WireError('no\nERROR forged')
+        self.assertEqual('no\\nERROR forged', str(self.assertRaises(
+            errors.WireError, self.client.sync, b'{}')))
+
 
 class Conductors(cloud.Mixin, databases.MariaDb):
     """Processes, with MariaDB and RabbitMQ."""

@@ -89,6 +89,17 @@ class Service(cloud.Mixin):
                       self.log.output)
         self.answer(report())
 
+    def test_names_that_forge_log_lines(self) -> None:
+        """A host's name and version come from whoever speaks."""
+        for host in ('h\nERROR forged', 'h\x1b[2J', 'h\u2028x', ' h', 'h ',
+                     'h\n'):
+            self.assertIn('not printable', self.refused(
+                codec.encode(report(host=host))))
+        self.refused(codec.encode(report(
+            schema=2, facts=wire.Facts(version='1\nERROR forged'))))
+        self.assertNotIn('\nERROR', self.log.output)
+        self.assertEqual([], self.rows(tables.hosts))
+
     def test_a_refusal_is_logged_once(self) -> None:
         for _ in range(3):
             self.refused(b'')
