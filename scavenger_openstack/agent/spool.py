@@ -139,6 +139,9 @@ class Spool:
         found = self._guard(lambda db: self._batch(db, most, most_bytes), None)
         if found is not None:
             return found
+        if self.fault and self._bytes:
+            # What is on disk comes first: numbers only grow.
+            return self.run_id, []
         entries: list[report.AnyEntry] = []
         for _, _, data in self._waiting:
             most_bytes -= len(data)

@@ -116,6 +116,23 @@ class SpoolTest(testtools.TestCase):
         one.add([kill('e')])
         self.assertEqual(5, one.batch(9, MIB)[1][0].sequence)
 
+    def test_the_file_cannot_be_read_for_a_moment(self) -> None:
+        """Nothing overtakes what is in there."""
+        one = self.open()
+        one.add(map(kill, 'ab'))
+        one.batch(9, MIB)
+        one._close()
+        other = sqlite3.connect(self.path, isolation_level=None)
+        self.addCleanup(other.close)
+        other.execute('PRAGMA locking_mode = EXCLUSIVE')
+        other.execute('BEGIN EXCLUSIVE')
+        one.add([kill('c')])
+        self.assertIn('locked', one.fault)
+        self.assertEqual([], self.names(one))
+        other.close()
+        one.add([])
+        self.assertEqual(['a', 'b', 'c'], self.names(one))
+
     def test_batches_are_short(self) -> None:
         one = self.open()
         one.add([incident(9), incident(9)])
