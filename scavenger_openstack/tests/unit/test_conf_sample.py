@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The sample of the configuration, which oslo-config-generator writes."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import socket
+
+from oslo_config import cfg
+from oslo_config import generator
+import testtools
+
+TOP = pathlib.Path(__file__).parents[3]
+SAMPLE = TOP / 'etc/scavenger/scavenger.conf.sample'
+GENERATOR = TOP / 'etc/scavenger/scavenger-config-generator.conf'
+
+
+def generated() -> str:
+    conf = cfg.ConfigOpts()
+    generator.register_cli_opts(conf)
+    conf(['--config-file', str(GENERATOR)], default_config_files=[],
+         default_config_dirs=[])
+    made = io.StringIO()
+    generator.generate(conf, output_file=made)
+    return made.getvalue()
+
+
+class Sample(testtools.TestCase):
+
+    def test_it_is_of_today(self) -> None:
+        made = generated()
+        self.assertIn('\n[conductor]\n', made)
+        self.assertEqual(
+            SAMPLE.read_text(), made,
+            f'{SAMPLE.name} is not what the options are now; type '
+            '"tox -e genconfig", or oslo-config-generator --config-file '
+            f'etc/scavenger/{GENERATOR.name}')
+
+    def test_it_says_nothing_of_this_machine(self) -> None:
+        for name in (socket.gethostname(), str(TOP), str(pathlib.Path.home())):
+            if len(name) > 5:   # not "/" or "host"
+                self.assertNotIn(name, SAMPLE.read_text())
+        self.assertEqual([], [
+            line for line in SAMPLE.read_text().splitlines()
+            if line and not line.startswith(('#', '['))])
