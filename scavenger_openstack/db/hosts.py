@@ -50,6 +50,13 @@ def by_name(connection: Connection, name: str, *, lock: bool = False
     return rows.first(connection, query.with_for_update() if lock else query)
 
 
+def reported(connection: Connection) -> list[Row]:
+    """Name, version and time of the last report (0: none) of all hosts."""
+    return rows.rows(connection, select(
+        tables.hosts.c.name, tables.hosts.c.version,
+        tables.hosts.c.last_seen_s).order_by(tables.hosts.c.name))
+
+
 def set_settings(connection: Connection, host_id: int,
                  settings: dict[str, Any]) -> None:
     connection.execute(update(tables.hosts)

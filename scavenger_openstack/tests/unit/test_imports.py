@@ -58,6 +58,8 @@ HOMES = {
     'alembic': ('db',),
     'oslo_messaging': ('rpc',),
     'oslo_service': ('rpc',),
+    'oslo_upgradecheck': ('cmd.status',),
+    'oslo_reports': ('cmd.conductor',),
     'flask': ('api',),
     'werkzeug': ('api',),
     'jsonschema': ('api',),

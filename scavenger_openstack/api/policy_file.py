@@ -1,0 +1,61 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is wrong with the rules that an operator wrote."""
+
+from __future__ import annotations
+
+import difflib
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from scavenger_openstack.api import policies
+from scavenger_openstack import errors
+
+_NOBODY = '!'
+"""What oslo.policy makes of a rule that it cannot read, besides a log line."""
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Do nothing if the file and the directory of policies can be used.
+
+    :raises ConfigError: they cannot be read, or have rules that do not exist
+        or cannot be understood.
+    """
+    enforcer = policies.enforcer(conf)
+    path = conf.oslo_policy.policy_file
+    try:
+        enforcer.load_rules(force_reload=True)
+        enforcer.check_rules(raise_on_violation=True)
+    except policy.InvalidDefinitionError as exc:
+        raise errors.ConfigError(
+            f'{path}: a rule refers to one that does not exist, or to '
+            f'itself: {exc}') from exc
+    except (ValueError, TypeError, AttributeError) as exc:
+        raise errors.ConfigError(
+            f'{path}: not lines of "name": "rule": {exc}') from exc
+    except (OSError, cfg.Error) as exc:
+        raise errors.ConfigError(f'{path}: {exc}') from exc
+    known = [rule.name for rule in policies.list_rules()]
+    found = []
+    for name, rule in enforcer.file_rules.items():
+        if name.startswith('interference:') and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            found.append(f'{name}: no such rule' + (
+                f'; did you mean {close[0]}?' if close else ''))
+        elif (str(rule.check) == _NOBODY
+              and str(rule.check_str).strip() != _NOBODY):
+            found.append(f'{name}: "{rule.check_str}" cannot be understood, '
+                         'and allows nobody')
+    if found:
+        raise errors.ConfigError(f'{path}: ' + '; '.join(sorted(found)))
