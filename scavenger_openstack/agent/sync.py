@@ -139,7 +139,8 @@ class Sync:
     def stop(self) -> None:
         """Tell the rest, if that is possible now; else it waits on disk."""
         self._stop.set()
-        self._thread.join(END_S)
+        if self._thread.is_alive():     # the agent may end before its start
+            self._thread.join(END_S)
 
     def load(self) -> None:
         """Follow the directives that were kept, before the first tick."""
