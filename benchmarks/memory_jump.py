@@ -87,6 +87,7 @@ def once(jump_mib: int, killable: bool,
         tree.write('memory', '', 'memory.limit_in_bytes', str(1024 * MIB))
         config = directory / 'agent.conf'
         config.write_text('\n'.join((
+            '[conductor]', 'enabled = false',
             '[agent]', f'interval_s = {INTERVAL_S}', '[cgroups]',
             f'background_parents = {tree.name}/batch',
             f'foreground_parents = {tree.name}/services',

@@ -30,7 +30,9 @@ import slow_loop
 
 from scavenger_openstack.tests.functional import reporting
 
-WITH = '''[conductor]
+WITH = '''[DEFAULT]
+transport_url = fake:/
+[conductor]
 enabled = true
 sync_s = {}
 '''

@@ -214,7 +214,9 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                      'operators ask for: kill switch, overrides, exemptions.  '
                      'This host is protected without it, too, and goes on by '
                      'itself while it is away.  It takes transport_url in '
-                     '[DEFAULT], or a url.'),
+                     '[DEFAULT], or a url.  scavenger-standalone without '
+                     'either has a control plane of its own, unless this is '
+                     'false.'),
     cfg.StrOpt('url',
                help='Conductor that is called over HTTPS instead of a '
                     'message broker, https://NAME[:PORT][/PREFIX].'),

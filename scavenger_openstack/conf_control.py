@@ -35,6 +35,10 @@ DATABASE_OPTS: list[cfg.Opt] = [
 ]
 
 API_OPTS: list[cfg.Opt] = [
+    cfg.PortOpt('port', default=8799,
+                help='Where scavenger-api, which scavenger-standalone starts, '
+                     'listens on 127.0.0.1.  A WSGI server has options of '
+                     'its own for this.'),
     cfg.StrOpt('auth_strategy', default='keystone',
                choices=[('keystone', 'tokens of Keystone, with the section '
                                      '[keystone_authtoken]'),

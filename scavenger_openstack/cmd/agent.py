@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import json
 import os
@@ -101,10 +102,14 @@ def _register(conf: cfg.ConfigOpts) -> None:
     conf.register_cli_opts(CLI_OPTS)
 
 
-def run(conf: cfg.ConfigOpts) -> int:
+def run(conf: cfg.ConfigOpts,
+        call: Callable[[bytes], bytes] | None = None) -> int:
+    """
+    :param call: see :class:`.service.Service`
+    """
     return service.Service(
-        conf, None if conf.record is None else pathlib.Path(conf.record)
-    ).run()
+        conf, None if conf.record is None else pathlib.Path(conf.record),
+        call).run()
 
 
 def sample(conf: cfg.ConfigOpts) -> int:

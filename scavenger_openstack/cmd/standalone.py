@@ -10,15 +10,20 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``scavenger-standalone``: the agent and its watcher, all on one host.
+"""``scavenger-standalone``: agent, watcher and control plane of one host.
 
 For a look, a demo or an embedded host.  The watcher is a process of its
-own, so that it outlives the agent and gives every limit back.
+own, so that it outlives the agent and gives every limit back; so is the API,
+which has no privileges.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
+from importlib import util
 import subprocess
 import sys
 import threading
@@ -31,11 +36,26 @@ from scavenger_openstack.agent import ownership
 from scavenger_openstack.agent import service
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_check
+from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
 WATCHER_START_S = 10.0
+
+COMMAND_OPT = cfg.StrOpt(
+    'command', positional=True, required=False, default='run',
+    choices=['run', 'env'],
+    help='run (the default): regulate this host until SIGTERM, with the API '
+         'on loopback.  env: print what "openstack" needs to use that API, '
+         'for a shell: eval "$(scavenger-standalone env)"; as root, and with '
+         'the options of the one that runs.')
+
+NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
+          'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')
+"""Packages of the control plane."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,11 +67,45 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
-    conf.register_cli_opt(agent.RECORD_OPT)
+    conf.register_cli_opts([COMMAND_OPT, agent.RECORD_OPT])
     conf_.load(conf, arguments, 'scavenger-standalone')
+    if conf.command == 'env':
+        print(standalone_files.environment(standalone_files.of(conf), conf),
+              end='')
+        return 0
     service.set_up_log(conf)
-    with Watcher(conf):
-        return agent.run(conf)
+    with Watcher(conf), _control_plane(conf) as call:
+        return agent.run(conf, call)
+
+
+@contextlib.contextmanager
+def _control_plane(conf: cfg.ConfigOpts
+                   ) -> Iterator[Callable[[bytes], bytes] | None]:
+    """The conductor of this host, ``None`` where it is not in this process.
+
+    :raises ConfigError: packages are missing, and it is to be here.
+    """
+    wanted = conf_check.is_set(conf, 'conductor', 'enabled')
+    if wanted and not conf.conductor.enabled or conf.conductor.url or any(
+            'transport_url' in sections.get('DEFAULT', ())
+            for _, sections in conf_check.files(conf)):
+        yield None
+        return
+    missing = ', '.join(name for name in NEEDED
+                        if util.find_spec(name) is None)
+    if missing and wanted:
+        raise errors.ConfigError(f'[conductor] enabled: {missing} missing; '
+                                 'install scavenger_openstack[control]')
+    if missing:
+        LOG.info('no API here, %s missing: install '
+                 'scavenger_openstack[control], or set [conductor] enabled = '
+                 'false', missing)
+        yield None
+        return
+    from scavenger_openstack.cmd import embedded
+    conf.set_override('enabled', True, 'conductor')
+    with embedded.Embedded(conf) as found:
+        yield found.answer
 
 
 class Watcher:

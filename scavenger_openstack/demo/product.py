@@ -82,9 +82,12 @@ def config_of(stage: stage_.Stage) -> str:
 
 
 def command(directory: pathlib.Path, text: str) -> list[str]:
-    """Write the configuration; return how to start the product on it."""
+    """Write the configuration; return how to start the product on it.
+
+    It has no control plane, unless the text says so.
+    """
     file = directory / 'agent.conf'
-    file.write_text(text)
+    file.write_text(f'[conductor]\nenabled = false\n{text}')
     state = directory / 'state'
     state.mkdir(mode=0o700, exist_ok=True)
     return [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.standalone',

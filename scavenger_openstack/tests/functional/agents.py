@@ -44,6 +44,7 @@ class AgentTestCase(base.FunctionalTestCase):
 
     def configure(self, *lines: str) -> None:
         self.config.write_text('\n'.join((
+            '[conductor]', 'enabled = false',
             '[agent]', 'interval_s = 0.2', 'lease_s = 3', '[cgroups]',
             f'background_parents = {self.tree.name}/batch',
             f'foreground_parents = {self.tree.name}/services', *lines)))

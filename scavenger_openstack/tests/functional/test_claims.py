@@ -44,6 +44,7 @@ class ClaimsTestCase(base.FunctionalTestCase):
         """Start one with a state directory of its own."""
         config = self.directory / f'{name}.conf'
         config.write_text('\n'.join((
+            '[conductor]', 'enabled = false',
             '[agent]', 'interval_s = 0.2', '[cgroups]',
             f'background_parents = {self.tree.name}{parent}',
             '[scavenger]', f'mode = {mode}', *more)))

@@ -35,7 +35,9 @@ class SyncTest(agents.AgentTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.tree.make('/batch/b')
-        self.configure('[scavenger]', 'mode = enforce', '[conductor]',
+        # Without it there would be a conductor in the process.
+        self.configure('[DEFAULT]', 'transport_url = fake:/',
+                       '[scavenger]', 'mode = enforce', '[conductor]',
                        'enabled = true', f'sync_s = {SYNC_S}')
         self.digest = 0
 

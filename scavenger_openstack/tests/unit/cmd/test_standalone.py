@@ -36,7 +36,7 @@ class RecordTest(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        state = self.useFixture(fixtures.TempDir()).path
+        state = f'{self.useFixture(fixtures.TempDir()).path}/state'
         self.commands = {
             'agent': ('scavenger_openstack.cmd.agent', 'run',
                       '--state-dir', state),

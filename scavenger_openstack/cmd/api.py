@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``scavenger-api``: the API on loopback, for one host and for trying it.
+
+In production a WSGI server runs ``scavenger_openstack.wsgi.api``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+import ctypes
+import os
+import pwd
+import signal
+import sys
+from types import FrameType
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.api import app
+from scavenger_openstack.api import server as server_
+from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_control
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+PROG = 'scavenger-api'
+
+CLI_OPTS = [
+    cfg.StrOpt('user', metavar='NAME',
+               help='Answer requests as this user, without any privilege; '
+                    'files are loaded before.  It takes root.'),
+    cfg.IntOpt('parent', metavar='PID', min=1,
+               help='End when this process ends, which started this one.'),
+]
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NO_NEW_PRIVS = 38
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    return exit_.code(PROG, lambda: _main(arguments))
+
+
+def _main(arguments: Sequence[str]) -> int:
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    conf.register_cli_opts(CLI_OPTS)
+    conf_.load(conf, arguments, PROG)
+    if conf.parent is not None:
+        # An agent that started it may have given it its real-time priority.
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        _end_with(conf.parent)
+    log.setup(conf, 'scavenger')
+    engine = connect.engine(conf_control.database(conf),
+                            connections=conf.database.max_connections)
+    server = server_.Server(app.create(engine, conf), conf.api.port)
+    server.warm_up()
+    engine.dispose()
+    if conf.user is not None:
+        _become(conf.user)
+    if conf.parent is not None:
+        _end_with(conf.parent)      # a change of user has ended that
+    with connect.reading(engine) as connection:
+        schema.check(connection)
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    LOG.info('the API answers at http://%s:%d, as user %d',
+             server_.ADDRESS, server.port, os.geteuid())
+    server.run()
+    engine.dispose()
+    return 0
+
+
+def _become(name: str) -> None:
+    """
+    :raises ConfigError: there is no such user
+    :raises OSError: that takes root
+    """
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        raise errors.ConfigError(f'--user {name}: no such user') from None
+    os.setgroups([])
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _end_with(parent: int) -> None:
+    """Be killed when the parent ends, however it does."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise errors.ScavengerError(f'process {parent} has ended')
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f'prctl({option})')
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The control plane inside ``scavenger-standalone``.
+
+The conductor is in the agent's process and works in the thread of its sync;
+the API is a process without privileges.  The agent waits for none of it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.cmd import standalone_files
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+READY_S = 15.0
+"""So long the first report waits for the database."""
+TABLES_S = 300.0
+RETRY_S = 60.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Before an API that ended is started again."""
+END_S = 5.0
+
+
+class Embedded:
+    """Database, conductor and API, from ``__enter__`` to ``__exit__``."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._files = standalone_files.of(conf)
+        self._fault = ''
+        self._conductor: service.Conductor | None = None
+        self._ready = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='control-plane')
+
+    def __enter__(self) -> Embedded:
+        # Here, since the agent's threads become real-time ones soon, and
+        # what they start with them.
+        self._tables = self._make_tables()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._ready.set()
+        self._thread.join()
+
+    def answer(self, data: bytes) -> bytes:
+        """See :meth:`.conductor.service.Conductor.answer`."""
+        self._ready.wait(READY_S)
+        if self._conductor is None:
+            raise errors.Unreachable(
+                self._fault or f'{self._files.database} is being made')
+        return self._conductor.answer(data)
+
+    def _run(self) -> None:
+        while not self._tables_made():
+            self._ready.set()
+            if self._stop.wait(RETRY_S):
+                return
+            self._tables = self._make_tables()
+        try:
+            engine = connect.engine(self._files.url)
+            # One connection stays: the last one that closes would remove
+            # files that the API's user cannot make again.
+            with engine.connect():
+                conductor = service.Conductor(engine)
+                conductor.start()
+                self._conductor = conductor
+                self._ready.set()
+                LOG.info('the password of user "%s" of the API at '
+                         'http://127.0.0.1:%d is in %s; for "openstack" type '
+                         'eval "$(scavenger-standalone env)", with the same '
+                         'options', standalone_files.NAME,
+                         self._conf.api.port, self._files.password)
+                try:
+                    self._keep_api()
+                finally:
+                    conductor.stop()
+            engine.dispose()
+        except Exception:
+            LOG.exception('the API is not kept alive any more')
+
+    def _make_tables(self) -> subprocess.Popen[str] | None:
+        try:
+            self._user = standalone_files.user()
+            standalone_files.make(self._files, self._conf, self._user)
+            return subprocess.Popen(
+                [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.manage',
+                 '--config-file', str(self._files.options), 'db', 'upgrade'],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True, start_new_session=True)
+        except (OSError, errors.ScavengerError) as exc:
+            self._failed(str(exc))
+            return None
+
+    def _tables_made(self) -> bool:
+        if self._tables is None:
+            return False
+        until = time.monotonic() + TABLES_S
+        while True:
+            try:
+                _, said = self._tables.communicate(timeout=0.2)
+                break
+            except subprocess.TimeoutExpired:
+                if self._stop.is_set():
+                    self._tables.kill()
+                    return False
+                if time.monotonic() > until:
+                    self._tables.kill()
+        if self._tables.returncode:
+            self._failed(said.strip().rpartition('\n')[2] or
+                         'scavenger-manage db upgrade ended with '
+                         f'{self._tables.returncode}')
+            return False
+        return True
+
+    def _failed(self, why: str) -> None:
+        if why != self._fault:
+            LOG.error('no control plane here, next try in %.0f s: %s',
+                      RETRY_S, why)
+        self._fault = why
+
+    def _keep_api(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            began = time.monotonic()
+            process = self._start_api()
+            while process.poll() is None:
+                if self._stop.wait(0.5):
+                    _end(process)
+                    return
+            if time.monotonic() - began > 2 * LONGEST_PAUSE_S:
+                pause_s = FIRST_PAUSE_S
+            LOG.warning('scavenger-api ended with %s, starting it again in '
+                        '%.0f s', process.returncode, pause_s)
+            if self._stop.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _start_api(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.api',
+                   '--config-file', str(self._files.options),
+                   '--parent', str(os.getpid())]
+        if not os.geteuid():
+            command += ['--user', self._user.pw_name]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                start_new_session=True, cwd='/')
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

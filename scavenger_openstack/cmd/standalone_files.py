@@ -1,0 +1,179 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The files of a standalone's control plane: database, password, options.
+
+They are in a directory that only root writes to.  The user that the API runs
+as may write the database, whose other files SQLite makes with its owner and
+mode, and can make no file there: nothing that root opens is from that user.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+import secrets
+import shlex
+import stat
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import errors
+
+DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
+NAME = 'admin'
+USERS = 'scavenger', 'nobody'
+"""Whom the API runs as: the first of them that exists."""
+
+
+class Files(NamedTuple):
+    """Where they are."""
+
+    directory: pathlib.Path
+
+    @property
+    def database(self) -> pathlib.Path:
+        return self.directory / 'scavenger.sqlite'
+
+    @property
+    def url(self) -> str:
+        return f'sqlite:///{self.database}'
+
+    @property
+    def users(self) -> pathlib.Path:
+        """Name and hash, for the API."""
+        return self.directory / 'users'
+
+    @property
+    def password(self) -> pathlib.Path:
+        """For root."""
+        return self.directory / 'password'
+
+    @property
+    def options(self) -> pathlib.Path:
+        """For scavenger-api and scavenger-manage."""
+        return self.directory / 'scavenger.conf'
+
+
+def of(conf: cfg.ConfigOpts) -> Files:
+    """With another state directory they are beside it: it lets nobody in."""
+    if os.path.realpath(conf.state_dir) == os.path.realpath(
+            conf_.DEFAULT_STATE_DIR):
+        return Files(pathlib.Path(DEFAULT_DIRECTORY))
+    state_dir = pathlib.Path(os.path.abspath(conf.state_dir))
+    return Files(state_dir.with_name(f'{state_dir.name}-standalone'))
+
+
+def user() -> pwd.struct_passwd:
+    """Whom the API runs as; this user where it is not root.
+
+    :raises ScavengerError: there is none.
+    """
+    if os.geteuid():
+        return pwd.getpwuid(os.geteuid())
+    for name in USERS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise errors.ScavengerError(
+        'there is no user that the API can run as; make the user '
+        f'{USERS[0]} (systemd-sysusers does so)')
+
+
+def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
+    """Make what is not there; the tables are not made here.
+
+    :raises ScavengerError: the directory is not ours.
+    :raises OSError: it cannot be done.
+    """
+    _make_directory(files.directory, user.pw_gid)
+    descriptor = os.open(files.database, os.O_RDWR | os.O_CREAT
+                         | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.close(descriptor)
+    for end in ('', '-wal', '-shm'):
+        path = f'{files.database}{end}'
+        if os.path.exists(path):
+            os.chown(path, os.geteuid(), user.pw_gid)
+            os.chmod(path, 0o660)
+    if not (files.users.exists() and files.password.exists()):
+        from scavenger_openstack.api import password as password_
+        password = secrets.token_urlsafe(18)
+        _write(files.users, password_.line(NAME, password))
+        _write(files.password, f'{password}\n'.encode())
+    os.chown(files.users, user.pw_uid, user.pw_gid)
+    _write(files.options, _options(files, conf).replace('$', '$$').encode())
+
+
+def environment(files: Files, conf: cfg.ConfigOpts) -> str:
+    """Lines for a shell, with which ``openstack`` finds the API.
+
+    :raises ScavengerError: the password is not there, or not for this user.
+    """
+    try:
+        password = files.password.read_text().strip()
+    except PermissionError as exc:
+        raise errors.ScavengerError(
+            f'{files.password}: only root may read the password: type it as '
+            'root') from exc
+    except FileNotFoundError as exc:
+        raise errors.ScavengerError(
+            f'{files.password}: not there; start scavenger-standalone first, '
+            'with the same options') from exc
+    variables = {'OS_AUTH_TYPE': 'http_basic', 'OS_USERNAME': NAME,
+                 'OS_PASSWORD': password,
+                 'OS_ENDPOINT': f'http://127.0.0.1:{conf.api.port}'}
+    return ''.join(('unset OS_CLOUD OS_AUTH_URL\n', *(
+        f'export {name}={shlex.quote(value)}\n'
+        for name, value in variables.items())))
+
+
+def _make_directory(path: pathlib.Path, group: int) -> None:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.stat(follow_symlinks=False)
+    if (not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
+            or found.st_uid != os.geteuid()):
+        raise errors.ScavengerError(
+            f'{path} is no directory that only user {os.geteuid()} can write '
+            'to: remove it')
+    os.chown(path, -1, group)
+    path.chmod(0o750)
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+    """Put a file that only its owner reads in place of the one before."""
+    draft = path.with_name(f'{path.name}.tmp')
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                         | os.O_CLOEXEC, 0o600)
+    with open(descriptor, 'wb') as file:
+        file.write(data)
+    draft.rename(path)
+
+
+def _options(files: Files, conf: cfg.ConfigOpts) -> str:
+    return f"""\
+# scavenger-standalone writes this at each start, for scavenger-api; with
+# --config-file it is for scavenger-manage, too.
+[DEFAULT]
+debug = {str(conf.debug).lower()}
+[database]
+connection = {files.url}
+[api]
+auth_strategy = http_basic
+http_basic_file = {files.users}
+port = {conf.api.port}
+silent_s = {conf.api.silent_s}
+"""

@@ -1,0 +1,258 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""scavenger-standalone with its own control plane, and ``openstack`` on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack.tests.functional import agents
+from scavenger_openstack.tests.functional import openstack_shell
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
+
+SYNC_S = 1.0
+START_S = 60.0
+NOBODY = 65534
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(('127.0.0.1', 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def processes(*words: str) -> list[int]:
+    """Those whose command lines have all these words."""
+    found = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+        try:
+            command = path.read_text().split('\0')
+        except OSError:
+            continue
+        if set(words) <= set(command):
+            found.append(int(path.parent.name))
+    return found
+
+
+class EmbeddedTestCase(agents.AgentTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The API's user has to come to the database.
+        self.directory.chmod(0o755)
+        self.port = free_port()
+        self.configure('[scavenger]', 'mode = enforce', '[conductor]',
+                       'enabled = true', f'sync_s = {SYNC_S}',
+                       '[api]', f'port = {self.port}')
+        self.place = self.directory / 'state-standalone'
+
+    def api(self) -> list[int]:
+        return processes('scavenger_openstack.cmd.api',
+                         str(self.place / 'scavenger.conf'))
+
+
+class Whole(EmbeddedTestCase):
+    """From its start to its end, as an operator meets it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.process = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      START_S)
+        self.wait_for('the password', (self.place / 'password').exists,
+                      START_S)
+        done = subprocess.run(self.command('standalone', 'env'), timeout=60,
+                              check=True, capture_output=True, text=True)
+        self.variables = dict(
+            word.partition('=')[::2] for line in done.stdout.splitlines()
+            if line.startswith('export ')
+            for word in shlex.split(line)[1:])
+        self.useFixture(openstack_shell.Environment(self.directory,
+                                                    **self.variables))
+        self.wait_for('the API', lambda: not self.openstack(
+            'interference', 'host', 'list').status, START_S)
+
+    @staticmethod
+    def openstack(*words: str) -> openstack_shell.Result:
+        return openstack_shell.openstack(*words)
+
+    def text(self, *words: str) -> str:
+        done = self.openstack(*words)
+        self.assertEqual(0, done.status, str(done))
+        return done.out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.text(*words, '-f', 'json'))
+
+    def cores(self) -> float | None:
+        text = self.tree.get('quota', '/batch/a')
+        return None if text == '-1' else int(text) / 100_000
+
+    def took(self, what: str, began: float) -> None:
+        self.addDetail(what, testtools.content.text_content(
+            f'{time.monotonic() - began:.2f} s'))
+
+    def test_what_operators_type(self) -> None:
+        [host] = self.json('interference', 'host', 'list')
+        self.wait_for('workloads', lambda: len(self.json(
+            'interference', 'workload', 'list')) == 2)
+        name = f'{self.tree.name}/batch/a'
+        target = (host['name'], name, 'cpu_cores')
+        self.text('interference', 'cap', 'set', *target, '0.5',
+                  '--expires', '10m', '--reason', 'the test')
+        began = time.monotonic()
+        self.wait_for('in the cgroup', lambda: self.cores() == 0.5)
+        self.took('override', began)
+        self.wait_for('it is shown', lambda: [
+            one for one in self.json('interference', 'cap', 'list')
+            if one['owner'] == 'operator'])
+        self.text('interference', 'cap', 'unset', *target)
+        began = time.monotonic()
+        self.wait_for('gone', lambda: self.cores() is None)
+        self.took('no override', began)
+        self.text('interference', 'protection', 'disable', '--cloud',
+                  '--reason', 'test')
+        began = time.monotonic()
+        self.wait_for('no limit', lambda: self.idle() == '0'
+                      and not self.leases())
+        self.took('kill switch', began)
+        self.text('interference', 'protection', 'enable', '--cloud',
+                  '--reason', 'test')
+        self.wait_for('limits again', lambda: self.idle() == '1')
+        self.assertEqual(4, len([
+            row for row in self.json('interference', 'audit', 'list')
+            if row['actor'] == 'admin']))
+
+    def test_an_antagonist(self) -> None:
+        """As an agent reports it, and who may see it."""
+        now = time.time()
+        engine = connect.engine(f'sqlite:///{self.place}/scavenger.sqlite')
+        self.addCleanup(engine.dispose)
+        service.Conductor(engine).answer(codec.encode(report.Report(
+            host='other', boot_id='b', run_id='r', sent_s=now,
+            entries=[report.Incident(
+                sequence=1, time_s=now, id='a' * 32, what='began',
+                begun_s=now - 60, victim='/services/s', signal='run_delay',
+                value=3.0, threshold=1.0, cause='core',
+                controller='attribution', suspects=[report.Suspect(
+                    workload='/batch/x', score=0.9, antagonist=True)])])))
+        [found] = self.json('antagonist', 'list')
+        self.assertEqual(('/batch/x', 'other'),
+                         (found['workload'], found['host']))
+        [found] = self.json('interference', 'incident', 'list')
+        self.assertEqual('a' * 32, found['id'])
+        # Nobody but root is given the password.
+        done = subprocess.run(
+            [sys.executable, '-c', 'import os, sys\n'
+             'from scavenger_openstack.cmd import standalone\n'
+             f'os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n'
+             'sys.exit(standalone.main())',
+             *self.command('standalone', 'env')[3:]], check=False,
+            timeout=60, capture_output=True, text=True)
+        self.assertEqual((1, ''), (done.returncode, done.stdout), done.stderr)
+        self.assertEqual(
+            f'scavenger-standalone: {self.place}/password: only root may '
+            'read the password: type it as root\n', done.stderr)
+
+    def test_its_processes(self) -> None:
+        """The API has no privileges, comes back, and ends with the rest."""
+        self.assertEqual(
+            [0o600, 0o600, 0o660], [
+                (self.place / name).stat().st_mode & 0o777
+                for name in ('password', 'users', 'scavenger.sqlite')])
+        [first] = self.api()
+        status = dict(line.split(':\t', 1) for line in pathlib.Path(
+            f'/proc/{first}/status').read_text().splitlines()
+            if ':\t' in line)
+        self.assertNotIn('0', status['Uid'].split())
+        self.assertEqual(('0' * 16, '', '1'), (
+            status['CapEff'], status['Groups'].strip(),
+            status['NoNewPrivs']))
+        ticks = self.ticks()
+        os.kill(first, signal.SIGKILL)
+        self.wait_for('another API', lambda: self.api() not in ([], [first]))
+        self.wait_for('it answers', lambda: not self.openstack(
+            'interference', 'host', 'list').status, START_S)
+        self.assertEqual('1', self.idle())
+        self.assertGreater(self.ticks(), ticks)
+        watcher = self.watcher()
+        self.process.kill()
+        self.wait_for('restored', lambda: self.idle() == '0'
+                      and not self.leases())
+        self.wait_for('no API', lambda: not self.api())
+        self.wait_for('no watcher', lambda: not processes(
+            'scavenger_openstack.agent.restore', str(self.state_dir)))
+        del watcher
+
+
+class Faults(EmbeddedTestCase):
+    """The host is protected whatever becomes of the rest."""
+
+    def test_a_database_that_is_none(self) -> None:
+        self.place.mkdir(mode=0o700)
+        (self.place / 'scavenger.sqlite').write_bytes(b'no database' * 999)
+        process = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      START_S)
+        self.wait_for('the status says why', lambda: 'database' in str(
+            dict(self.status().get('conductor') or {}).get('fault')),  # type: ignore[call-overload]
+            START_S)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, err)
+        self.assertEqual(1, err.count('no control plane here, '), err)
+        self.assertNotIn('Traceback', err)
+
+    def test_a_directory_of_another_user(self) -> None:
+        self.place.mkdir()
+        os.chown(self.place, NOBODY, NOBODY)
+        process = self.start('standalone')
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      START_S)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertIn('is no directory that only user 0 can write to', err)
+
+    def test_without_its_packages(self) -> None:
+        self.configure('[scavenger]', 'mode = enforce')
+        self.config.write_text(self.config.read_text().replace(
+            'enabled = false', ''))
+        process = subprocess.Popen(
+            [sys.executable, '-c', 'import sys\n'
+             'from scavenger_openstack.cmd import standalone\n'
+             'standalone.NEEDED = ("flask", "not_there")\n'
+             'sys.exit(standalone.main())',
+             *self.command('standalone')[3:]], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._stop, process)
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      START_S)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertIn('no API here, not_there missing: install ', err)
+        self.assertFalse(self.place.exists())
