@@ -70,6 +70,12 @@ class EmbeddedTestCase(agents.AgentTestCase):
                        'enabled = true', f'sync_s = {SYNC_S}',
                        '[api]', f'port = {self.port}')
         self.place = self.directory / 'state-standalone'
+        self.addCleanup(self.end_api)
+
+    def end_api(self) -> None:
+        """What is left of it where a test has failed."""
+        for pid in self.api():
+            os.kill(pid, signal.SIGKILL)
 
     def api(self) -> list[int]:
         return processes('scavenger_openstack.cmd.api',
@@ -227,6 +233,21 @@ class Faults(EmbeddedTestCase):
         self.assertEqual(0, process.returncode, err)
         self.assertEqual(1, err.count('no control plane here, '), err)
         self.assertNotIn('Traceback', err)
+
+    def test_a_port_that_another_has(self) -> None:
+        with socket.create_server(('127.0.0.1', self.port)):
+            process = self.start('standalone')
+            self.wait_for('background is idle class',
+                          lambda: self.idle() == '1', START_S)
+            self.wait_for('an API', self.api, START_S)
+            self.wait_for('it ends', lambda: not self.api(), START_S)
+            process.terminate()
+            _, err = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, err)
+        self.assertIn(
+            f'scavenger-api: [api] port: 127.0.0.1:{self.port}: Address '
+            'already in use; choose another port\n', err)
+        self.assertEqual([], self.leases())
 
     def test_a_directory_of_another_user(self) -> None:
         self.place.mkdir()
