@@ -256,7 +256,7 @@ MODES = {Mode.OFF: 'nothing is computed',
 
 
 def mode_opt() -> cfg.Opt:
-    return cfg.StrOpt('mode', default=str(Mode.OBSERVE),
+    return cfg.StrOpt('mode', default=str(Mode.OBSERVE), mutable=True,
                       choices=[(str(mode), text)
                                for mode, text in MODES.items()],
                       help='How far this controller may go.  Where it is '
@@ -319,6 +319,18 @@ def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
     found = findings(conf)
     if found:
         raise errors.ConfigError(*found)
+
+
+def check_files(conf: cfg.ConfigOpts) -> None:
+    """Read the files of ``conf`` anew, without changing it, and check all.
+
+    :raises ConfigError: with all findings; or one cannot be read.
+    """
+    again = cfg.ConfigOpts()
+    register(again)
+    load(again, [*(f'--config-file={path}' for path in conf.config_file or ()),
+                 *(f'--config-dir={path}' for path in conf.config_dir or ())],
+         conf.prog)
 
 
 def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:

@@ -21,7 +21,6 @@ import logging
 import os
 import pathlib
 import resource
-import signal
 import threading
 import time
 from types import FrameType
@@ -46,6 +45,7 @@ from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import say
 from scavenger_openstack.agent import scheduling
+from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms import orders
@@ -219,9 +219,10 @@ class Service:
         self._logged_missing: tuple[str, ...] = ()
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
-        self._enforcing = Mode.ENFORCE in (
-            conf_.mode(conf, 'perfiso'),
-            *(mode for _, mode in self._controllers))
+        modes = {'perfiso': conf_.mode(conf, 'perfiso'),
+                 **{one.name: mode for one, mode in self._controllers}}
+        self._signals = signals.Signals(conf, modes)
+        self._enforcing = Mode.ENFORCE in modes.values()
         self._leases = leases_.Leases(
             self._state_dir, conf.agent.lease_s,
             claims.Claims([*conf.cgroups.background_groups,
@@ -238,7 +239,7 @@ class Service:
         self._isolation = isolation_.Isolation(
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
-            conf_.mode(conf, 'perfiso'))
+            modes['perfiso'])
         self._sync = load_sync(conf, call, self._evidence)
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
@@ -295,8 +296,7 @@ class Service:
         return 1 if problems else 0
 
     def _turn(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.stop)
+        self._signals.install(self.stop)
         modes = ', '.join(f'{c.name} {m}' for c, m in self._controllers)
         LOG.info('started: %s', modes or 'no controller')
         if self._enforcing:
@@ -315,6 +315,8 @@ class Service:
         due = time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
+            self._signals.act(self._loop.counters['ticks'],
+                              now() - self._ticked_s)
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
@@ -326,9 +328,8 @@ class Service:
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 windows.save(self._windows, self._loop)
                 saved_s = tick.time_s
-            # Whoever was late does not catch up: rates over a moment say
-            # nothing, and what is known only now and then would have
-            # happened in it.
+            # A late tick is not made up for: rates over a moment say
+            # nothing, and would show what is known only now and then.
             due = max(due + self._interval_s, began + self._interval_s / 2)
             self._stop.wait(max(0.0, due - time.monotonic()))
         say.notify(b'STOPPING=1')
@@ -434,7 +435,8 @@ class Service:
 
     def _orders(self) -> orders.Orders:
         """What operators ask for."""
-        return self._sync.orders if self._sync else orders.NONE
+        return self._signals.orders(
+            self._sync.orders if self._sync else orders.NONE)
 
     def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
         """The series that the controller of that name has for an incident."""

@@ -44,7 +44,7 @@ Only ``conf`` may be imported from its own level: it imports none of it.
 
 HOMES = {
     'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
-                    'agent.service', 'api', 'wsgi',
+                    'agent.service', 'agent.signals', 'api', 'wsgi',
                     'agent.recording', 'drivers.host', 'drivers.replay',
                     'laboratory.replay_settings', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'rpc', 'agent', 'conductor', 'wsgi',

@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""SIGHUP and SIGUSR2 of the agent: read the file again, show where it is.
+
+A handler only notes that its signal came; the loop acts between two ticks.
+The stacks of all threads are written by C code at once, also when the loop
+hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import faulthandler
+import io
+import os
+import signal
+import sys
+from types import FrameType
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.algorithms import orders as orders_
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import errors
+from scavenger_openstack.types import Mode
+
+LOG = log.getLogger(__name__)
+
+
+class Signals:
+    """What came, and the modes that the file has since.
+
+    :param conf: what is in force; only its mutable options change
+    :param modes: those that the agent started with
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts,
+                 modes: Mapping[str, Mode]) -> None:
+        self._conf = conf
+        self._started = dict(modes)
+        self._reload = self._show = False
+        self._modes: Mapping[str, Mode] = {}
+
+    def install(self, stop: Callable[[int, FrameType | None], None]) -> None:
+        """Take the signals from now on; in the main thread.
+
+        On a terminal SIGHUP says that it is closed, and ends the agent; one
+        that the parent had ignored (nohup) stays ignored.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, stop if os.isatty(0)
+                          else self._asked_to_reload)
+        signal.signal(signal.SIGUSR2, self._asked_to_show)
+        try:
+            faulthandler.register(signal.SIGUSR2, file=sys.stderr,
+                                  all_threads=True, chain=True)
+        except (io.UnsupportedOperation, AttributeError, ValueError):
+            pass    # no file: the line of the loop is all
+
+    def _asked_to_reload(self, number: int, frame: FrameType | None) -> None:
+        self._reload = True
+
+    def _asked_to_show(self, number: int, frame: FrameType | None) -> None:
+        self._show = True
+
+    def orders(self, orders: orders_.Orders) -> orders_.Orders:
+        """The orders, with the modes of the file where these do less."""
+        if not self._modes:
+            return orders
+        return orders._replace(modes={**orders.modes, **{
+            name: orders_.mode(name, mode, orders)
+            for name, mode in self._modes.items()}})
+
+    def act(self, ticks: int, age_s: float) -> None:
+        """Do what was asked for since the last call.
+
+        :param ticks: how many there were
+        :param age_s: how long ago the last one ended
+        """
+        if self._show:
+            self._show = False
+            LOG.info('SIGUSR2: the stacks of all threads are on standard '
+                     'error; %d ticks, the last ended %.1f s ago', ticks,
+                     age_s)
+        if self._reload:
+            self._reload = False
+            self._read_again()
+
+    def _read_again(self) -> None:
+        try:
+            conf_.check_files(self._conf)
+            self._conf.mutate_config_files()
+            wanted = {name: conf_.mode(self._conf, name)
+                      for name in self._started}
+        except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
+            LOG.error('the configuration cannot be read again, what was '
+                      'read before holds: %s',
+                      '; '.join(str(one) for one in exc.args) or exc)
+            return
+        limit = orders_.Orders(modes=wanted)
+        self._modes = {name: orders_.mode(name, started, limit)
+                      for name, started in self._started.items()}
+        later = [f'[{name}] mode = {mode}' for name, mode in wanted.items()
+                 if self._modes[name] is not mode]
+        LOG.info('read the configuration again: log level and modes hold '
+                 'now (%s)%s; other options after a restart',
+                 ', '.join(f'{name} {mode}'
+                           for name, mode in self._modes.items()),
+                 f', but not {", ".join(later)}, which enforces more than '
+                 'at the start and takes a restart' if later else '')
