@@ -22,6 +22,9 @@ from types import FrameType
 
 from oslo_config import cfg
 from oslo_log import log
+from oslo_reports.generators import conf as report_conf
+from oslo_reports import guru_meditation_report
+from oslo_reports import opts as report_opts
 
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack.conductor import service
@@ -29,7 +32,9 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack import errors
 from scavenger_openstack import rpc
+from scavenger_openstack import version
 
 LOG = log.getLogger(__name__)
 
@@ -46,6 +51,7 @@ def _main(arguments: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     rpc.register(conf)
+    report_opts.set_defaults(conf)
     conf_.load(conf, arguments, PROG)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
@@ -57,6 +63,11 @@ def _main(arguments: Sequence[str]) -> int:
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name)
     signals = Signals(conf)
+    report = guru_meditation_report.TextGuruMeditation
+    # Its own section "Configuration" is of a global that we do not use.
+    report.register_section('Options',
+                            report_conf.ConfigReportGenerator(conf))
+    report.setup_autorun(_Version(), PROG, conf=conf)
     server.start()
     conductor.start()
     LOG.info('%s starts', conductor.name)
@@ -69,6 +80,19 @@ def _main(arguments: Sequence[str]) -> int:
         conductor.stop()
         engine.dispose()
     return 0
+
+
+class _Version:
+    """What a report on SIGUSR2 says of this program."""
+
+    def vendor_string(self) -> str:
+        return 'scavenger_openstack'
+
+    def product_string(self) -> str:
+        return PROG
+
+    def version_string_with_package(self) -> str:
+        return version()
 
 
 class Signals:
@@ -88,10 +112,13 @@ class Signals:
         """Return when the process is to end."""
         while self._queue.get() == signal.SIGHUP:
             try:
+                conf_.check_files(self._conf)
                 self._conf.mutate_config_files()
-            except (cfg.Error, ValueError, OSError) as exc:
+            except (errors.ScavengerError, cfg.Error, ValueError,
+                    OSError) as exc:
                 LOG.error('the configuration cannot be read again, what was '
-                          'read before holds: %s', exc)
+                          'read before holds: %s',
+                          '; '.join(map(str, exc.args)) or exc)
             else:
                 LOG.info('read the configuration again: log levels hold '
                          'now, other options after a restart')

@@ -209,11 +209,31 @@ class Conductors(cloud.Mixin, databases.MariaDb):
         self.until('read the configuration again')
         self.sent(cloud.report())
         self.until('node-1: 0 entries')
+        right = self.configuration.read_text()
+        self.configuration.write_text(right + '[database]\nconection = x\n')
+        conductor.send_signal(signal.SIGHUP)
+        self.until('what was read before holds')
+        self.until('did you mean connection?')
+        self.configuration.write_text(right)
         self.assertEqual(0, self.end(conductor, signal.SIGTERM))
         conductor = self.start()
         self.until('calls are taken')
         self.assertEqual(0, self.end(conductor, signal.SIGINT))
         self.assertNotIn('Traceback', self.log.read_text())
+
+    def test_a_report_of_its_state(self) -> None:
+        """On SIGUSR2, without passwords; it goes on."""
+        conductor = self.start()
+        self.until('calls are taken')
+        conductor.send_signal(signal.SIGUSR2)
+        self.until('max_connections')
+        self.sent(cloud.report())
+        self.assertEqual(0, self.end(conductor))
+        report = self.log.read_text()
+        self.assertIn('scavenger-conductor', report)
+        self.assertIn('connection = ***', report)
+        self.assertIn('transport_url = ***', report)
+        self.assertNotIn(self.url, report)
 
     def test_no_broker(self) -> None:
         """It waits, and ends when it is told."""
