@@ -61,16 +61,17 @@ TORN = frozenset((sqlite3.SQLITE_IOERR_SHORT_READ,
 
 _RUN = re.compile('[0-9a-f]{32}')
 
-_TABLES = f'''
-PRAGMA auto_vacuum = INCREMENTAL;
-BEGIN IMMEDIATE;
-CREATE TABLE entries (
+_TABLE = '''CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     statistics INTEGER NOT NULL,
     crc INTEGER NOT NULL,
-    entry BLOB NOT NULL);
+    entry BLOB NOT NULL)'''
+_TABLES = f'''
+PRAGMA auto_vacuum = INCREMENTAL;
+BEGIN IMMEDIATE;
+{_TABLE};
 PRAGMA user_version = {SCHEMA};
 COMMIT;
 '''
@@ -176,6 +177,9 @@ class Spool:
                 found = do(self._db)
             except _Unusable as exc:
                 self._move_aside(str(exc))
+            except UnicodeDecodeError:
+                # The module quotes what is in the file without our _text.
+                self._move_aside('damaged: no text of an error')
             except sqlite3.Error as exc:
                 code = getattr(exc, 'sqlite_errorcode', 0)
                 if code & 0xff in PASSING and code not in TORN:
@@ -226,6 +230,12 @@ class Spool:
                 if word != 'ok':
                     raise _Unusable(f'damaged: {word}')
                 fresh = tables == (0,)
+                # SQLite takes a damaged name of a column for another name.
+                if not fresh and [(_TABLE,)] != db.execute(
+                        'SELECT sql FROM sqlite_master WHERE sql LIKE '
+                        "'CREATE TABLE entries%'").fetchall():
+                    raise _Unusable('damaged: its table of entries is not '
+                                    'the one that an agent makes')
             if fresh:
                 db.executescript(_TABLES)
             db.execute('PRAGMA journal_mode = WAL')
