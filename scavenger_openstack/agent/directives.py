@@ -73,17 +73,21 @@ class Directives:
         """
         try:
             data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
-            self._take(codec.decode(data, report.Directives,
-                                    report.MAX_ANSWER_BYTES), now, wall_s)
+            found = codec.decode(data, report.Directives,
+                                 report.MAX_ANSWER_BYTES)
+            # By the clock that says less: ours may have been set back.
+            self._take(found, now, max(wall_s, found.issued_s))
         except FileNotFoundError:
             pass
         except (OSError, errors.ScavengerError) as exc:
             self._warn(f'{self._path}: not usable: {exc}; the directives of '
                        'the control plane are followed when it answers')
 
-    def follow(self, found: report.Directives, now: float, wall_s: float
-               ) -> None:
+    def follow(self, found: report.Directives, now: float) -> None:
         """Keep and follow directives that came now; see :meth:`load`.
+
+        Their times count from when they were issued: both are by the
+        conductor's clock, ours may be another.
 
         :raises WireError: they are of another version.
         """
@@ -96,7 +100,7 @@ class Directives:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
                      + _reason(found))
-        self._take(found, now, wall_s)
+        self._take(found, now, found.issued_s)
         try:
             self._save(codec.encode(found))
         except OSError as exc:
@@ -104,8 +108,11 @@ class Directives:
                        'restart the directives before these hold until the '
                        'control plane answers')
 
-    def _take(self, found: report.Directives, now: float, wall_s: float
+    def _take(self, found: report.Directives, now: float, since_s: float
               ) -> None:
+        """
+        :param since_s: UNIX time that is ``now`` to the times in them
+        """
         refused: dict[str, str] = {}
         modes = {}
         for name, mode in found.modes.items():
@@ -116,11 +123,10 @@ class Directives:
             if why:
                 refused[f'override {one.id}'] = why
                 continue
-            # By the clock that says less: ours may have been set back.
-            left_s = one.expires_s - max(wall_s, found.issued_s)
             overrides.append(orders_.Override(
                 one.id, one.workload, one.instance, Knob(one.knob),
-                one.value, fit.sentence(one.reason), now + left_s))
+                one.value, fit.sentence(one.reason),
+                now + one.expires_s - since_s))
         for tag in found.tags:
             if tag.priority != Priority.FOREGROUND:
                 refused[f'priority {tag.instance}'] = (
@@ -131,8 +137,7 @@ class Directives:
         if found.budget is not None:
             until_s = found.budget.until_s
             budget = allowance.Budget(
-                found.budget.limits,
-                now + until_s - max(wall_s, found.issued_s), until_s)
+                found.budget.limits, now + until_s - since_s, until_s)
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
             + _reason(found),

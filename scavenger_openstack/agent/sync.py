@@ -249,7 +249,7 @@ class Sync:
                                   answer.acknowledged)
                 if entries else self._clear())
         if answer.directives is not None:
-            self._directives.follow(answer.directives, now_s(), time.time())
+            self._directives.follow(answer.directives, now_s())
         return more
 
     def _acknowledge(self, run_id: str, last: int, sequence: int) -> bool:

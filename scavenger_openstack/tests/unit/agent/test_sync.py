@@ -362,11 +362,11 @@ class FaultTest(SyncTestCase):
 
 class DirectivesTest(SyncTestCase):
 
-    def follow(self, found: report.Directives, now: float = 5.0,
-               wall_s: float = 1000.0) -> directives.Directives:
+    def follow(self, found: report.Directives, now: float = 5.0
+               ) -> directives.Directives:
         one = directives.Directives(self.directory)
         self.directory.mkdir(0o700, exist_ok=True)
-        one.follow(found, now, wall_s)
+        one.follow(found, now)
         return one
 
     def test_what_is_followed(self) -> None:
@@ -384,15 +384,32 @@ class DirectivesTest(SyncTestCase):
             DIRECTIVES, protection=False, protection_reason='power\ncut'))
         self.assertEqual('the control plane: power\\ncut',
                          one.orders.stopped)
-        one.follow(DIRECTIVES, 6.0, 1001.0)
+        one.follow(DIRECTIVES, 6.0)
         self.assertEqual('', one.orders.stopped)
 
     def test_clocks(self) -> None:
-        """An override lasts no longer than it was meant to."""
+        """What was kept lasts no longer than it was meant to."""
+        self.follow(DIRECTIVES)
         for wall_s, until_s in ((1000.0, 105.0), (1050.0, 55.0),
                                 (0.0, 105.0), (2000.0, -895.0)):
-            [one] = self.follow(DIRECTIVES, 5.0, wall_s).orders.overrides
-            self.assertEqual(until_s, one.until_s)
+            one = directives.Directives(self.directory)
+            one.load(5.0, wall_s)
+            [override] = one.orders.overrides
+            self.assertEqual(until_s, override.until_s)
+
+    def test_a_clock_that_is_ahead(self) -> None:
+        """What comes now lasts as long as the conductor says."""
+        began, issued_s = sync.now_s(), time.time() - 3600
+        self.conductor.answer = {'directives': codec.replace(
+            DIRECTIVES, issued_s=issued_s,
+            budget=report.Budget(limits=0, until_s=issued_s + 60),
+            overrides=[codec.replace(DIRECTIVES.overrides[0],
+                                     expires_s=issued_s + 100)])}
+        self.turn()
+        [one] = self.sync.orders.overrides
+        self.assertGreater(one.until_s, began + 99)
+        assert self.sync.orders.budget is not None
+        self.assertGreater(self.sync.orders.budget.until_s, began + 59)
 
     def test_they_are_kept(self) -> None:
         first = self.follow(DIRECTIVES)
@@ -432,14 +449,14 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         (self.directory / (directives.FILE + '.new')).mkdir()
         one.follow(codec.replace(DIRECTIVES, protection=False, digest='two'),
-                   6.0, 1000.0)
+                   6.0)
         self.assertTrue(one.orders.stopped)
         self.assertIn('not written', self.log.output)
 
     def test_of_another_version(self) -> None:
         one = self.follow(DIRECTIVES)
         self.assertRaises(errors.WireError, one.follow, codec.replace(
-            DIRECTIVES, schema=2, protection=False), 6.0, 1000.0)
+            DIRECTIVES, schema=2, protection=False), 6.0)
         self.assertEqual('', one.orders.stopped)
 
     def test_they_come_with_an_answer(self) -> None:
