@@ -353,6 +353,10 @@ class FaultTest(SyncTestCase):
         self.assertEqual(['a', 'b'], self.conductor.names())
         self.assertEqual('', one.facts()['fault'])
 
+    def test_the_end_before_the_start(self) -> None:
+        """An agent that could not start says why, not this."""
+        self.make().stop()
+
     def test_hosts_do_not_call_at_once(self) -> None:
         phases = [sync._phase(f'host{number}') for number in range(100)]
         self.assertTrue(all(0 <= phase < 1 for phase in phases))
