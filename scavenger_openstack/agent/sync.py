@@ -291,8 +291,11 @@ class Sync:
 
     def _report(self, run_id: str, entries: list[report.AnyEntry]
                 ) -> bytes:
-        """A report, with all workloads if the conductor does not have them;
-        with fewer if it would be too long."""
+        """A report, with all workloads if the conductor does not have them.
+
+        If it would be too long they wait for one without entries; where they
+        alone are too many, some are told, under no digest.
+        """
         seen = self._seen or reports.Seen(None, {})
         found = (reports.workloads(seen.sample, seen.instances)
                  if seen.sample is not None else None)
@@ -309,9 +312,14 @@ class Sync:
             workloads=None if digest == self._their_digest else found,
             entries=entries, directives_digest=self._directives.digest)
         data = codec.encode(told)
+        if len(data) > report.MAX_REPORT_BYTES and entries:
+            told = codec.replace(told, workloads=None,
+                                 workloads_digest=self._their_digest)
+            data = codec.encode(told)
         while len(data) > report.MAX_REPORT_BYTES and told.workloads:
             told = codec.replace(
-                told, workloads=told.workloads[:len(told.workloads) // 2])
+                told, workloads=told.workloads[:len(told.workloads) // 2],
+                workloads_digest='')
             data = codec.encode(told)
         return data
 

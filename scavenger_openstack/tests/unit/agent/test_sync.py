@@ -338,6 +338,26 @@ class FaultTest(SyncTestCase):
         [told] = self.conductor.reports
         assert told.workloads
         self.assertLess(len(told.workloads), 2001)
+        self.assertEqual('', told.workloads_digest)
+
+    def test_workloads_and_entries_are_too_long_together(self) -> None:
+        """The conductor gets all workloads, not half of them."""
+        many = tuple(WorkloadSample(Workload(
+            f'/batch/{number}-' + 'a' * 230, Priority.BACKGROUND,
+            source='b' * 255, application='c' * 255))
+            for number in range(900))
+        self.sync.happened(transitions.KillEvent(
+            1.0, Action(str(number), 'kill', 'o', 'x' * 1900), 1)
+            for number in range(300))
+        self.turn(HostSample('h', 'b', 1.0, 1.0, many))
+        self.turn()
+        self.turn()
+        told = [one for one in self.conductor.reports
+                if one.workloads is not None]
+        self.assertEqual({900}, {len(one.workloads or ()) for one in told})
+        self.assertEqual(300, len(self.conductor.names()))
+        self.assertEqual({'', told[0].workloads_digest}, {
+            one.workloads_digest for one in self.conductor.reports})
 
     def test_the_thread(self) -> None:
         """It calls by itself, and says the rest when it ends."""
