@@ -15,6 +15,7 @@
 Directives are worked out when something that they are made of has changed,
 and sent when the agent holds others.  The budget of new limits is for one
 minute of the clock, so where there is a governor they change each minute.
+No specs are sent: no agent uses them yet.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ import threading
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import specs as specs_
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import reports
@@ -43,12 +43,8 @@ SEEN_S = 86400.0
 REMEMBERED = 20000
 """Hosts whose directives are remembered."""
 
-LEAST = specs_.MIN_TASKS * specs_.MIN_SAMPLES
-"""Samples of a spec that is handed out: CPI2, section 3.1."""
-
 MOST = 2000
-MOST_SPECS = 10000
-"""The longest lists that agents take."""
+"""The longest list that agents take."""
 
 WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 
@@ -59,7 +55,6 @@ class Asker(NamedTuple):
     host_id: int
     name: str
     workloads_digest: str
-    cpu_model: str
     settings: dict[str, Any]
     holds: str
 
@@ -91,8 +86,8 @@ class Wishes:
             one for one in wanted.overrides.get(asker.host_id, ())
             if one.expires_s > now)
         budget = governor.budget(wanted, places, asker.name, now)
-        key = (serial, asker.workloads_digest, asker.cpu_model,
-               asker.settings, overrides, budget)
+        key = (serial, asker.workloads_digest, asker.settings, overrides,
+               budget)
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
@@ -145,7 +140,6 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             id=one.uuid, workload=one.workload, knob=one.knob,
             value=one.value, reason=one.reason, expires_s=one.expires_s,
             instance=one.instance) for one in overrides[:MOST]],
-        'specs': _specs(connection, present, asker.cpu_model)[:MOST_SPECS],
         'budget': budget}
 
 
@@ -192,20 +186,3 @@ def exempt(wanted: rows.Wanted, aggregates: Sequence[str],
         if project and ('exemption', 'project', project) in wanted.rules:
             found.add(project)
     return sorted(found)
-
-
-def _specs(connection: reports.Connection,
-           present: Iterable[tuple[str, str, str]], cpu_model: str
-           ) -> list[report.Spec]:
-    """The specs that a host can use."""
-    here = {(project, application)
-            for _, project, application in present if application}
-    if not here or not cpu_model:
-        return []
-    found = rows.specs(connection, {application for _, application in here},
-                       cpu_model, LEAST)
-    return [report.Spec(project=project, application=application,
-                        cpu_model=cpu_model, signal=signal, mean=mean,
-                        stddev=stddev, n=n)
-            for project, application, signal, mean, stddev, n in found
-            if (project, application) in here]

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import math
 from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.specs import Statistics
-from scavenger_openstack.db import directives
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics
 
@@ -112,6 +112,8 @@ def _write(connection: reports.Connection,
     for key, one in sorted(specs.items()):
         values = {'mean': one.mean, 'stddev': one.stddev or 0.0,
                   'n': round(one.n), 'day_s': today_s}
+        if not all(map(math.isfinite, values.values())):
+            continue
         row = have.pop(key, None)
         if row is None:
             new.append({**dict(zip(KEY, key, strict=True)), **values})
@@ -123,7 +125,7 @@ def _write(connection: reports.Connection,
     if count:
         reports.add_audit(connection, [{
             'time_s': now, 'actor': 'conductor',
-            'action': directives.SPECS_MADE, 'target': '',
+            'action': 'specs', 'target': '',
             'reason': f'{len(new)} specs are new, {len(changed)} changed '
                       f'and {len(have)} ended'}])
     return count

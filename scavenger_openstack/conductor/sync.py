@@ -25,6 +25,7 @@ import hmac
 
 from oslo_log import log
 
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as directives_
@@ -54,6 +55,11 @@ before the last is from a clock that was set back."""
 
 MOST = {'run_id': 64, 'boot_id': 64, 'workloads_digest': 64}
 """Longest texts that reports are compared by."""
+
+MOST_MEAN = 1e30
+MOST_M2 = 1e80
+MOST_N = 2 ** 40
+"""Larger numbers cannot be, and all hosts' together would overflow."""
 
 STARTED = 'the agent started; its limits had been restored'
 
@@ -133,8 +139,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
         workloads_digest=digest,
         directives=(wishes or directives_.Wishes()).directives(
             connection, directives_.Asker(
-                host.id, report.host, digest, report.facts.cpu_model,
-                host.settings, report.directives_digest), generation, now))
+                host.id, report.host, digest, host.settings,
+                report.directives_digest), generation, now))
 
 
 def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
@@ -212,8 +218,21 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
          'signal': entry.signal,
          'n': entry.n, 'mean': entry.mean, 'm2': entry.m2,
          'least': entry.least, 'most': entry.most}
-        for entry in entries if isinstance(entry, Statistics)])
+        for entry in _usable(report.host, entries)])
     reports.add_audit(connection, audit)
+
+
+def _usable(host: str, entries: Iterable[AnyEntry]) -> list[Statistics]:
+    """The statistics that specs can be made of."""
+    found = [entry for entry in entries if isinstance(entry, Statistics)]
+    usable = [one for one in found if one.signal in SIGNALS and one.n <= MOST_N
+              and max(map(abs, (one.mean, one.least, one.most))) <= MOST_MEAN
+              and one.m2 <= MOST_M2]
+    if len(usable) < len(found):
+        LOG.warning('%s: %d of %d statistics are left out: the signal is '
+                    'unknown here, or the numbers cannot be', host,
+                    len(found) - len(usable), len(found))
+    return usable
 
 
 def _named(entries: Iterable[AnyEntry]) -> Iterator[str]:

@@ -14,21 +14,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 from typing import NamedTuple
 
 from sqlalchemy import and_
 from sqlalchemy import bindparam
 from sqlalchemy import Connection
-from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import tables
-
-SPECS_MADE = 'specs'
-"""Action of the audit row that each change of the specs leaves."""
-
 
 class Switch(NamedTuple):
     """Kill switch and governor of a scope."""
@@ -64,7 +58,6 @@ class Wanted(NamedTuple):
     ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
     (kind, scope, target), ``overrides`` by host id.  ``places`` says, where
     there is a governor, the names of the hosts in the order of their ids.
-    ``specs`` changes with the specs.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -72,7 +65,6 @@ class Wanted(NamedTuple):
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
     places: tuple[str, ...] = ()
-    specs: int = 0
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -91,7 +83,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
         may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
-    hosts, audit = tables.hosts.c, tables.audit.c
+    hosts = tables.hosts.c
     found = Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
          in connection.execute(select(
@@ -102,9 +94,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
          in connection.execute(select(
              rules.kind, rules.scope, rules.target, rules.value,
              rules.application, rules.reason))},
-        _overrides(connection, now),
-        specs=connection.execute(select(func.max(audit.id)).where(
-            audit.action == SPECS_MADE)).scalar() or 0)
+        _overrides(connection, now))
     if any(switch.caps_per_minute is not None
            for switch in found.switches.values()):
         found = found._replace(places=before and before.places or tuple(
@@ -149,20 +139,3 @@ def present(connection: Connection, host_id: int
     return [(instance, project, application)
             for instance, project, application
             in connection.execute(_PRESENT, {'host_id': host_id})]
-
-
-def specs(connection: Connection, applications: Collection[str],
-          cpu_model: str, least: int
-          ) -> list[tuple[str, str, str, float, float, int]]:
-    """Project, application, signal, mean, standard deviation and number of
-    samples of the specs of these applications, of whatever project.
-
-    :param least: specs of fewer samples are left out
-    """
-    table = tables.specs.c
-    return [tuple(row) for row in connection.execute(select(
-        table.project, table.application, table.signal, table.mean,
-        table.stddev, table.n).where(
-            table.application.in_(sorted(applications)),
-            table.cpu_model == cpu_model, table.n >= least).order_by(
-                table.application, table.project, table.signal))]

@@ -89,8 +89,23 @@ class Specs(cloud.Mixin):
         self.assertEqual(1, self.refresh(later))
         self.assertEqual([], self.rows(tables.specs))
 
+    def test_numbers_that_cannot_be(self) -> None:
+        """Those of one host do not end the specs of all."""
+        entry = statistics(1, TODAY, 10, 1.0, 0.0)
+        entries = [entry, *(codec.replace(entry, **more) for more in (
+            {'mean': 1e200}, {'mean': -1e200}, {'least': -1e200},
+            {'most': 1e300}, {'m2': 1e300}, {'n': 2 ** 53},
+            {'signal': 'invented'}))]
+        entries = [codec.replace(one, sequence=number)
+                   for number, one in enumerate(entries, 1)]
+        for name in ('node-1', 'node-2'):
+            self.assertEqual(8, self.sync(report(*entries, host=name)
+                                          ).acknowledged)
+        self.assertEqual(1, self.refresh())
+        self.assertEqual([(1.0, 0.0, 20)], self.rows(
+            tables.specs, 'mean', 'stddev', 'n'))
+
     def test_a_change_is_audited(self) -> None:
-        """Which also tells conductors to hand them out."""
         self.sync(report(statistics(1, TODAY, 10, 1.0, 0.0)))
         self.refresh()
         self.refresh()
