@@ -28,6 +28,7 @@ from oslo_config import cfg
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
+from scavenger_openstack.db import aggregates
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import purge
@@ -92,6 +93,21 @@ def _add_commands(parsers: Any) -> None:
     parser.add_argument('host_name', metavar='NAME', type=_host,
                         help='the host, as [agent] host there says it')
     parser.set_defaults(run=_enroll)
+    actions = parsers.add_parser(
+        'aggregate', help='which hosts are in an aggregate').add_subparsers(
+            dest='action', required=True, metavar='set | unset | list')
+    parser = actions.add_parser(
+        'set', help='make these the hosts of an aggregate, and no others')
+    parser.add_argument('aggregate', metavar='NAME', type=_name)
+    parser.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
+                        help='a host, as [agent] host there says it')
+    parser.set_defaults(run=_aggregate)
+    parser = actions.add_parser('unset', help='forget an aggregate')
+    parser.add_argument('aggregate', metavar='NAME', type=_name)
+    parser.set_defaults(run=_aggregate, hosts=[])
+    actions.add_parser(
+        'list', help='print each aggregate with its hosts'
+    ).set_defaults(run=_aggregates)
 
 
 @contextlib.contextmanager
@@ -151,6 +167,31 @@ def _enroll(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
+def _aggregate(conf: cfg.ConfigOpts) -> int:
+    name, hosts = conf.command.aggregate, conf.command.hosts
+    with _engine(conf) as engine:
+        with connect.reading(engine) as connection:
+            schema.check(connection)
+            unknown = aggregates.unknown(connection, hosts)
+        before = connect.retried(
+            engine, lambda connection: aggregates.put(
+                connection, name, hosts, now_s=time.time()),
+            idempotent=True, on_duplicate=True)
+    print(f'{name}: {len(set(hosts))} hosts, before {len(before)}')
+    if unknown:
+        print(f'{PROG}: has not reported yet: {", ".join(unknown)}',
+              file=sys.stderr)
+    return 0
+
+
+def _aggregates(conf: cfg.ConfigOpts) -> int:
+    with _engine(conf) as engine, connect.reading(engine) as connection:
+        schema.check(connection)
+        for name, hosts in aggregates.hosts(connection).items():
+            print(f'{name}: {" ".join(hosts)}')
+    return 0
+
+
 class _Progress:
     """A line now and then while many rows are deleted."""
 
@@ -178,10 +219,14 @@ def _duration(text: str) -> float:
 
 
 def _host(text: str) -> str:
+    return _name(text, 'a host')
+
+
+def _name(text: str, what: str = 'an aggregate') -> str:
     if not (text.isprintable() and text.strip() == text and text
             and len(text) <= NAME_LENGTH):
         raise argparse.ArgumentTypeError(
-            f'{text!r} cannot be the name of a host')
+            f'{text!r} cannot be the name of {what}')
     return text
 
 

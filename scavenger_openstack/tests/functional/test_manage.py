@@ -31,6 +31,7 @@ import testtools
 
 from scavenger_openstack.cmd import manage
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import directives
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import schema
@@ -235,6 +236,36 @@ class Manage(Command):
         self.assertNotIn(second.strip(), stored[0])
 
 
+    def test_aggregates(self) -> None:
+        self.assertEqual((0, '', ''), self.command(self.url, 'aggregate',
+                                                   'list'))
+        with connect.writing(self.engine) as connection:
+            enrollment.enroll(connection, 'h1', now_s=NOW_S)
+        code, out, err = self.command(self.url, 'aggregate', 'set', 'batch',
+                                      'h2', 'h1', 'h2')
+        self.assertEqual((0, 'batch: 2 hosts, before 0\n'), (code, out))
+        self.assertIn('has not reported yet: h2\n', err)
+        self.command(self.url, 'aggregate', 'set', 'a', 'h1')
+        self.assertEqual((0, 'a: h1\nbatch: h1 h2\n', ''), self.command(
+            self.url, 'aggregate', 'list'))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(('a', 'batch'), directives.wanted(
+                connection, NOW_S, 0.0).aggregates['h1'])
+        self.assertEqual((0, 'batch: 1 hosts, before 2\n', ''), self.command(
+            self.url, 'aggregate', 'set', 'batch', 'h1'))
+        self.assertEqual((0, 'batch: 0 hosts, before 1\n', ''), self.command(
+            self.url, 'aggregate', 'unset', 'batch'))
+        self.assertEqual((0, 'a: h1\n', ''), self.command(
+            self.url, 'aggregate', 'list'))
+        with connect.reading(self.engine) as connection:
+            said = connection.execute(sqlalchemy.select(
+                tables.audit.c.target, tables.audit.c.before,
+                tables.audit.c.after).order_by(tables.audit.c.id)).all()
+        self.assertEqual(4, len(said))
+        self.assertEqual(('batch', {'hosts': ['h1', 'h2']},
+                          {'hosts': ['h1']}), tuple(said[2]))
+
+
 class OnSqlite(Manage, databases.Sqlite):
     pass
 
@@ -400,6 +431,8 @@ class BadUrls(Command, testtools.TestCase):
         for words in (('db',), ('db', 'nonsense'), ('host', 'enroll'),
                       ('host', 'enroll', ' a'), ('host', 'enroll', ''),
                       ('host', 'enroll', 'a\nb'), ('db', 'purge'),
+                      ('aggregate', 'set', 'a'), ('aggregate', 'unset'),
+                      ('aggregate', 'set', 'a\n', 'h'),
                       ('db', 'purge', '--older-than', '1d'),
                       ('db', 'purge', '--older-than', '-30d'),
                       ('db', 'purge', '--older-than', '30'),
