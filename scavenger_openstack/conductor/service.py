@@ -19,6 +19,7 @@ has to be done once is claimed in it.
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 import functools
 import os
 import re
@@ -49,6 +50,8 @@ PATIENCE_S = 5.0
 SPECS_S = 3600
 SPECS_DELAY_S = 600
 """Specs are made anew each hour, when its statistics have come."""
+
+AGAIN_S = 60.0
 
 WORK_S = 900.0
 """A claim lasts so long if the process that has it dies."""
@@ -164,6 +167,16 @@ class Conductor:
                     claims.take, name=specs.CLAIM, holder=self.name, now=now,
                     until_s=now + WORK_S), on_duplicate=True):
             return None
+        try:
+            count = self._make_specs(now)
+        except Exception:
+            self._release(now)
+            raise
+        if count:
+            LOG.info('%d specs changed', count)
+        return count
+
+    def _make_specs(self, now: float) -> int:
         with connect.writing(self._engine) as connection:
             count = specs.refresh(connection, now)
             if not claims.extend(
@@ -172,12 +185,17 @@ class Conductor:
                 raise errors.DatabaseError(
                     f'specs took more than {WORK_S:.0f} s; another conductor '
                     'makes them')
-        if count:
-            LOG.info('%d specs changed', count)
         return count
 
+    def _release(self, now: float) -> None:
+        """After a failure: the next try, of any conductor, is soon."""
+        with contextlib.suppress(errors.DatabaseError):
+            with connect.writing(self._engine) as connection:
+                claims.extend(connection, specs.CLAIM, self.name,
+                              now + AGAIN_S)
+
     def _run(self) -> None:
-        while not self._stop.wait(60.0):
+        while not self._stop.wait(AGAIN_S):
             try:
                 self.make_specs()
             except errors.DatabaseError as exc:

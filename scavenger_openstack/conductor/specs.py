@@ -46,7 +46,7 @@ class Day(NamedTuple):
     least: float
     most: float
     host_id: int
-    ids: tuple[int, ...]
+    ids: list[int]
 
     def row(self, key: Key, day_s: int) -> dict[str, Any]:
         n, mean, m2 = self.statistics
@@ -85,12 +85,14 @@ def merged(rows: Iterable[Mapping[str, Any]]) -> Days:
         one = Statistics(row['n'], row['mean'], row['m2'])
         by_day = days.setdefault(key, {})
         day = by_day.get(day_s)
+        if day is None:
+            by_day[day_s] = Day(one, row['least'], row['most'],
+                                row['host_id'], [row['id']])
+            continue
+        day.ids.append(row['id'])
         by_day[day_s] = Day(
-            one, row['least'], row['most'], row['host_id'], (row['id'],)
-        ) if day is None else Day(
             day.statistics.merge(one), min(day.least, row['least']),
-            max(day.most, row['most']), day.host_id,
-            (*day.ids, row['id']))
+            max(day.most, row['most']), day.host_id, day.ids)
     return days
 
 

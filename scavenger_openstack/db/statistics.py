@@ -30,15 +30,27 @@ from scavenger_openstack.db import tables
 
 AT_ONCE = 500
 
+PAGE = 10_000
+
 Row = dict[str, Any]
 
 
 def since(connection: Connection, from_s: float) -> Iterator[Row]:
-    """The rows of the hours from then on."""
+    """The rows of the hours from then on; may be millions, in statements that
+    each read some."""
     table = tables.statistics
-    for row in connection.execute(select(table).where(
-            table.c.hour_s >= from_s).order_by(table.c.id)).mappings():
-        yield dict(row)
+    last = 0
+    while True:
+        # By id alone: with the hour, too, a database may sort all of them.
+        page = connection.execute(select(table).where(
+            table.c.id > last).order_by(table.c.id).limit(PAGE)
+        ).mappings().all()
+        for row in page:
+            if row['hour_s'] >= from_s:
+                yield dict(row)
+        if len(page) < PAGE:
+            return
+        last = page[-1]['id']
 
 
 def replace(connection: Connection, ids: Sequence[int],

@@ -179,6 +179,23 @@ class Service(cloud.Mixin):
         self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
         self.assertEqual([1, None], [one.make_specs() for one in others])
 
+    def test_specs_after_a_failure(self) -> None:
+        """They are tried again after a minute."""
+        self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.text(
+                'ALTER TABLE specs RENAME TO gone'))
+        try:
+            self.assertRaises(errors.DatabaseError,
+                              self.conductor.make_specs)
+        finally:
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE gone RENAME TO specs'))
+        self.assertIsNone(self.conductor.make_specs())
+        self.now += service.AGAIN_S
+        self.assertEqual(1, self.conductor.make_specs())
+
     def test_specs_of_a_conductor_that_died(self) -> None:
         with self.engine.begin() as connection:
             service.claims.take(connection, service.specs.CLAIM, 'dead',

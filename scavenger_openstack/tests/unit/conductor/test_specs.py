@@ -15,6 +15,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import fixtures
+import sqlalchemy
 
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.db import claims
@@ -64,6 +68,26 @@ class Specs(cloud.Mixin):
         self.assertEqual(0, self.refresh())
         self.assertEqual(before, self.rows(tables.specs, 'mean', 'stddev',
                                            'n'))
+
+    def test_more_rows_than_one_statement_reads(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.statistics.PAGE', 7))
+        self.sync(report(*(statistics(one, TODAY, 10, float(one), 1.0)
+                           for one in range(1, 22))))
+        read: list[int] = []
+
+        def after(connection: Any, cursor: Any, statement: str,
+                  *more: Any) -> None:
+            if 'FROM statistics' in statement and 'SELECT' in statement:
+                read.append(1)
+
+        sqlalchemy.event.listen(self.engine, 'after_cursor_execute', after)
+        self.addCleanup(sqlalchemy.event.remove, self.engine,
+                        'after_cursor_execute', after)
+        self.assertEqual(1, self.refresh())
+        self.assertEqual(4, len(read))
+        self.assertEqual([(11.0, 210)], self.rows(tables.specs, 'mean', 'n'))
+        self.assertEqual([210], self.rows(tables.statistics, 'n'))
 
     def test_the_cpu_model(self) -> None:
         """The entry's; else, from an older agent, the host's."""
