@@ -39,6 +39,8 @@ from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
+from scavenger_openstack.wire.report import Answer
+from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 from scavenger_openstack.wire.report import Report
 
@@ -60,6 +62,10 @@ REPEAT_S = 600.0
 """The same refusal is logged and audited once in so long."""
 
 MOST_SAID = 1000
+
+DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
+"""What is left out of directives that are too long, in this order; never the
+kill switch."""
 
 _HOST = re.compile(rb'"host":"([\w.-]{1,255})"')
 
@@ -139,7 +145,28 @@ class Conductor:
             ) from exc
         LOG.debug('%s: %d entries, stored to %d', report.host,
                   len(report.entries), answer.acknowledged)
-        return codec.encode(answer)
+        return self._encoded(report.host, answer, now)
+
+    def _encoded(self, host: str, answer: Answer, now: float) -> bytes:
+        """The answer, without what an agent would not take: entries that it
+        does not see acknowledged come again for ever."""
+        said = ''
+        directives = answer.directives
+        while directives is not None:
+            try:
+                return codec.checked(codec.replace(
+                    answer, directives=directives), Answer, MAX_ANSWER_BYTES)
+            except errors.WireError as exc:
+                said = said or str(exc)
+            name = next((name for name in DISPENSABLE
+                         if getattr(directives, name)), None)
+            directives = (codec.replace(directives, **{name: type(
+                getattr(directives, name))()}) if name else None)
+            if self._first(f'{host} {name}', now):
+                LOG.error('%s: its directives are sent without %s, agents '
+                          'would not take them: %s', host,
+                          name or 'anything', said)
+        return codec.encode(codec.replace(answer, directives=None))
 
     def start(self) -> None:
         """Do from now on, in a thread, what is due from time to time.  May

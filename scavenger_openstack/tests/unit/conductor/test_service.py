@@ -179,6 +179,29 @@ class Service(cloud.Mixin):
         self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
         self.assertEqual([1, None], [one.make_specs() for one in others])
 
+    def test_directives_that_no_agent_takes(self) -> None:
+        """The entries are acknowledged, and the kill switch arrives."""
+        self.answer(report())
+        [host_id] = self.rows(tables.hosts, 'id')
+        self.add(tables.switches, scope='cloud', target='', protection=False,
+                 reason='x', changed_by='op', changed_s=NOW)
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.insert(tables.overrides), [{
+                'uuid': f'{number:032x}', 'host_id': host_id,
+                'workload': '/b', 'knob': f'{number}', 'value': 'x' * 4000,
+                'reason': 'x', 'created_by': 'op', 'created_s': NOW,
+                'expires_s': NOW + 900} for number in range(1100)])
+            connection.execute(sqlalchemy.update(tables.hosts).values(
+                settings={'parameters': {'a.b': None}, 'modes': {}}))
+        self.now += 20
+        for sequence in (1, 2):
+            answer = self.answer(report(incident(sequence)))
+            self.assertEqual(sequence, answer.acknowledged)
+            assert answer.directives is not None
+            self.assertFalse(answer.directives.protection)
+            self.assertEqual([], answer.directives.overrides)
+        self.assertEqual(1, self.log.output.count('sent without overrides'))
+
     def test_specs_after_a_failure(self) -> None:
         """They are tried again after a minute."""
         self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
