@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import hmac
+from typing import Any
 
 from oslo_log import log
 
@@ -148,7 +149,23 @@ def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:
     for entry in sorted(entries, key=lambda entry: entry.sequence):
         if entry.sequence > done:
             done = entry.sequence
-            yield entry
+            yield _without_blanks(entry)
+
+
+def _without_blanks(entry: AnyEntry) -> AnyEntry:
+    """The entry with no name that ends with a blank: to MariaDB 'a' and 'a '
+    are the same, and two rows of it a duplicate."""
+    changes: dict[str, Any] = {
+        name: text.rstrip(' ') or '?' for name in ('victim', 'workload')
+        if (text := getattr(entry, name, '')).endswith(' ')}
+    if isinstance(entry, Incident):
+        if entry.cause.endswith(' '):
+            changes['cause'] = entry.cause.rstrip(' ')
+        if any(one.workload.endswith(' ') for one in entry.suspects):
+            changes['suspects'] = [codec.replace(
+                one, workload=one.workload.rstrip(' ') or '?')
+                for one in entry.suspects]
+    return codec.replace(entry, **changes) if changes else entry
 
 
 def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:

@@ -188,6 +188,22 @@ class Sync(cloud.Mixin):
         self.assertEqual(2, self.sync(report(again)).acknowledged)
         self.assertEqual(170 * 64, len(self.hours()))
 
+    def test_names_that_differ_in_blanks(self) -> None:
+        """On MariaDB they are the same."""
+        self.listed()
+        answer = self.sync(report(
+            incident(1, antagonists=['/batch/a', '/batch/a ']),
+            incident(2, number=2, antagonists=['/batch/a  '], victim='web ',
+                     cause='cpu '),
+            limit(3), limit(4, workload='/batch/a '), wire.Kill(
+                sequence=5, time_s=NOW, workload='/batch/a ', processes=3,
+                owner='scavenger', reason='memory')))
+        self.assertEqual(5, answer.acknowledged)
+        self.assertEqual([(HOUR, '/batch/a', 2, 120.0, 0, 0)], self.hours())
+        self.assertEqual(['/batch/a'] * 2, self.rows(tables.suspects,
+                                                     'workload'))
+        self.assertEqual(1, len(self.rows(tables.caps)))
+
     def test_another_antagonist(self) -> None:
         """The sums follow what is known now."""
         self.listed()
