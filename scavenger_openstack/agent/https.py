@@ -38,8 +38,8 @@ from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 TIMEOUT_S = 8.0
 PATH = '/v1/sync'
 MOST_WHY = 300
-REFUSED = frozenset((400, 401, 403, 413, 422))
-"""Statuses that the same report would get again."""
+REFUSED = frozenset((400, 413, 422))
+"""Statuses for what is in a report; others, also 401 and 403, may change."""
 
 
 def caller(url: str, host: str, token_file: pathlib.Path,
@@ -111,8 +111,8 @@ def _read(response: Any, until: float) -> bytes:
     while chunk := response.read1(1 << 16):
         data += chunk
         if len(data) > MAX_ANSWER_BYTES:
-            raise errors.WireError('the answer is longer than '
-                                   f'{MAX_ANSWER_BYTES} bytes')
+            raise http.client.HTTPException(
+                f'the answer is longer than {MAX_ANSWER_BYTES} bytes')
         if time.monotonic() > until:
             raise TimeoutError('no whole answer in time')
     return bytes(data)

@@ -107,7 +107,7 @@ class HttpsTest(testtools.TestCase):
              .encode('latin-1').decode(), body))
 
     def test_refused(self) -> None:
-        for status in (400, 401, 403, 413):
+        for status in (400, 413, 422):
             for body, why in ((b'"a sentence\\nof it"', 'a sentence\\nof it'),
                               (b'{"error": "a sentence"}', 'a sentence'),
                               (b'{"error": {"detail": "so"}}', 'so'),
@@ -119,9 +119,12 @@ class HttpsTest(testtools.TestCase):
                 self.assertTrue(str(error).isprintable())
 
     def test_later_again(self) -> None:
-        for status in (404, 429, 500, 503):
+        """Also what another token or release would change."""
+        for status in (401, 403, 404, 409, 429, 500, 503):
             self.server.status = status
-            self.assertRaises(errors.Unreachable, self.caller(), b'{}')
+            self.server.body = b'{"error": "a token"}'
+            self.assertIn('a token', str(self.assertRaises(
+                errors.Unreachable, self.caller(), b'{}')))
 
     def test_no_redirection_is_followed(self) -> None:
         other = self.useFixture(Server())
