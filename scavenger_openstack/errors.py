@@ -91,5 +91,9 @@ class ForeignReport(WireError):
     """A host reported in the name of another."""
 
 
+class OtherRelease(WireError):
+    """The agent and the conductor are of releases that do not fit."""
+
+
 class Unreachable(ScavengerError):
     """The control plane cannot be reached or did not answer: try later."""

@@ -59,6 +59,10 @@ MISMATCH = (f'this agent speaks version {VERSION} of the call to the '
 TIMEOUT_S = 8.0
 """An agent waits so long for an answer; the broker then drops the call."""
 
+LATER = frozenset((errors.Unreachable.__name__, errors.ForeignReport.__name__,
+                   errors.OtherRelease.__name__))
+"""What a conductor answers that a token, or another conductor, may change."""
+
 MAX_TOKEN = 256
 
 MESSAGE = 1000
@@ -128,7 +132,7 @@ class Client:
     def sync(self, report: bytes) -> bytes:
         """Send a report, wait for the answer.
 
-        :raises WireError: the conductor refuses it, and why
+        :raises WireError: the conductor refuses what is in it, and why
         :raises Unreachable: no answer: send it again later
         """
         text, token = report.decode(), self._token()
@@ -145,13 +149,13 @@ class Client:
         except oslo_messaging.RemoteError as exc:
             self._timeouts = 0
             if exc.exc_type == 'UnsupportedVersion':
-                raise errors.WireError(MISMATCH) from exc
+                raise errors.Unreachable(MISMATCH) from exc
             text = printable(str(exc.value))[:MESSAGE]
-            if exc.exc_type == errors.Unreachable.__name__:
+            if exc.exc_type in LATER:
                 raise errors.Unreachable(text) from exc
             raise errors.WireError(text) from exc
         except oslo_messaging.UnsupportedVersion as exc:
-            raise errors.WireError(MISMATCH) from exc
+            raise errors.Unreachable(MISMATCH) from exc
         except (oslo_messaging.MessagingException, OSError) as exc:
             self.close()
             raise errors.Unreachable(
@@ -159,11 +163,12 @@ class Client:
                 + str(exc).partition('\n')[0]) from exc
         self._timeouts = 0
         if not isinstance(answer, str):
-            raise errors.WireError('the answer of the conductor is no text')
+            raise errors.Unreachable('the answer of the conductor is no text')
         data = answer.encode()
         if len(data) > MAX_ANSWER_BYTES:
-            raise errors.WireError(f'an answer of {len(data)} bytes; at most '
-                                   f'{MAX_ANSWER_BYTES} are taken')
+            raise errors.Unreachable(
+                f'an answer of {len(data)} bytes; at most {MAX_ANSWER_BYTES} '
+                'are taken')
         return data
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ RETRY_S = 10
 
 STATUS = {200: 'OK', 400: 'Bad Request', 401: 'Unauthorized',
           403: 'Forbidden', 404: 'Not Found', 405: 'Method Not Allowed',
-          411: 'Length Required', 413: 'Content Too Large',
+          409: 'Conflict', 411: 'Length Required', 413: 'Content Too Large',
           503: 'Service Unavailable'}
 
 
@@ -71,6 +71,8 @@ class Application:
             reply = exc.args[0]
         except errors.ForeignReport as exc:
             reply = _error(403, str(exc))
+        except errors.OtherRelease as exc:
+            reply = _error(409, str(exc))
         except errors.WireError as exc:
             reply = _error(400, str(exc))
         except errors.Unreachable as exc:

@@ -77,7 +77,7 @@ def check(report: Report, authenticated: str | None = None) -> None:
                                'printable, or with blanks around it')
     if report.schema != SCHEMA:
         version = printable(report.facts.version) or 'unknown'
-        raise errors.WireError(
+        raise errors.OtherRelease(
             f'{report.host} (version {version}) sent a report of schema '
             f'{report.schema}, this conductor takes {SCHEMA}: '
             'upgrade the older of the two')

@@ -115,6 +115,12 @@ class Broker(test_rpc.Mixin, testtools.TestCase):
         self.assertEqual('no\\nERROR forged', str(self.assertRaises(
             errors.WireError, self.client.sync, b'{}')))
 
+    def test_what_a_token_or_another_conductor_would_change(self) -> None:
+        for kind in (errors.ForeignReport, errors.OtherRelease):
+            self.fault = kind('not now')
+            self.assertEqual('not now', str(self.assertRaises(
+                errors.Unreachable, self.client.sync, b'{}')))
+
 
 class Conductors(cloud.Mixin, databases.MariaDb):
     """Processes, with MariaDB and RabbitMQ."""

@@ -125,6 +125,10 @@ class Http(cloud.Mixin, testtools.TestCase):
             tables.audit, 'actor', 'action'))
         self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
 
+    def test_of_another_release(self) -> None:
+        self.assertIn('upgrade the older', self.refused(
+            409, codec.encode(report(schema=2))))
+
     def test_what_is_no_report(self) -> None:
         self.assertIn('truncated', self.refused(400, b'{'))
         self.assertIn('bytes', self.refused(
