@@ -45,6 +45,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Rates
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
@@ -60,6 +61,8 @@ BACKLOG_CALLS = 10
 """So many calls follow each other while more waits than one report takes."""
 MOST_WAIT = 6
 """Times ``sync_s``: the longest wait after calls that failed."""
+MOST_WHY = 300
+"""So much of an error goes to the log: a broker may have sent it."""
 END_S = 3.0
 """How long the end of the agent waits for the last call."""
 
@@ -171,7 +174,7 @@ class Sync:
                 if not self.exchange():
                     break
         except errors.ScavengerError as exc:
-            self._say(str(exc))
+            self._say(printable(str(exc))[:MOST_WHY])
         except Exception:
             LOG.exception('unexpected failure')
             self._fault = 'unexpected failure, see the log'
@@ -275,7 +278,8 @@ class Sync:
         elif self._suspect == (run_id, entries[0].sequence, True):
             LOG.warning('the conductor refuses entry %d of run %s, it is '
                         'left out: %s; please report this',
-                        entries[0].sequence, run_id, why)
+                        entries[0].sequence, run_id,
+                        printable(why)[:MOST_WHY])
             self._spool.acknowledged(run_id, entries[0].sequence)
             self._suspect = None
         else:

@@ -322,6 +322,20 @@ class FaultTest(SyncTestCase):
             self.assertFalse(one._turn())
         self.assertEqual(orders.NONE, one.orders)
 
+    def test_errors_that_forge_lines(self) -> None:
+        def fault(told: report.Report) -> Exception | None:
+            return errors.WireError('no\nERROR forged ' + 'x' * 10 ** 6
+                                    ) if told.entries else None
+        self.conductor.fault = fault
+        self.sync.happened([kill('a')])
+        for _ in range(4):
+            self.turn()
+        self.assertIn('it is left out', self.log.output)
+        self.assertIn('no\\nERROR forged', self.log.output)
+        self.assertNotIn('\nERROR', self.log.output)
+        self.assertLess(len(self.log.output), 5000)
+        self.assertLess(len(self.sync.facts()['fault']), 400)
+
     def test_a_fault_of_ours(self) -> None:
         def fail(data: bytes) -> bytes:
             raise ZeroDivisionError
