@@ -99,13 +99,13 @@ class Spool:
         self._sequence = 0
         self._db: sqlite3.Connection | None = None
         self._bytes = 0
-        self._waiting: collections.deque[tuple[int, bool, bytes]]
-        self._waiting = collections.deque()
+        self._waiting = collections.deque[tuple[int, bool, bytes]]()
+        self._waiting_bytes = 0
 
     @property
     def bytes(self) -> int:
         """What all entries take, those in memory too."""
-        return self._bytes + sum(len(data) for _, _, data in self._waiting)
+        return self._bytes + self._waiting_bytes
 
     def add(self, entries: Iterable[report.AnyEntry]) -> None:
         """Keep entries, numbered in this order; their ``sequence`` does not
@@ -116,8 +116,9 @@ class Spool:
                 self.dropped += 1
                 continue
             entry = codec.replace(entry, sequence=self._sequence + 1)
-            if (isinstance(entry, report.Incident)
-                    and self._bytes > self._most):
+            full = (self.bytes > self._most
+                    or len(self._waiting) >= MOST_WAITING)
+            if full and isinstance(entry, report.Incident):
                 entry = codec.replace(entry, evidence=[])
             try:
                 data = codec.checked(entry, report.AnyEntry,
@@ -128,6 +129,7 @@ class Spool:
                 continue
             self._sequence += 1
             self._waiting.append((self._sequence, statistics, data))
+            self._waiting_bytes += len(data)
         self._guard(self._write, None)
 
     def batch(self, most: int, most_bytes: int
@@ -140,8 +142,7 @@ class Spool:
         found = self._guard(lambda db: self._batch(db, most, most_bytes), None)
         if found is not None:
             return found
-        if self.fault and self._bytes:
-            # What is on disk comes first: numbers only grow.
+        if self.fault and self._bytes:      # those on disk come first
             return self.run_id, []
         entries: list[report.AnyEntry] = []
         for _, _, data in self._waiting:
@@ -155,7 +156,7 @@ class Spool:
         """Forget the entries of a run up to that one."""
         if run_id == self.run_id:
             while self._waiting and self._waiting[0][0] <= sequence:
-                self._waiting.popleft()
+                self._waiting_bytes -= len(self._waiting.popleft()[2])
         self._guard(lambda db: self._delete(db, run_id, sequence), None)
 
     def close(self) -> None:
@@ -177,8 +178,7 @@ class Spool:
                 found = do(self._db)
             except _Unusable as exc:
                 self._move_aside(str(exc))
-            except UnicodeDecodeError:
-                # The module quotes what is in the file without our _text.
+            except UnicodeDecodeError:  # in what an error quotes
                 self._move_aside('damaged: no text of an error')
             except sqlite3.Error as exc:
                 code = getattr(exc, 'sqlite_errorcode', 0)
@@ -230,12 +230,11 @@ class Spool:
                 if word != 'ok':
                     raise _Unusable(f'damaged: {word}')
                 fresh = tables == (0,)
-                # SQLite takes a damaged name of a column for another name.
+                # A damaged name is another name to SQLite.
                 if not fresh and [(_TABLE,)] != db.execute(
                         'SELECT sql FROM sqlite_master WHERE sql LIKE '
                         "'CREATE TABLE entries%'").fetchall():
-                    raise _Unusable('damaged: its table of entries is not '
-                                    'the one that an agent makes')
+                    raise _Unusable('damaged: another table of entries')
             if fresh:
                 db.executescript(_TABLES)
             db.execute('PRAGMA journal_mode = WAL')
@@ -363,7 +362,7 @@ class Spool:
                 db.execute('ROLLBACK')
             raise
         self._waiting.clear()
-        self._bytes = size
+        self._bytes, self._waiting_bytes = size, 0
         self.dropped += dropped
 
     def _evict(self, db: sqlite3.Connection, need: int) -> tuple[int, int]:
@@ -434,8 +433,7 @@ def _text(data: bytes) -> str:
 
 def _sound(data: object, crc: object, sequence: object
            ) -> report.AnyEntry | None:
-    """The entry of a row; ``None`` if that is damaged, or of a version whose
-    entries are others."""
+    """The entry of a row; ``None`` if damaged, or of another version."""
     if not isinstance(data, bytes) or zlib.crc32(data) != crc:
         return None
     try:

@@ -238,6 +238,18 @@ class SpoolTest(testtools.TestCase):
         self.assertEqual(['b'], self.names(one))
         self.assertEqual(1, len(self.lines))
 
+    def test_memory_is_bounded(self) -> None:
+        """Evidence does not wait without end for a disk that takes none."""
+        (self.top / 'file').write_text('')
+        one = spool.Spool(self.top / 'file' / 'sync', MIB, self.lines.append)
+        for _ in range(200):
+            one.add([incident(9)])
+        self.assertLess(one.bytes, 1.2 * MIB)
+        run, entries = one.batch(500, 2 * MIB)
+        self.assertEqual(200, len(entries))
+        one.acknowledged(run, 200)
+        self.assertEqual(0, one.bytes)
+
     def test_torn(self) -> None:
         self.filled(*(f'w{number}' for number in range(50)))
         os.truncate(self.path, self.path.stat().st_size // 2 + 7)
