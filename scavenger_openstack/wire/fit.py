@@ -33,8 +33,12 @@ _HASH = 16
 
 
 def name(text: str) -> str:
-    """A name: printable, and one of its own also where it is too long."""
+    """A name: printable, and one of its own also where it is too long, or
+    has blanks at its end, which are none to some databases."""
     shown = (text if text.isprintable() else printable(text)) or '?'
+    if shown.endswith(' '):
+        kept = shown.rstrip(' ')
+        shown = kept + r'\x20' * (len(shown) - len(kept))
     if len(shown) <= NAME:
         return shown
     digest = hashlib.sha256(text.encode('utf-8', 'surrogatepass'))

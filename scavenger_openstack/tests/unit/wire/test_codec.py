@@ -185,6 +185,12 @@ class RoundTrip(testtools.TestCase):
             sequence=1, time_s=1.0, workload=found, processes=1, owner='o',
             reason=fit.sentence(text)), report.AnyEntry, MOST)
 
+    def test_blanks_at_the_end(self) -> None:
+        """Some databases take 'a' and 'a ' for one name."""
+        self.assertEqual(['a', r'a\x20', r'a\x20\x20', r'\x20', ' a'], [
+            fit.name(text) for text in ('a', 'a ', 'a  ', ' ', ' a')])
+        self.assertEqual(fit.NAME, len(fit.name('a' * 254 + ' ')))
+
     def test_long_names_stay_different(self) -> None:
         one, two = (fit.name('a' * 300 + end) for end in 'xy')
         self.assertNotEqual(one, two)
