@@ -185,22 +185,20 @@ class TestAllKnobs(LimitsCase):
         path = host.directory / 'b.xml'
         path.write_text(disks[1].xml(1))
         host.virsh(f'attach-device one {path} --live')
-        for _ in range(5):
-            time.sleep(0.2)
+
+        def shared(disks: int) -> bool:
             agent.tick({guest.uuid: caps})
-        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
-        self.assertEqual(2, grouped(host))
+            return (grouped(host) == disks and bytes_sec(host)
+                    == ['5000000', '0', '0'] * 2)
+
+        self.wait_for('both have it', lambda: shared(2))
         # A limit of the other kind is of both; both are set anew for three.
         caps = {**caps, Knob.IO_OPS_PER_S: 200}
         agent.tick({guest.uuid: caps})
         self.assertEqual(2, grouped(host))
         path.write_text(domain_guest.Disk.make(host.disks / 'c').xml(2))
         host.virsh(f'attach-device one {path} --live')
-        for _ in range(5):
-            time.sleep(0.2)
-            agent.tick({guest.uuid: caps})
-        self.assertEqual(3, grouped(host))
-        self.assertEqual(['5000000', '0', '0'] * 2, bytes_sec(host))
+        self.wait_for('all three have it', lambda: shared(3))
         for knob, value in caps.items():
             self.assertEqual(value, agent.driver.read(guest.uuid, knob))
         agent.tick()
