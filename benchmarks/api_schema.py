@@ -173,7 +173,7 @@ def application(engine: Any, here: pathlib.Path, role: str
         headers = cloud.ROLES[role] or {}
         arguments = [text for name, value in headers.items()
                      for text in ('--header', f'{name}: {value}')]
-        # Whoever is believed anything cannot ignore who asks.
+        # Without authentication there is none to ignore.
         return app.create(engine, cloud.configuration(), 'noauth'), [
             *arguments, '--exclude-checks', 'ignored_auth']
     users = here / 'users'

@@ -45,7 +45,7 @@ API_OPTS: list[cfg.Opt] = [
                         ('http_basic', 'names and passwords in '
                                        'http_basic_file; each may do '
                                        'everything'),
-                        ('noauth', 'everybody may do everything; for tests '
+                        ('noauth', 'every client may do everything; for tests '
                                    'only')],
                help='How the API finds out who asks.'),
     cfg.StrOpt('http_basic_file', default='/etc/scavenger/htpasswd',

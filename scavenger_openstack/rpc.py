@@ -69,7 +69,7 @@ MESSAGE = 1000
 """So much of the other end's refusal is shown."""
 
 REBUILD_AFTER = 3
-"""Timeouts in a row after which an agent connects anew: the queue of its
+"""Timeouts in a row after which an agent connects again: the queue of its
 answers may have expired, which a healthy connection does not show."""
 
 THREADS = 8
@@ -172,7 +172,7 @@ class Client:
         return data
 
     def close(self) -> None:
-        """Disconnect; the next call connects anew."""
+        """Disconnect; the next call connects again."""
         if self._transport is not None:
             self._transport.cleanup()
         self._transport = self._call = None

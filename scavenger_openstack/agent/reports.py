@@ -107,7 +107,7 @@ def facts(seen: Seen, rates: Rates | None, *, version: str,
     """How the host and its agent are now.
 
     :param rates: since the report before, ``None`` if not known
-    :param idle_cores: CPU time that nobody used, in that time
+    :param idle_cores: CPU time that was not used, in that time
     :param refused: parts of the directives that are not followed
     """
     document = seen.document

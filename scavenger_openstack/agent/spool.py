@@ -311,7 +311,7 @@ class Spool:
                                                              '-shm')]
 
     def _move_aside(self, why: str) -> None:
-        """Begin a new file; the old one stays for whoever wants to know."""
+        """Begin a new file; the old one stays, to be looked at."""
         self._close()
         self._bytes = 0
         try:

@@ -184,7 +184,7 @@ class Sync:
 
     def _say(self, why: str) -> None:
         if why and why != self._fault:
-            LOG.warning('the conductor cannot be told what happens here: %s; '
+            LOG.warning('reports do not reach the conductor: %s; '
                         'this host goes on by itself, and tries again', why)
         elif self._fault and not why:
             LOG.info('the conductor answers again')

@@ -32,7 +32,7 @@ def save(path: pathlib.Path, loop: loop_.Loop) -> None:
     try:
         status.write(path, loop.state())
     except OSError as exc:
-        LOG.warning('%s: windows not saved, a restart learns anew: %s',
+        LOG.warning('%s: windows not saved, a restart learns them again: %s',
                     path, exc)
 
 
@@ -52,5 +52,5 @@ def load(path: pathlib.Path, loop: loop_.Loop, now: float
     except FileNotFoundError:
         pass
     except (OSError, *decider.UNUSABLE) as exc:
-        LOG.warning('%s: not usable, learning anew: %r', path, exc)
+        LOG.warning('%s: not usable, learning again: %r', path, exc)
     return state

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 GRACE_S = 60.0
 """The next lease is due by then; without one the host's own number counts,
-since nobody governs any more."""
+since there is no governor any more."""
 
 
 class Budget(NamedTuple):

@@ -44,7 +44,7 @@ OF_GROUPS = frozenset((Knob.CPU_SET, Knob.CPU_IDLE))
 """Knobs that are set on the group of a workload."""
 OVERRIDABLE = OF_GROUPS | DEFAULT_FLOORS.keys()
 """Knobs that an operator may set: those with a floor, and those that leave
-a workload all CPU time that nobody else needs."""
+a workload all CPU time that nothing else needs."""
 
 _CAREFUL = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
 

@@ -88,7 +88,7 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
         raise errors.ConfigError(*found)
     auth = auth or conf.api.auth_strategy
     if auth == auth_.NOAUTH:
-        LOG.warning('[api] auth_strategy = noauth: everybody who reaches '
+        LOG.warning('[api] auth_strategy = noauth: every client that reaches '
                     'this API may do everything')
     app = _flask(engine, conf, auth, ROUTES)
     checked = auth_.protected(app.wsgi_app, auth, conf)

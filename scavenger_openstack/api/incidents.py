@@ -13,7 +13,7 @@
 """Incidents: who suffered, who is suspected, what was done.
 
 A reader of a project sees those of its own instances, and nothing of the
-other side: no host, no text that could name somebody, no number of suspects.
+other side: no host, no text that could name a tenant, no number of suspects.
 """
 
 from __future__ import annotations

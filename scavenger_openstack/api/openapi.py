@@ -23,7 +23,7 @@ from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import Schema
 
 ERRORS = {'400': 'The request is wrong; the answer names the field.',
-          '401': 'Nobody is known to be asking.',
+          '401': 'The request is not authenticated.',
           '403': 'The policy does not allow it.',
           '404': 'There is no such thing, or the caller may not see it.',
           '405': 'The URL has no such method.',

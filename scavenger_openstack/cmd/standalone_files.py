@@ -68,7 +68,8 @@ class Files(NamedTuple):
 
 
 def of(conf: cfg.ConfigOpts) -> Files:
-    """With another state directory they are beside it: it lets nobody in."""
+    """With another state directory they are beside it, as only its owner may
+    enter that."""
     if os.path.realpath(conf.state_dir) == os.path.realpath(
             conf_.DEFAULT_STATE_DIR):
         return Files(pathlib.Path(DEFAULT_DIRECTORY))

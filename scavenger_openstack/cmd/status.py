@@ -89,7 +89,8 @@ class Checks(upgradecheck.UpgradeCommands):
         strategy = self._conf.api.auth_strategy
         if strategy == auth.NOAUTH:
             return Result(Code.WARNING, (
-                '[api] auth_strategy is noauth: everybody may do everything. '
+                '[api] auth_strategy is noauth: every client may do '
+                'everything. '
                 'Set keystone or http_basic.'))
         if strategy == auth.HTTP_BASIC:
             return _failed_with(lambda: auth.HttpBasic(

@@ -51,7 +51,7 @@ PATIENCE_S = 5.0
 
 SPECS_S = 3600
 SPECS_DELAY_S = 600
-"""Specs are made anew each hour, when its statistics have come."""
+"""Specs are made again each hour, when its statistics have come."""
 
 AGAIN_S = 60.0
 
@@ -183,7 +183,7 @@ class Conductor:
             self._thread.join()
 
     def make_specs(self) -> int | None:
-        """Make the specs anew if that is due and no other process does.
+        """Make the specs again if that is due and no other process does.
 
         :return: how many changed, ``None`` when it is not due here
         :raises DatabaseError: the database cannot be used

@@ -54,7 +54,7 @@ LENGTHS = {table.name: {
 
 _hosts, _runs = tables.hosts.c, tables.runs.c
 
-# Built once: a statement that is built anew costs as much as running it.
+# Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
     _hosts.token_hash).where(

@@ -149,7 +149,7 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
         try:
             ticks = self.ticks()
             self.wait_for('the agent says so', lambda: dict(
-                self.status().get('conductor') or {}).get('fault'))  # type: ignore[call-overload]
+                self.status().get('conductor') or {}).get('fault'), START_S)  # type: ignore[call-overload]
             self.wait_for('it goes on', lambda: self.ticks() > ticks + 10)
             (self.state_dir / 'stop').touch()
             self.wait_for('no limit', lambda: self.idle() == '0')

@@ -313,7 +313,7 @@ class FaultTest(SyncTestCase):
         for _ in range(3):
             self.turn()
         self.assertEqual(['a', 'b', 'c'], self.conductor.names())
-        self.assertEqual(1, self.log.output.count('cannot be told'))
+        self.assertEqual(1, self.log.output.count('do not reach'))
 
     def test_answers_that_are_none(self) -> None:
         for data in (b'', b'{}', b'[' * 10000, b'\xff', b'{"acknowledged":-1}',

@@ -141,7 +141,7 @@ class Status(testtools.TestCase):
         self.passwords.unlink()
         self.assert_found(2, AUTHENTICATION, 'No such file')
         self.configure('noauth')
-        self.assert_found(1, AUTHENTICATION, 'everybody may do everything')
+        self.assert_found(1, AUTHENTICATION, 'every client may do everything')
 
     def test_hosts(self) -> None:
         self.add('node-1', '2.1.0', time.time())
