@@ -51,8 +51,8 @@ RETRY_S, LONGEST_RETRY_S = 10.0, 3600.0
 """Where the kernel does not let us see who runs, it is asked again after so
 long, then after twice as long each time."""
 
-WRITE_RETRY_S = 0.5
-"""The same where it takes no CPU set."""
+WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
+"""The same where it takes no CPU set, which may pass at any time."""
 
 
 class FastSet(Protocol):
@@ -116,11 +116,13 @@ class Isolation:
                   } - self.exempt
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
-        if self._fast is not None and self._fast.problem:
-            self._rest(rates.time_s, WRITE_RETRY_S)
-        refused = enforce and rates.time_s < self._retry_s
-        if not groups or problem or refused:
+        failed = self._fast is not None and bool(self._fast.problem)
+        if not enforce:
+            self._wait_s = self._retry_s = 0.0
+        if not groups or problem or rates.time_s < self._retry_s:
             self.stop(problem)
+            if failed and self._fast is None:
+                self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
             return wishes
         # Whatever mode the controller is in that says the same.
         pins = pins_.of(rates.workloads, rates.topology)
@@ -286,14 +288,14 @@ class Isolation:
         try:
             return running.Running()
         except errors.Unsupported as exc:
-            self._rest(now, RETRY_S)
+            self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise errors.Unsupported(
                 f'{exc}; tried again after {RETRY_S:g} s, then after twice '
                 'as long each time') from exc
 
-    def _rest(self, now: float, first_s: float) -> None:
+    def _rest(self, now: float, first_s: float, most_s: float) -> None:
         self._wait_s = back_off.longer(self._wait_s, first=first_s,
-                                       most=LONGEST_RETRY_S)
+                                       most=most_s)
         self._retry_s = now + self._wait_s
 
     def _say(self, state: str) -> None:

@@ -143,6 +143,8 @@ class Loop:
         tick = Tick(now)
         if self._leases.expired():
             self._start_over()
+        else:
+            self._restoring = False
         orders = self._orders = self._ask_orders()
         tick.why_stopped = ('the stop file is there'
                             if self._stop_file.exists() else orders.stopped)

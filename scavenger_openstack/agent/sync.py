@@ -61,6 +61,9 @@ BACKLOG_CALLS = 10
 """So many calls follow each other while more waits than one report takes."""
 MOST_WAIT = 6
 """Times ``sync_s``: the longest wait after calls that failed."""
+SLOW_S = 15.0
+"""A call that takes longer is a fault, though it has not failed yet: a broker
+that hangs may hold it for a minute."""
 MOST_WHY = 300
 """So much of an error goes to the log: a broker may have sent it."""
 END_S = 3.0
@@ -103,6 +106,7 @@ class Sync:
         self._waits = (0, 0)
         self._fault = ''
         self._answered_s = 0.0
+        self._called_s: float | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sync',
                                         daemon=True)
@@ -132,7 +136,11 @@ class Sync:
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON.  ``answered_s`` and ``issued_s`` are
         UNIX times, 0 for never."""
-        return {'fault': self._fault, 'answered_s': self._answered_s,
+        called_s, fault = self._called_s, self._fault
+        if called_s is not None and time.monotonic() - called_s > SLOW_S:
+            fault = fault or ('no answer for '
+                              f'{time.monotonic() - called_s:.0f} s')
+        return {'fault': fault, 'answered_s': self._answered_s,
                 'issued_s': self._directives.issued_s,
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
@@ -240,11 +248,17 @@ class Sync:
             self._spool.batch(self._most, report.MAX_REPORT_BYTES // 2)
             if self._most else (self._spool.run_id, []))
         data = self._report(run_id, entries)
+        self._called_s = time.monotonic()
         try:
             found = self._call(data)
         except errors.WireError as exc:
             self._refused(run_id, entries, str(exc))
-            raise
+            if not entries:
+                raise
+            # Again with fewer of them: directives come with the answer.
+            return True
+        finally:
+            self._called_s = None
         answer = codec.decode(found, report.Answer, report.MAX_ANSWER_BYTES)
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest

@@ -18,11 +18,13 @@ the API is a process without privileges.  The agent waits for none of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -108,12 +110,12 @@ class Embedded:
         try:
             self._user = standalone_files.user()
             standalone_files.make(self._files, self._conf, self._user)
-            return subprocess.Popen(
+            return _start(
                 [sys.executable, '-P', '-m', 'scavenger_openstack.cmd.manage',
                  '--config-file', str(self._files.options), 'db', 'upgrade'],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, start_new_session=True)
-        except (OSError, errors.ScavengerError) as exc:
+        except (OSError, KeyError, errors.ScavengerError) as exc:
             self._failed(str(exc))
             return None
 
@@ -167,8 +169,23 @@ class Embedded:
                    '--parent', str(os.getpid())]
         if not os.geteuid():
             command += ['--user', self._user.pw_name]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL,
-                                start_new_session=True, cwd='/')
+        return _start(command, stdin=subprocess.DEVNULL,
+                      start_new_session=True, cwd='/')
+
+
+def _start(command: list[str], **options: Any) -> subprocess.Popen[Any]:
+    """Start a process of ordinary priority, which that of an agent's thread
+    is not.
+
+    :raises OSError: it cannot be started.
+    """
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setscheduler(0, policy | os.SCHED_RESET_ON_FORK, param)
+    try:
+        return subprocess.Popen(command, **options)
+    finally:
+        with contextlib.suppress(PermissionError):  # what it starts later, too
+            os.sched_setscheduler(0, policy & ~os.SCHED_RESET_ON_FORK, param)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

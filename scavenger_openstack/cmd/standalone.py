@@ -102,7 +102,16 @@ def _control_plane(conf: cfg.ConfigOpts
                  'false', missing)
         yield None
         return
-    from scavenger_openstack.cmd import embedded
+    try:
+        from scavenger_openstack.cmd import embedded
+    except ImportError as exc:
+        if wanted:
+            raise errors.ConfigError(
+                f'[conductor] enabled: a package cannot be used: {exc}'
+            ) from exc
+        LOG.warning('no API here: a package cannot be used: %s', exc)
+        yield None
+        return
     conf.set_override('enabled', True, 'conductor')
     with embedded.Embedded(conf) as found:
         yield found.answer

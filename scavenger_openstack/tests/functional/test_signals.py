@@ -30,6 +30,9 @@ class Signals(agents.AgentTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        # What is started below nohup would ignore it.
+        before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        self.addCleanup(signal.signal, signal.SIGHUP, before)
         self.log = self.directory / 'log'
         self.configure('[scavenger]', 'mode = enforce')
 
