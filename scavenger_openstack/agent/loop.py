@@ -122,7 +122,7 @@ class Loop:
         self._enforcing = any(
             mode is Mode.ENFORCE for _, mode in controllers) or (
                 isolation is not None and isolation.mode is Mode.ENFORCE)
-        # Who only observes has no claims, and nobody watches it.
+        # An agent that only observes has no claims and needs no watcher.
         self._decider = Decider(controllers,
                                 limited if self._enforcing else ())
         self._isolation = isolation
