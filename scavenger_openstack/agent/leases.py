@@ -25,9 +25,9 @@ What is on disk when the process dies, and why that is safe:
   about to be widened is noted in the record, see :mod:`.records`.
 * ``reopen``: as lift, and no record goes: a write that was on its way when
   we were stopped lands under a lease.  The new expiry is on disk before it
-  is asked whether a limit is being restored, so who restores one is waited
-  for, and who comes later sees that expiry: nobody restores what is set from
-  then on.
+  is asked whether a limit is being restored, so a watcher at work is
+  waited for, and one that comes later sees that expiry: what is set from then
+  on is not restored.
 * ``close``: as lift; then the heartbeat (without it all has run out), then
   the lock.  While a write is on its way the lock is left to the kernel,
   which frees it when the last thread is dead.

@@ -63,7 +63,7 @@ class Refusals:
         self._refused[key] = _Refused(tick + wait, wait, value, why)
 
     def end(self, key: Key) -> None:
-        """It was set, or nobody wants it any more."""
+        """It was set, or is not wanted any more."""
         self._refused.pop(key, None)
 
     def why_not(self, tick: int, key: Key, value: Value) -> str:

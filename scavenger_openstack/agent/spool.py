@@ -167,7 +167,7 @@ class Spool:
     def _guard(self, do: Callable[[sqlite3.Connection], T], failed: T) -> T:
         """Do something with the open database.
 
-        A fault of the disk is said once, and waited for; a file that is not
+        A fault of the disk is logged once, and waited for; a file that is not
         usable is moved aside, and the same is done with a new one.
         """
         for again in (True, False):

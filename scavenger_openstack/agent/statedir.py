@@ -212,8 +212,8 @@ def restoring(leases: int) -> Iterator[None]:
 
 
 def is_restoring(leases: int) -> bool:
-    """Whether somebody restores a limit now; takes no lock, so that an agent
-    that is stopped keeps nobody from it.
+    """Whether a limit is being restored now; takes no lock, so that an agent
+    that is stopped does not prevent it.
 
     :param leases: as of :func:`restoring`, opened once more
     :raises OSError: that cannot be found out.

@@ -56,6 +56,6 @@ def check(conf: cfg.ConfigOpts) -> None:
         elif (str(rule.check) == _NOBODY
               and str(rule.check_str).strip() != _NOBODY):
             found.append(f'{name}: "{rule.check_str}" cannot be understood, '
-                         'and allows nobody')
+                         'and refuses every request')
     if found:
         raise errors.ConfigError(f'{path}: ' + '; '.join(sorted(found)))

@@ -49,7 +49,7 @@ EXEMPTION_WISH = schemas.fields(_WISH)
 PRIORITY_WISH = schemas.fields(
     {**_WISH, 'value': described(
         schemas.PRIORITIES, 'Agents of this release follow foreground only: '
-        'background work is told by its flavor.'),
+        'only a flavor makes background work.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
 
 _UUID = re.compile(schemas.UUID['pattern'])
