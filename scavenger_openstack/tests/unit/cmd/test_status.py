@@ -37,6 +37,7 @@ class Status(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
         self.directory = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path)
         self.policy = self.directory / 'policy.yaml'
@@ -132,6 +133,7 @@ class Status(testtools.TestCase):
                 ('"a: [\n', str(self.policy))):
             self.policy.write_text(text)
             self.assert_found(2, POLICY, *words)
+        self.assertNotIn('Failed to understand', self.log.output)
         self.policy.write_text('"interference:hosts:list": "!"\n')
         self.assertEqual(0, self.run_it()[0])
 
