@@ -125,6 +125,8 @@ class TurnsTest(delays.DelaysTestCase):
         self.assertIsNone(one().run_delay_s)
         for pid in pids[3:]:
             os.kill(int(pid), signal.SIGKILL)
+        self.wait_for('these are dead', lambda: len(self.tree.read(
+            'blkio', '/back/one', 'cgroup.procs').split()) == 3)
         self.known(TURN_TICKS)
         self.assertIsNotNone(one().run_delay_s)
         self.new(Settings(tasks=0))
