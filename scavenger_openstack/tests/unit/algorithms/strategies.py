@@ -20,6 +20,9 @@ tried on that many, other ones each time.  Nothing is kept on disk.
 *Weird* numbers are what a broken counter or a damaged file could say.
 Finite ones stay below 1e300: what is made of 64-bit counters cannot even
 come near to that.
+
+To make a strategy costs more than to draw from it: those that are always
+the same are made once, and parts of a curve are drawn by plain functions.
 """
 
 from __future__ import annotations
@@ -123,50 +126,63 @@ class Look(NamedTuple):
         return Rates(0.0, 1.0, self.uses, **values)
 
 
-@st.composite
+BOOLEANS = st.booleans()
+FLOORS = {MEMORY: st.integers(0, 600 * MIB).map(float),
+          EGRESS: st.integers(0, 90_000).map(float),
+          CORES: st.floats(0.0, 0.5)}
+VCPUS = st.sampled_from((0.5, 1.0, 1.0, 3.0, 16.0))
+GROUPS = st.sampled_from(('', '/group'))
+ALLOTMENTS = st.sampled_from((None, 500.0 * MIB, 3000.0 * MIB))
+
+
 def workloads(draw: st.DrawFn, priority: Priority, most: int = 3,
               ) -> list[Workload]:
-    """Up to ``most`` workloads; the background's floors are whole bytes,
-    and it has no memory limit of its own."""
+    """Draw up to ``most`` workloads; the background's floors are whole
+    bytes, and it has no memory limit of its own."""
     found = []
     for place in range(draw(st.integers(0 if most > 1 else 1, most))):
         floor: dict[Knob, float] = {}
-        if draw(st.booleans()):
-            floor = {MEMORY: float(draw(st.integers(0, 600 * MIB))),
-                     EGRESS: float(draw(st.integers(0, 90_000))),
-                     CORES: draw(st.floats(0.0, 0.5))}
+        if draw(BOOLEANS):
+            floor = {knob: draw(values) for knob, values in FLOORS.items()}
         found.append(Workload(
             f'/{priority}/{place}', priority, floor=floor,
-            vcpus=draw(st.sampled_from((0.5, 1.0, 1.0, 3.0, 16.0))),
-            group=draw(st.sampled_from(('', '/group'))),
-            interfaces=draw(st.sampled_from(((f'v{place}',), ()))),
+            vcpus=draw(VCPUS), group=draw(GROUPS),
+            interfaces=(f'v{place}',) if draw(BOOLEANS) else (),
             memory_allotment_bytes=None if priority is Priority.BACKGROUND
-            else draw(st.sampled_from((None, 500.0 * MIB, 3000.0 * MIB)))))
+            else draw(ALLOTMENTS)))
     return found
 
 
-@st.composite
+USED_BYTES = st.integers(0, 400 * MIB)
+USED_SENT = amounts(60_000.0)
+USED_CORES = st.sampled_from((0.0, 0.2, 1.0, 2.0))
+CPIS = st.sampled_from((None, 0.5, 0.5, 0.5, 0.505, 0.52, 2.0))
+
+
 def uses(draw: st.DrawFn, workload: Workload) -> WorkloadRates:
-    """What a workload may use; a few of them fit on the host together."""
+    """Draw what a workload may use; a few fit on the host together."""
     return WorkloadRates(
-        workload, 1.0, memory_bytes=draw(st.integers(0, 400 * MIB)),
-        net_tx_bytes_per_s=draw(amounts(60_000.0)),
-        cpu_cores=draw(st.sampled_from((0.0, 0.2, 1.0, 2.0))),
-        cpi=draw(st.sampled_from((None, 0.5, 0.5, 0.5, 0.505, 0.52, 2.0))))
+        workload, 1.0, memory_bytes=draw(USED_BYTES),
+        net_tx_bytes_per_s=draw(USED_SENT), cpu_cores=draw(USED_CORES),
+        cpi=draw(CPIS))
 
 
-@st.composite
+PRESENT = st.integers(0, 7)
+FOREGROUND_BYTES = st.one_of(
+    st.integers(0, 8500 * MIB), st.just(3000 * MIB), st.just(3100 * MIB))
+FOREGROUND_SENT = amounts(0.8 * LINK)
+GAPS = st.integers(0, 15)
+
+
 def looks(draw: st.DrawFn, background: list[Workload],
           foreground: list[Workload], gaps: bool = False) -> Look:
-    """One tick: some workloads are there, some are not."""
-    seen = [draw(uses(one)) for one in background + foreground
-            if draw(st.integers(0, 7))]
-    memory: int | None = draw(st.one_of(
-        st.integers(0, 8500 * MIB), st.just(3000 * MIB),
-        st.just(3100 * MIB)))
-    sent: float | None = draw(amounts(0.8 * LINK))
+    """Draw one tick: some workloads are there, some are not."""
+    seen = [uses(draw, one) for one in background + foreground
+            if draw(PRESENT)]
+    memory: int | None = draw(FOREGROUND_BYTES)
+    sent: float | None = draw(FOREGROUND_SENT)
     if gaps:
-        blind = draw(st.integers(0, 15))
+        blind = draw(GAPS)
         memory = None if blind in (1, 3) else memory
         sent = None if blind in (2, 3) else sent
         if blind == 4 and seen:
@@ -175,41 +191,48 @@ def looks(draw: st.DrawFn, background: list[Workload],
     return Look(memory, sent, tuple(seen))
 
 
+TICKS = st.integers(5, 14)
+
+
 @st.composite
 def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
     """What happens on one host, tick by tick.
 
     With ``gaps`` signals are missing now and then.
     """
-    background = draw(workloads(Priority.BACKGROUND))
-    foreground = draw(workloads(Priority.FOREGROUND, 2))
-    return draw(st.lists(looks(background, foreground, gaps),
-                         min_size=5, max_size=14))
+    background = workloads(draw, Priority.BACKGROUND)
+    foreground = workloads(draw, Priority.FOREGROUND, 2)
+    return [looks(draw, background, foreground, gaps)
+            for _ in range(draw(TICKS))]
+
+
+ANY = weird(amounts(1e10))
+ANY_VCPUS = ANY.filter(lambda value: value is not None)
+NAMES = st.lists(st.sampled_from('abcd'), max_size=4)
+PRIORITIES = st.sampled_from(Priority)
+INTERFACES = st.sampled_from(('', 'v', 'none'))
+ALLOWED = st.sampled_from(
+    (None, frozenset(), frozenset((0, 1)), frozenset((9,))))
+TOPOLOGIES: st.SearchStrategy[dict[int, Cpu]] = st.sampled_from(({}, FLAT))
+ANY_LINKS = st.dictionaries(st.sampled_from(('eth0', 'eth1')), ANY)
 
 
 @st.composite
 def weird_rates(draw: st.DrawFn) -> Rates:
     """A host of which any number may be weird."""
-    number = weird(amounts(1e10))
     found = []
-    for name in draw(st.lists(st.sampled_from('abcd'), max_size=4)):
+    for name in draw(NAMES):
         workload = Workload(
-            f'/{name}', draw(st.sampled_from(Priority)),
-            vcpus=draw(number.filter(lambda value: value is not None)),
-            interfaces=draw(st.sampled_from(((), (f'v{name}',), ('none',)))),
-            memory_allotment_bytes=draw(number),
-            allowed_cpus=draw(st.sampled_from(
-                (None, frozenset(), frozenset((0, 1)), frozenset((9,))))))
+            f'/{name}', draw(PRIORITIES), vcpus=draw(ANY_VCPUS),
+            interfaces={'': (), 'v': (f'v{name}',), 'none': ('none',)}[
+                draw(INTERFACES)],
+            memory_allotment_bytes=draw(ANY), allowed_cpus=draw(ALLOWED))
         found.append(WorkloadRates(
-            workload, *(draw(number) for _ in WorkloadRates._fields[1:])))
+            workload, *(draw(ANY) for _ in WorkloadRates._fields[1:])))
     return Rates(
-        draw(number), draw(number), tuple(found),
-        topology=draw(st.sampled_from(({}, FLAT))),
-        memory_total_bytes=draw(number),
-        memory_available_bytes=draw(number),
-        links={'eth0': draw(number)},
-        link_tx_bytes_per_s=draw(st.dictionaries(
-            st.sampled_from(('eth0', 'eth1')), number)),
+        draw(ANY), draw(ANY), tuple(found), topology=draw(TOPOLOGIES),
+        memory_total_bytes=draw(ANY), memory_available_bytes=draw(ANY),
+        links={'eth0': draw(ANY)}, link_tx_bytes_per_s=draw(ANY_LINKS),
         link_of={'va': 'eth0', 'vb': 'eth1', 'vc': 'eth0'})
 
 
