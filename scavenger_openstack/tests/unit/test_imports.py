@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+import functools
 import pathlib
 import sys
 from typing import NamedTuple
@@ -108,36 +109,55 @@ class Import(NamedTuple):
         return not self.ours and self.top not in sys.stdlib_module_names
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def files() -> dict[str, ast.Module]:
+    """Every module of the package by its file, parsed once for all tests."""
+    return {str(path.relative_to(HERE)): ast.parse(path.read_bytes())
+            for path in sorted(HERE.rglob('*.py'))}
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
     """Every module below the package but the tests, without its prefix."""
-    for path in sorted(HERE.rglob('*.py')):
-        parts = list(path.relative_to(HERE).with_suffix('').parts)
+    found = {}
+    for name, tree in files().items():
+        parts = list(pathlib.PurePath(name).with_suffix('').parts)
         if parts[-1] == '__init__':
             parts.pop()
         if parts[:1] != ['tests']:
-            yield '.'.join(parts), ast.parse(path.read_bytes(), str(path))
+            found['.'.join(parts)] = tree
+    return found
 
 
-def imports(module: str, tree: ast.Module) -> Iterator[Import]:
-    lazy = {id(inner) for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            for inner in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = ['.' * node.level + (node.module or '')
-                     + f'.{alias.name}' for alias in node.names]
-        else:
-            continue
-        for name in names:
-            yield Import(module, name, node.lineno, id(node) in lazy)
+@functools.cache
+def all_imports() -> list[Import]:
+    return [found for module, tree in modules().items()
+            for found in imports(module, tree)]
+
+
+def imports(module: str, node: ast.AST, lazy: bool = False,
+            ) -> Iterator[Import]:
+    """What is imported anywhere below a node."""
+    names = []
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        names = ['.' * node.level + (node.module or '')
+                 + f'.{alias.name}' for alias in node.names]
+    for name in names:
+        yield Import(module, name, node.lineno, lazy)
+    lazy |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for inner in ast.iter_child_nodes(node):
+        # An import is a statement, which no expression holds.
+        if not isinstance(inner, ast.expr):
+            yield from imports(module, inner, lazy)
 
 
 def room(module: str) -> str:
     return module.partition('.')[0]
 
 
+@functools.cache
 def target_module(found: Import) -> str:
     """The module of ours that an import reaches, without its prefix."""
     name = found.target.partition('.')[2]
@@ -158,11 +178,16 @@ def order(node: ast.stmt) -> str | None:
 
 class Imports(testtools.TestCase):
 
+    @classmethod
+    def tearDownClass(cls) -> None:
+        super().tearDownClass()
+        for made in (files, modules, all_imports):
+            made.cache_clear()      # a million objects
+
     def setUp(self) -> None:
         super().setUp()
-        self.trees = dict(modules())
-        self.all = [found for module, tree in self.trees.items()
-                    for found in imports(module, tree)]
+        self.trees = modules()
+        self.all = all_imports()
 
     def nothing(self, wrong: list[str], rule: str) -> None:
         if wrong:
@@ -258,14 +283,14 @@ class Imports(testtools.TestCase):
     def test_order_of_imports(self) -> None:
         """One name per line, sorted, the way OpenStack does."""
         wrong = []
-        for path in sorted(HERE.rglob('*.py')):
+        for file, tree in files().items():
             last, last_line = '', 0
-            for node in ast.parse(path.read_bytes()).body:
+            for node in tree.body:
                 name = order(node)
                 if name is None:
                     continue
                 assert isinstance(node, ast.Import | ast.ImportFrom)
-                where = f'{path.relative_to(HERE)}:{node.lineno}'
+                where = f'{file}:{node.lineno}'
                 if len(node.names) > 1:
                     wrong.append(f'{where} imports several names')
                 if node.lineno == last_line + 1 and name < last:
