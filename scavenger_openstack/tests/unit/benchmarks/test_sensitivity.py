@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import io
 import os
 import pathlib
 import random
@@ -43,15 +44,40 @@ class Benchmark(testtools.TestCase):
             self.skipTest('no benchmarks/ beside the package: run the tests '
                           'from a checkout')
         self.where = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.PythonPathEntry(str(SCRIPT.parent)))
+        self.addCleanup(self.forget)
+
+    def forget(self) -> None:
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, '__file__', None)
+            if path and pathlib.Path(path).parent == SCRIPT.parent:
+                del sys.modules[name]
 
 
 class Command(Benchmark):
 
-    def study(self, *words: object, path: str = '',
-              ) -> subprocess.CompletedProcess[str]:
+    def words(self, *words: object) -> list[str]:
+        return [str(SCRIPT), '--output', str(self.where / 'out'),
+                *map(str, words)]
+
+    def study(self, *words: object) -> subprocess.CompletedProcess[str]:
+        """The command, in this process: to start it takes most time."""
+        out, err = io.StringIO(), io.StringIO()
+        argv = self.words(*words)
+        with fixtures.MonkeyPatch('sys.stdout', out), \
+                fixtures.MonkeyPatch('sys.stderr', err), \
+                fixtures.MonkeyPatch('sys.argv', argv):
+            try:
+                code = importlib.import_module('sensitivity').main()
+            except SystemExit as exc:
+                code = exc.code
+        return subprocess.CompletedProcess(argv, code, out.getvalue(),
+                                           err.getvalue())
+
+    def process(self, *words: object, path: str = '',
+                ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, str(SCRIPT), '--output',
-             str(self.where / 'out'), *map(str, words)],
+            [sys.executable, *self.words(*words)],
             env={**os.environ, 'PYTHONPATH': f'{path}:{TOP}',
                  'LC_ALL': 'C.UTF-8'},
             capture_output=True, text=True, timeout=120)
@@ -60,7 +86,7 @@ class Command(Benchmark):
         return (self.where / 'out' / 'sensitivity.md').read_text()
 
     def test_without_traces(self) -> None:
-        found = self.study('--only', 'memory', '--data', self.where)
+        found = self.process('--only', 'memory', '--data', self.where)
         self.assertEqual((0, ''), (found.returncode, found.stderr))
         self.assertIn('skipped: no alibaba2018_dcavg_10s.parquet in '
                       f'{self.where}; say where the traces are with --data',
@@ -72,8 +98,8 @@ class Command(Benchmark):
         for name in ('alibaba2018_dcavg_10s', 'alibaba2026_genai_pod_mem',
                      'alibaba2018_machine_usage_16machines'):
             (self.where / f'{name}.parquet').touch()
-        found = self.study('--only', 'memory', '--data', self.where,
-                           path=str(self.where))
+        found = self.process('--only', 'memory', '--data', self.where,
+                             path=str(self.where))
         self.assertEqual((0, ''), (found.returncode, found.stderr))
         self.assertIn('run: pip install pyarrow', found.stdout)
 
@@ -191,11 +217,11 @@ class Command(Benchmark):
     def test_traces(self) -> None:
         pyarrow = self.pyarrow()
         dice = random.Random(1)
+        rows = range(7000, 10_000)
         table = pyarrow.table({
-            'day': [1 + row // 8640 for row in range(10_000)],
-            'row': [row % 8640 for row in range(10_000)],
-            'mem_util_percent': [80 + dice.gauss(0, 1)
-                                 for _ in range(10_000)]})
+            'day': [1 + row // 8640 for row in rows],
+            'row': [row % 8640 for row in rows],
+            'mem_util_percent': [80 + dice.gauss(0, 1) for _ in rows]})
         importlib.import_module('pyarrow.parquet').write_table(
             table, self.where / 'alibaba2018_dcavg_10s.parquet')
         found = self.study('--only', 'memory', '--data', self.where,
@@ -203,7 +229,7 @@ class Command(Benchmark):
         self.assertEqual((0, ''), (found.returncode, found.stderr))
         self.assertEqual(3, found.stdout.count('skipped: no alibaba'))
         report = self.report()
-        for part in ('2 days, 10000 samples',
+        for part in ('2 days, 3000 samples',
                      'Is it the seconds or the samples of a window',
                      'Another least headroom instead of another c',
                      '## Beside figures 6 and 14 of the paper',
@@ -216,18 +242,10 @@ class Parts(Benchmark):
 
     def setUp(self) -> None:
         super().setUp()
-        self.useFixture(fixtures.PythonPathEntry(str(SCRIPT.parent)))
-        self.addCleanup(self.forget)
         self.sweep: Any = importlib.import_module('sweep')
         self.traces: Any = importlib.import_module('traces')
         self.ipc_noise: Any = importlib.import_module('ipc_noise')
         self.report: Any = importlib.import_module('reserve_report')
-
-    def forget(self) -> None:
-        for name, module in list(sys.modules.items()):
-            path = getattr(module, '__file__', None)
-            if path and pathlib.Path(path).parent == SCRIPT.parent:
-                del sys.modules[name]
 
     def run_on(self, values: list[float], *, times: list[float] | None = None,
                c: float = 2.0, size: int = 4, least: float = 0.02) -> Any:
