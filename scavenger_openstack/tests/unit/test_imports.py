@@ -138,14 +138,12 @@ def all_imports() -> list[Import]:
 def imports(module: str, node: ast.AST, lazy: bool = False,
             ) -> Iterator[Import]:
     """What is imported anywhere below a node."""
-    names = []
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        names = ['.' * node.level + (node.module or '')
-                 + f'.{alias.name}' for alias in node.names]
-    for name in names:
-        yield Import(module, name, node.lineno, lazy)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        above = ''
+        if isinstance(node, ast.ImportFrom):
+            above = '.' * node.level + f'{node.module or ""}.'
+        for alias in node.names:
+            yield Import(module, above + alias.name, node.lineno, lazy)
     lazy |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     for inner in ast.iter_child_nodes(node):
         # An import is a statement, which no expression holds.
