@@ -13,23 +13,30 @@
 
 """What scavenger-standalone and scavenger-agent have in common."""
 
-import subprocess
-import sys
+from __future__ import annotations
+
+from collections.abc import Callable
+import io
 
 import fixtures
 import testtools
 
 from scavenger_openstack.cmd import agent
+from scavenger_openstack.cmd import standalone
 
-TIMEOUT_S = 30.0
 
-
-def run(*words: str) -> tuple[int, str]:
-    """Exit code and standard error of a command."""
-    done = subprocess.run(
-        [sys.executable, '-m', *words], capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)
-    return done.returncode, done.stderr
+def run(main: Callable[[list[str]], int], *words: str,
+        ) -> tuple[int | str | None, str, str]:
+    """Exit code, standard output and standard error of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    code: int | str | None
+    with fixtures.MonkeyPatch('sys.stdout', out), \
+            fixtures.MonkeyPatch('sys.stderr', err):
+        try:
+            code = main(list(words))
+        except SystemExit as exc:       # of the options' parser
+            code = exc.code
+    return code, out.getvalue(), err.getvalue()
 
 
 class RecordTest(testtools.TestCase):
@@ -37,24 +44,18 @@ class RecordTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         state = f'{self.useFixture(fixtures.TempDir()).path}/state'
-        self.commands = {
-            'agent': ('scavenger_openstack.cmd.agent', 'run',
-                      '--state-dir', state),
-            'standalone': ('scavenger_openstack.cmd.standalone',
-                           '--state-dir', state)}
+        self.commands = (
+            (agent.main, 'run', '--state-dir', state),
+            (standalone.main, '--state-dir', state))
 
     def test_no_file_is_no_recording_that_is_left_out(self) -> None:
         """``--record "$UNSET"`` is a fault, and told as one."""
-        for name, command in self.commands.items():
-            code, err = run(*command, '--record', '')
-            self.assertEqual(2, code, f'{name}: {err}')
+        for main, *words in self.commands:
+            code, _, err = run(main, *words, '--record', '')
+            self.assertEqual(2, code, f'{main}: {err}')
             self.assertIn('--record', err)
 
     def test_both_tell_the_same_about_it(self) -> None:
         words = ' '.join(str(agent.RECORD_OPT.help).split())
-        for command in self.commands.values():
-            done = subprocess.run(
-                [sys.executable, '-m', command[0], '--help'],
-                capture_output=True, text=True, timeout=TIMEOUT_S,
-                check=False)
-            self.assertIn(words, ' '.join(done.stdout.split()))
+        for main, *_ in self.commands:
+            self.assertIn(words, ' '.join(run(main, '--help')[1].split()))
