@@ -30,6 +30,7 @@ from scavenger_openstack.agent import leases
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import steps
+from scavenger_openstack.tests.unit.examples import ENCODABLE
 
 WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
          'file': 'cpu.cfs_quota_us', 'text': '-1'}
@@ -45,11 +46,13 @@ RECORD: dict[str, Any] = {
     'original': None, 'steps': [WRITE, TAP, DOMAIN]}
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    st.none() | st.booleans() | st.integers() | st.floats()
+    | st.text(ENCODABLE)
     | st.sampled_from(['do', 'write', '/', '-1', 'tc', '\udc80', '\ud800',
                        '0-99999', 'qemu:///system', '٣', 10 ** 400]),
     lambda below: (st.lists(below, max_size=3)
-                   | st.dictionaries(st.text(max_size=4), below, max_size=3)),
+                   | st.dictionaries(st.text(ENCODABLE, max_size=4), below,
+                                     max_size=3)),
     max_leaves=6)
 
 

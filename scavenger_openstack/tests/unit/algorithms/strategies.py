@@ -13,10 +13,6 @@
 
 """What the property tests draw: numbers, workloads, hosts, curves, CPUs.
 
-A property is tried on the same examples in every run.  With the number of
-examples in the environment variable ``SCAVENGER_EXAMPLES`` each property is
-tried on that many, other ones each time.  Nothing is kept on disk.
-
 *Weird* numbers are what a broken counter or a damaged file could say.
 Finite ones stay below 1e300: what is made of 64-bit counters cannot even
 come near to that.
@@ -29,13 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import math
-import os
-import pathlib
 from typing import Any
 from typing import NamedTuple
 
-import hypothesis
-from hypothesis import configuration
 from hypothesis import strategies as st
 
 from scavenger_openstack.algorithms.scavenger import Params
@@ -47,16 +39,6 @@ from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.types import WorkloadSample
-
-EXAMPLES = int(os.environ.get('SCAVENGER_EXAMPLES') or 0)
-hypothesis.settings.register_profile(
-    'scavenger', max_examples=EXAMPLES or 60, derandomize=not EXAMPLES,
-    database=None, deadline=None, print_blob=False,
-    # A busy machine is no fault of a property.
-    suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile('scavenger')
-# Else its caches would go to the current directory.  It can do without.
-configuration.set_hypothesis_home_dir(pathlib.Path(os.devnull, 'nowhere'))
 
 MIB = 2 ** 20
 TOTAL = 10000 * MIB

@@ -26,6 +26,7 @@ from scavenger_openstack.algorithms.orders import Orders
 from scavenger_openstack.algorithms.orders import Override
 from scavenger_openstack.tests.unit.algorithms import test_decider
 from scavenger_openstack.tests.unit.algorithms.test_decider import Fixed
+from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -137,7 +138,8 @@ class Overrides(testtools.TestCase):
         instance=st.sampled_from(['', '', VM, 'fg', 'x']),
         knob=st.sampled_from(Knob),
         value=st.none() | st.floats() | st.sampled_from(['0', '', 'x', '9-']),
-        reason=st.text(max_size=3), until_s=st.floats()), max_size=5),
+        reason=st.text(ENCODABLE, max_size=3), until_s=st.floats()),
+        max_size=5),
         st.sets(st.sampled_from(['p', VM, 'fg', '/batch/a'])),
         st.dictionaries(st.sampled_from(['one', 'x']), st.sampled_from(Mode)))
     def test_whatever_is_asked(self, overrides: Any, exempt: Any, modes: Any

@@ -25,12 +25,13 @@ import testtools
 from scavenger_openstack.drivers import domain_markup
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack import errors
-from scavenger_openstack.tests.unit.algorithms.strategies import EXAMPLES
 from scavenger_openstack.tests.unit.drivers.test_domain_xml import domain
 from scavenger_openstack.tests.unit.drivers.test_domain_xml import nova
 from scavenger_openstack.tests.unit.drivers.test_domain_xml import PROJECT
 from scavenger_openstack.tests.unit.drivers.test_domain_xml import TUNE
 from scavenger_openstack.tests.unit.drivers.test_domain_xml import UUID
+from scavenger_openstack.tests.unit.examples import ENCODABLE
+from scavenger_openstack.tests.unit.examples import EXAMPLES
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
@@ -79,7 +80,7 @@ class TestWrongXml(testtools.TestCase):
         self.assertLess(time.process_time() - start, 20)
 
 
-text = st.text(max_size=60)
+text = st.text(ENCODABLE, max_size=60)
 # What XML can hold at all; libvirt lets nothing else in.
 told = st.text(st.characters(
     exclude_categories=['Cs', 'Cc']), max_size=60)

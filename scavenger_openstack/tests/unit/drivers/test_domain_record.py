@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.drivers import domain_record
-from scavenger_openstack.tests.unit.algorithms.strategies import EXAMPLES
+from scavenger_openstack.tests.unit.examples import ENCODABLE
+from scavenger_openstack.tests.unit.examples import EXAMPLES
 from scavenger_openstack.types import Knob
 
 
@@ -135,7 +136,7 @@ class TestRecord(testtools.TestCase):
                           {f'vcpupin.{n}': '0' for n in range(5000)})
 
     @settings(max_examples=EXAMPLES or 200)
-    @given(st.text(max_size=60), st.text(max_size=20))
+    @given(st.text(ENCODABLE, max_size=60), st.text(ENCODABLE, max_size=20))
     def test_any_text(self, key: str, value: str) -> None:
         root = inside(*self.all())
         for one in root.iter():

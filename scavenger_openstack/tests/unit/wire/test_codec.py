@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Knob
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
@@ -120,10 +121,11 @@ answers = st.builds(
                                      until_s=times)))
 
 scalars = (st.none() | st.booleans() | st.integers() | st.floats()
-           | st.text(max_size=20))
+           | st.text(ENCODABLE, max_size=20))
 anything = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+    | st.dictionaries(st.text(ENCODABLE, max_size=5), inner, max_size=3),
+    max_leaves=8)
 
 
 def paths(document: Any, path: tuple[Any, ...] = ()

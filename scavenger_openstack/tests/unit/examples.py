@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How many examples a property is tried on, and which.
+
+A property is tried on the same examples in every run.  With the number of
+examples in the environment variable ``SCAVENGER_EXAMPLES`` each property is
+tried on that many, other ones each time.  Nothing is kept on disk.
+
+Whatever else rolls dice begins with :data:`SEED`; another one is taken from
+the environment variable of that name.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import hypothesis
+from hypothesis import configuration
+from hypothesis import strategies as st
+
+EXAMPLES = int(os.environ.get('SCAVENGER_EXAMPLES') or 0)
+SEED = int(os.environ.get('SEED') or 1)
+
+hypothesis.settings.register_profile(
+    'scavenger', max_examples=EXAMPLES or 60, derandomize=not EXAMPLES,
+    database=None, deadline=None, print_blob=False,
+    # A busy machine is no fault of a property.
+    suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile('scavenger')
+# Else its caches would go to the current directory.  It can do without.
+configuration.set_hypothesis_home_dir(pathlib.Path(os.devnull, 'nowhere'))
+
+ENCODABLE = st.characters(exclude_categories=['Cs'])
+"""All that ``st.text`` takes by itself, which encodes each character there
+is to find out."""
