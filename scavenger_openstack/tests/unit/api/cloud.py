@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 import fixtures
+import jsonschema
 from oslo_config import cfg
 from sqlalchemy import Engine
 from sqlalchemy import insert
@@ -30,7 +31,9 @@ from werkzeug.test import Client
 from werkzeug.test import TestResponse
 
 from scavenger_openstack.api import app
+from scavenger_openstack.api.routes import Route
 from scavenger_openstack.api import times
+from scavenger_openstack.api import validation
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -182,6 +185,30 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
     for name, value in options.items():
         conf.set_override(name, value, 'api')
     return conf
+
+
+PATHS = {
+    'name': HOST, 'host': HOST, 'knob': 'cpu_cores',
+    'workload': BATCH,
+    '/v1/incidents/{id}': INCIDENT,
+    '/v1/priorities/{id}': PRIORITY,
+    '/v1/exemptions/{id}': EXEMPTION,
+}
+
+
+def url(route: Route) -> str:
+    """Where something of this cloud is found."""
+    path = route.path.replace('{id}', PATHS.get(route.path, ''))
+    return path.format(**PATHS)
+
+
+def validate(answer: TestResponse, schema: dict[str, Any]) -> None:
+    """That each schema is one, test_openapi looks at.
+
+    :raises jsonschema.ValidationError: the answer is not as published
+    """
+    jsonschema.Draft202012Validator(
+        schema, format_checker=validation.FORMATS).validate(answer.json)
 
 
 def error_of(answer: TestResponse) -> dict[str, Any]:

@@ -29,9 +29,7 @@ import jsonschema
 from scavenger_openstack.api.routes import Route
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import schemas
-from scavenger_openstack.api import validation
 from scavenger_openstack.tests.unit.api import cloud
-from scavenger_openstack.tests.unit.api import test_policies
 from scavenger_openstack.tests.unit.examples import SEED
 
 REQUESTS = int(os.environ.get('REQUESTS', '500'))
@@ -81,7 +79,7 @@ class Random(cloud.Api):
         return self.random.choice(('x', 'a reason', cloud.BATCH, '0-3'))
 
     def request(self, route: Route) -> tuple[str, Any]:
-        url = test_policies.url(route)
+        url = cloud.url(route)
         if self.random.random() < 0.2:
             odd = str(self.random.choice((*ODD, *KNOWN)))
             head, _, tail = url.rpartition('/')
@@ -120,8 +118,7 @@ class Random(cloud.Api):
                       else schemas.ERROR)
             self.assertIsNotNone(schema, where)
             try:
-                jsonschema.validate(answer.json, schema or {},
-                                    format_checker=validation.FORMATS)
+                cloud.validate(answer, schema or {})
             except jsonschema.ValidationError as exc:
                 self.fail(f'{where}\n{exc}')
         self.assertGreater(statuses[200], REQUESTS / 10, statuses)
