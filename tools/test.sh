@@ -14,6 +14,7 @@
 # Set up this checkout, then run all linters and tests.
 #
 #     tools/test.sh          everything
+#     tools/test.sh unit     only the unit tests: no linters, no root
 #     tools/test.sh REGEX    only the tests whose name matches, no linters
 #
 # As root also the functional tests, on real cgroups and devices; else they
@@ -28,6 +29,11 @@ tools/setup.sh test
 export PATH=$PWD/.venv/bin:$PATH
 scratch=$(mktemp -d)
 regex=${1:-}
+only=
+if [ "$regex" = unit ]; then
+    only=unit
+    regex=
+fi
 checks=$scratch/checks
 : >"$checks"
 trap 'rm -rf "$scratch"' EXIT
@@ -75,7 +81,7 @@ tests() {
     fi
 }
 
-if [ -z "$regex" ]; then
+if [ -z "$regex$only" ]; then
     check ruff ruff check --quiet
     check mypy mypy
     check 'shell syntax' shell_syntax
@@ -86,7 +92,7 @@ if [ -z "$regex" ]; then
         printf 'skip release notes\tneeds a git clone\n' >>"$checks"
     fi
 fi
-if [ "$(id -u)" != 0 ]; then
+if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
@@ -111,13 +117,20 @@ cat >"$scratch/second" <<END
 - worker: ['functional\.$libvirtd']
 - worker: ['functional\.(?!$load|$vms|$libvirtd)']
 END
-status=0
-{
+# Some unit tests wait: one worker more than there are CPUs.
+unit() {
+    tests unit /unit --concurrency "$(($(nproc) + 1))"
+}
+
+everything() {
     tests 'unit and waiting' '' --worker-file "$scratch/first" \
         --exclude-regex "tests\.functional\.(?!$first)"
     tests functional /functional --worker-file "$scratch/second" \
         --exclude-regex "tests\.functional\.$first"
-} | python tools/results.py --checks "$checks" || status=$?
+}
+
+status=0
+"${only:-everything}" | python tools/results.py --checks "$checks" || status=$?
 
 # What root made in somebody's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then

@@ -71,7 +71,7 @@ class ReplayTestCase(testtools.TestCase):
                 found = replay.main([str(word) for word in words] + [
                     '--config-file', str(self.config)])
             except SystemExit as exc:       # of the options' parser
-                found = exc.code
+                found = int(exc.code or 0)
         self.err = err.getvalue()
         self.assertEqual(code, found, out.getvalue() + self.err)
         self.assertNotIn('Traceback', self.err)
