@@ -283,12 +283,16 @@ class Decision(NamedTuple):
     """All that a controller wants at one instant.
 
     ``facts`` are the numbers that it decided from, for status, recordings
-    and plots: plain JSON values.
+    and plots: plain JSON values; nothing is decided from them.
+    ``shortage_bytes`` is the memory that the background uses above what the
+    foreground leaves it; 0 or less when there is no shortage, or none is
+    known.
     """
 
     caps: tuple[Cap, ...] = ()
     incidents: tuple[Incident, ...] = ()
     facts: Mapping[str, Any] = {}
+    shortage_bytes: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -86,12 +86,9 @@ class Actuator:
         self._leases = leases
         self._worker: worker.Writer = writer or worker.Worker(
             deadline_s, getattr(driver, 'late', None))
-        self._current: dict[Key, Value | None] = {}
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
-        self._unread: list[str] = []
-        self._gone: dict[Key, str] = {}
         self._forgot: dict[Key, str] = {}
         self._refusals = refusals.Refusals()
         self._late: list[tuple[Sequence[Key], Outcome]] = []
@@ -107,14 +104,18 @@ class Actuator:
         self.gone: dict[Key, str] = {}
         """Why knobs are no longer what was limited, as the last tick saw."""
 
-    def originals(self, wishes: Iterable[Cap]) -> dict[Key, Value | None]:
-        """What each wished knob would hold without us.
+    def look(self, wishes: Iterable[Cap]) -> originals.Seen:
+        """What the wished knobs hold, and would hold without us.
 
-        Knobs that cannot be read are left out: no cap is set on them.
-        Leased knobs that somebody else wrote get that value as the new
-        original (and no cap this tick when that cannot be recorded).
+        Once per tick.  Knobs that cannot be read are left out: no cap is
+        set on them.  Leased knobs that another program wrote get that value
+        as the new original (and no cap this tick when that cannot be
+        recorded).
         """
         found: dict[Key, Value | None] = {}
+        current: dict[Key, Value | None] = {}
+        gone: dict[Key, str] = {}
+        problems: list[str] = []
         held = self._leases.held()
         read, changed = self._driver.read, self._changed()
         self._tick += 1
@@ -125,55 +126,58 @@ class Actuator:
                 continue
             if (key in self._ours and key in held and key[0] not in changed
                     and (hash(key[0]) + self._tick) % LOOK_TICKS):
-                self._current[key] = self._ours[key]
+                current[key] = self._ours[key]
                 found[key] = held[key].original
                 continue
             why = key not in held and self._why_not(cap)
             if why:
-                self._unread.append(why)
+                problems.append(why)
                 continue
             try:
-                current = read(*key)
+                now = read(*key)
                 if key in held:
                     if key in self._ours:
-                        self._check_drift(key, current)
+                        self._check_drift(key, now)
                     found[key] = self._leases.original(*key)
                 else:
-                    found[key] = current
+                    found[key] = now
             except errors.WorkloadGone as exc:
-                self._gone[key] = str(exc)
+                gone[key] = str(exc)
                 self._ours.pop(key, None)   # until it is lifted, look
                 continue
             except errors.ScavengerError as exc:
                 if isinstance(exc, errors.Unsupported) and key in held:
-                    self._gone[key] = str(exc)  # a device came: remove it
+                    gone[key] = str(exc)    # a device came: remove it
                     self._ours.pop(key, None)
-                self._unread.append(self._refused(
+                problems.append(self._refused(
                     cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
-            self._current[key] = current
-        return found
+            current[key] = now
+        return originals.Seen(found, current, gone, problems)
 
     def reconcile(self, wanted: Mapping[Key, Cap],
-                  foreign: Callable[[Key], bool] = lambda key: False
-                  ) -> Outcome:
+                  seen: originals.Seen = originals.NOTHING_SEEN,
+                  taken: Collection[Key] = ()) -> Outcome:
         """Bring what is in force to what is wanted.
 
         Tightens first, so that what one workload gains another has given
         up already.
 
-        :param foreign: knobs that another thread looks after; left alone
+        :param seen: what :meth:`look` found in this tick; nothing is set on
+            knobs that are not in it
+        :param taken: knobs that another thread looks after; left alone
         """
-        outcome, self.gone = self._finished(), {**self._forgot, **self._gone}
+        outcome = self._finished(seen.problems)
+        self.gone = {**self._forgot, **seen.gone}
         lanes: collections.defaultdict[str, lanes_.Lane]
         lanes = collections.defaultdict(lanes_.Lane)
         pending = self._worker.pending
         held = self._leases.held()
         again = self._tidy(held) if self._tidy is not None else ()
         for key, cap in wanted.items():
-            if key in pending or key not in self._current:
+            if key in pending or key not in seen.current:
                 continue
-            current = self._current[key]
+            current = seen.current[key]
             if key not in again and (not arbitrate.worth_writing(
                     cap.knob, current, cap.value,
                     dear=bool(self._lane_of(key, lanes_.LOOSEN)))
@@ -186,8 +190,8 @@ class Actuator:
             else:
                 lanes[self._lane_of(key, lanes_.LOOSEN)].loosen.append(cap)
         for key in list(held):
-            if key in self._gone or (key not in wanted and key not in pending
-                                     and not foreign(key)):
+            if key in seen.gone or (key not in wanted and key not in pending
+                                    and key not in taken):
                 lanes[self._lane_of(key, lanes_.LIFT)].lift.append(key)
         at_once = lanes.pop('', lanes_.Lane())
         self._write_all(at_once.tighten, outcome)
@@ -195,12 +199,11 @@ class Actuator:
         for key in at_once.lift:
             self.lift(key, outcome)
         self._write_all(at_once.loosen, outcome)
-        self._current.clear()
         if self._unmet is not None:
             outcome.unmet.update(
                 (workload, size) for workload, size in self._unmet().items()
                 if (workload, Knob.MEMORY_BYTES) in wanted)
-        self._gone, self._forgot = {}, {}
+        self._forgot = {}
         return outcome
 
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
@@ -240,10 +243,9 @@ class Actuator:
             self.lift(key, outcome)
         self._write_all(lane.loosen, outcome)
 
-    def _finished(self) -> Outcome:
-        """What came of earlier ticks only now."""
-        outcome = Outcome(problems=self._unread)
-        self._unread = []
+    def _finished(self, problems: Sequence[str]) -> Outcome:
+        """What came of earlier ticks only now, after these problems."""
+        outcome = Outcome(problems=list(problems))
         late, self._late = self._late, []
         for keys, one in late:
             if self._worker.pending.isdisjoint(keys):
@@ -261,16 +263,14 @@ class Actuator:
             if key in self._worker.pending:
                 continue
             try:
-                self._current[key] = self._driver.read(*key)
+                current = self._driver.read(*key)
             except errors.ScavengerError as exc:
                 self._failed(cap, exc, outcome)
                 continue
-            if arbitrate.worth_writing(cap.knob, self._current[key],
-                                       cap.value):
+            if arbitrate.worth_writing(cap.knob, current, cap.value):
                 lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
         self._write_all(lanes.pop('', lanes_.Lane()).tighten, outcome)
         self._in_lanes(lanes, outcome)
-        self._current.clear()
 
     def hold(self, workload: str, knob: Knob) -> None:
         """Lease a knob that somebody else will write (the fast loop).

@@ -19,7 +19,9 @@ This module starts and stops the fast loop and keeps its leases.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import Protocol
 
@@ -34,6 +36,7 @@ from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import pins as pins_
+from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -98,9 +101,18 @@ class Isolation:
         return (key[1] is Knob.CPU_SET and key[0] in self._sets
                 and self._fast is not None)
 
-    def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
-               actuator: actuator_.Actuator) -> list[Cap]:
-        """Bring the fast loop up to date; the wishes that it leaves over."""
+    def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
+               actuator: actuator_.Actuator) -> decider.Fast:
+        """Bring the fast loop up to date; what it does from now on."""
+        runs = self._turn(wishes, rates, held_back, actuator)
+        if self._fast is None:
+            return decider.NO_FAST
+        return decider.Fast(tuple(self._sets),
+                            self._floors(rates) if runs else ())
+
+    def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
+              actuator: actuator_.Actuator) -> bool:
+        """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
         buffer_cores = perfiso.buffer_cores(self._params,
                                             len(rates.topology))
@@ -108,12 +120,11 @@ class Isolation:
             self.stop('off' if self.mode is Mode.OFF else
                       f'off: buffer_cores is 0 on {len(rates.topology)} '
                       'CPUs, cpu.idle is used instead')
-            return wishes
-        groups = {w.workload.group or w.workload.id
-                  for w in rates.workloads
-                  if w.workload.priority is Priority.BACKGROUND
-                  and not self._is_slow(w.workload.group or w.workload.id)
-                  } - self.exempt
+            return False
+        groups = [group for group in scavenger.groups(
+                      one for one in rates.workloads
+                      if one.workload.priority is Priority.BACKGROUND)
+                  if not self._is_slow(group) and group not in self.exempt]
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
@@ -123,7 +134,7 @@ class Isolation:
             self.stop(problem)
             if failed and self._fast is None:
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
-            return wishes
+            return False
         # Whatever mode the controller is in that says the same.
         pins = pins_.of(rates.workloads, rates.topology)
         allowed = pins.allowed or frozenset((max(rates.topology),))
@@ -131,19 +142,19 @@ class Isolation:
             if cap.knob is Knob.CPU_SET and cap.workload in groups:
                 allowed &= parse_cpus(str(cap.value))
         try:
-            self._lease(groups if enforce else set(), actuator)
+            self._lease(groups if enforce else (), actuator)
             allowed = self._within_originals(allowed,
                                              frozenset(rates.topology))
             bounds = perfiso.bounds(allowed, pins.shared or allowed,
                                     buffer_cores, rates.topology)
             if not enforce:
                 self._observe(rates, bounds)
-                return wishes
+                return False
             self._start(bounds, rates.topology, rates.time_s)
         except errors.ScavengerError as exc:
             self.stop(f'off: {exc}')
-            return wishes
-        return decider.left_over(wishes, self.owns, self._floors(rates))
+            return False
+        return True
 
     def _observe(self, rates: Rates, bounds: perfiso.Bounds) -> None:
         """Only look what it would do, by this tick's sample."""
@@ -181,21 +192,22 @@ class Isolation:
             found.update(self._fast.facts())
         return found
 
-    def _floors(self, rates: Rates) -> list[Cap]:
+    def _floors(self, rates: Rates) -> tuple[Cap, ...]:
         """The quota floor, while one CPU is still more than there is.
 
         Source: DESIGN 7.7.
         """
         if self._fast is None or not self._fast.short():
-            return []
-        return [Cap(w.workload.id, Knob.CPU_CORES,
-                    w.workload.floor.get(Knob.CPU_CORES, arbitrate.
-                                         DEFAULT_FLOORS[Knob.CPU_CORES]),
-                    perfiso.Controller.name,
-                    'the background has one CPU left and the foreground '
-                    'still lacks idle ones')
-                for w in rates.workloads
-                if w.workload.priority is Priority.BACKGROUND]
+            return ()
+        return tuple(
+            [Cap(w.workload.id, Knob.CPU_CORES,
+                 w.workload.floor.get(Knob.CPU_CORES, arbitrate.
+                                      DEFAULT_FLOORS[Knob.CPU_CORES]),
+                 perfiso.Controller.name,
+                 'the background has one CPU left and the foreground '
+                 'still lacks idle ones')
+             for w in rates.workloads
+             if w.workload.priority is Priority.BACKGROUND])
 
     def _problem(self) -> str:
         """Why the fast loop that runs has to end; '' if it has not."""
@@ -205,10 +217,10 @@ class Isolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: set[str],
+    def _lease(self, groups: Collection[str],
                actuator: actuator_.Actuator) -> None:
         """Hold the CPU set of each group, also of those born below it."""
-        if set(self._sets) != groups:
+        if set(self._sets) != set(groups):
             self.stop()
             if self._fast is not None:
                 raise errors.DriverError('a write of a CPU set hangs')
@@ -218,7 +230,7 @@ class Isolation:
             actuator.hold(group, Knob.CPU_SET)
             if theirs:
                 actuator.adopt(group, Knob.CPU_SET, format_cpus(theirs))
-        if set(self._sets) != groups:
+        if set(self._sets) != set(groups):
             make = getattr(self._driver, 'fast_cpu_set', None)
             if make is None:
                 raise errors.Unsupported(

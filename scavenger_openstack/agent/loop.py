@@ -33,13 +33,11 @@ from oslo_log import log
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
-from scavenger_openstack.algorithms.decider import Decider
-from scavenger_openstack.algorithms.decider import FAULT_REST_S
 from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Action
@@ -48,7 +46,6 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
-from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 LOG = log.getLogger(__name__)
@@ -67,8 +64,7 @@ class Tick:
 
     ``anew``: there was no sample before this one to compare it with.
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
-    ``fast``: groups whose CPU set only the fast loop writes.  ``unmet`` and
-    ``pending`` is what refused limits were answered from.
+    ``unmet`` and ``pending`` is what refused limits were answered from.
     ``unwatched``: no watcher turns, or it is restoring limits of ours.
     """
 
@@ -77,7 +73,6 @@ class Tick:
     rates: Rates | None = None
     decided: Decided | None = None
     anew: bool = False
-    fast: list[str] = dataclasses.field(default_factory=list)
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
     pending: frozenset[actuator_.Key] = frozenset()
     outcome: actuator_.Outcome = dataclasses.field(
@@ -92,8 +87,8 @@ class Tick:
         return self.decided.decisions if self.decided else {}
 
     @property
-    def would(self) -> list[Cap]:
-        return self.decided.would if self.decided else []
+    def would(self) -> Sequence[Cap]:
+        return self.decided.would if self.decided else ()
 
 
 class Loop:
@@ -123,8 +118,8 @@ class Loop:
             mode is Mode.ENFORCE for _, mode in controllers) or (
                 isolation is not None and isolation.mode is Mode.ENFORCE)
         # An agent that only observes has no claims and needs no watcher.
-        self._decider = Decider(controllers,
-                                limited if self._enforcing else ())
+        self._decider = decider.Decider(
+            controllers, limited if self._enforcing else ())
         self._isolation = isolation
         self._own_mode = isolation.mode if isolation else Mode.OFF
         self._ask_orders = orders
@@ -182,42 +177,40 @@ class Loop:
         return self._leases.lift_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
-        decider = self._decider
-        tick.anew = decider.previous is None
-        rates = tick.rates = decider.rates(sample)
-        decided = tick.decided = decider.decide(
-            sample.time_s, rates, held_back=tick.stopped or tick.unwatched,
-            originals=self._actuator.originals,
-            follow=self._follow if self._isolation else None,
-            orders=self._orders, taken=self._is_foreign)
-        for name, fault in decided.faults.items():
-            LOG.error('%s failed; its caps are lifted and it is asked again '
-                      'in %.0f s; please report this', name, FAULT_REST_S,
-                      exc_info=fault)
-        if decided.left is not decided.wishes:
-            tick.fast = [group for group in scavenger.groups(
-                             one for one in rates.workloads
-                             if one.workload.priority is Priority.BACKGROUND)
-                         if self._is_foreign((group, Knob.CPU_SET))]
+        """From a sample to its limits: the core says, the shell does."""
+        proposal = self._decider.propose(
+            sample, held_back=tick.stopped or tick.unwatched,
+            orders=self._orders)
+        tick.anew, tick.rates = proposal.anew, proposal.rates
+        self._say_faults(proposal.faults)
+        fast = self._follow(proposal)
+        claims = decider.claim(proposal, fast)
+        seen = self._actuator.look(claims.caps)
+        decided = tick.decided = decider.settle(claims, seen.originals)
         lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}
-        tick.outcome = self._actuator.reconcile(wanted, self._is_foreign)
+        tick.outcome = self._actuator.reconcile(wanted, seen, fast.keys)
         self._answer_refusals(tick, decided)
 
-    def _follow(self, wishes: list[Cap], rates: Rates, held_back: bool
-                ) -> list[Cap]:
-        assert self._isolation is not None
-        self._isolation.mode = orders_.mode(perfiso.Controller.name,
-                                            self._own_mode, self._orders)
-        self._isolation.exempt = orders_.exempt(
-            (one.workload for one in rates.workloads), self._orders)
-        return self._isolation.follow(wishes, rates, held_back,
-                                      self._actuator)
+    def _say_faults(self, faults: Mapping[str, Exception]) -> None:
+        for name, fault in faults.items():
+            LOG.error('%s failed; its caps are lifted and it is asked again '
+                      'in %.0f s; please report this', name,
+                      decider.FAULT_REST_S, exc_info=fault)
 
-    def _is_foreign(self, key: actuator_.Key) -> bool:
-        return self._isolation is not None and self._isolation.owns(key)
+    def _follow(self, proposal: decider.Proposal) -> decider.Fast:
+        """Bring the fast loop up to date."""
+        isolation = self._isolation
+        if isolation is None:
+            return decider.NO_FAST
+        isolation.mode = orders_.mode(perfiso.Controller.name,
+                                      self._own_mode, self._orders)
+        isolation.exempt = orders_.exempt(
+            (one.workload for one in proposal.rates.workloads), self._orders)
+        return isolation.follow(proposal.wishes, proposal.rates,
+                                proposal.held_back, self._actuator)
 
     def _answer_refusals(self, tick: Tick, decided: Decided) -> None:
         """Memory that the kernel did not take back: freeze, or kill.
@@ -228,12 +221,12 @@ class Loop:
         tick.pending = self._actuator.pending
         if tick.outcome.unmet:
             tick.unmet = dict(tick.outcome.unmet)
-        kills = self._decider.answer(decided, tick.unmet, tick.pending)
+        answer = self._decider.answer(decided, tick.unmet, tick.pending)
         if not tick.unmet:
             return
-        self._actuator.also(self._decider.pauses.values(), tick.outcome)
+        self._actuator.also(answer.pauses, tick.outcome)
         until = time.monotonic() + KILL_S
-        for action in kills:
+        for action in answer.kills:
             if time.monotonic() > until:
                 break       # the rest in the next tick
             try:
@@ -259,7 +252,7 @@ class Loop:
         self._leases.reopen()
         self._restoring = self._leases.expired()
         self._actuator.forget_all('the agent stood still for too long')
-        self._decider.previous = None
+        self._decider.forget_sample()
 
     def _say_held_back(self, tick: Tick) -> None:
         why = ''

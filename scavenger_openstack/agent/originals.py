@@ -17,14 +17,16 @@ stand still: groups are born below a capped one and inherit the cap, somebody
 else writes a capped knob, a cgroup is deleted and made again.  Each function
 takes the steps that a lease holds, and the steps that describe the knob as
 it stands ``now``, and says what the lease should hold.  Nothing is read or
-written here.
+written here; :class:`Seen` is what the actuator read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
@@ -32,6 +34,23 @@ from scavenger_openstack.types import Value
 
 DRIFT_SLACK = 0.001
 """Values closer than this share are one to the kernel, which rounds."""
+
+
+class Seen(NamedTuple):
+    """What one look at some knobs found.
+
+    ``originals`` is what each would hold without us, ``current`` what it
+    holds.  A knob that could not be read is in neither: ``problems`` says
+    why, and ``gone`` of one that is no longer what was limited.
+    """
+
+    originals: Mapping[Key, Value | None] = {}
+    current: Mapping[Key, Value | None] = {}
+    gone: Mapping[Key, str] = {}
+    problems: Sequence[str] = ()
+
+
+NOTHING_SEEN = Seen()
 
 
 def same(a: Value | None, b: Value | None) -> bool:

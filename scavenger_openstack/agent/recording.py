@@ -233,11 +233,10 @@ class Recorder:
             for (workload, knob), value in originals.items():
                 found.setdefault(knob, {})[workload] = value
             line['originals'] = found
-        if decided.left is not decided.wishes:
-            own = set(decided.wishes)
-            line['fast'] = {'sets': tick.fast, 'floors': _grouped(
+        if decided.fast.sets:
+            line['fast'] = {'sets': decided.fast.sets, 'floors': _grouped(
                 (cap.owner, cap.workload, cap.knob, cap)
-                for cap in decided.left if cap not in own)}
+                for cap in decided.fast.floors)}
         if tick.unmet:
             line['unmet'] = tick.unmet
         if tick.pending:

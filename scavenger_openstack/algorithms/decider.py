@@ -11,17 +11,24 @@
 # under the License.
 
 
+"""What one tick wants: from a sample of a host to its caps.
 
-"""What one tick wants: from the rates of a host to its caps.
+The core is asked four times in a tick, and never calls out:
 
-The agent's slow loop and the replay of a recording both turn this; what
-they know of the outside comes in as arguments.  Source: DESIGN 3, the data
-path.
+1. :meth:`Decider.propose` turns the controllers.  The shell brings the fast
+   loop up to date with what they wish.
+2. :func:`claim` says which caps are left.  The shell reads their knobs, and
+   what each would hold without us.
+3. :func:`settle` says what should be in force.  The shell writes it.
+4. :meth:`Decider.answer` says what follows from the memory limits that the
+   kernel refused.
+
+The agent's slow loop and the replay of a recording both turn this.  Source:
+DESIGN 3, the data path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -80,44 +87,130 @@ class Controller(Protocol):
         ...
 
 
+class Proposal(NamedTuple):
+    """What the controllers ask for, before any knob is looked at.
+
+    ``wishes`` are the caps of those that enforce, ``would`` those of
+    controllers that observe; all are there while nothing may be limited.
+    ``faults`` are those of detectors that failed in this tick, by name.
+    ``pauses`` are set for memory limits that were refused before.
+    ``anew``: there was no sample before this one to compare it with.
+    """
+
+    rates: Rates
+    decisions: Mapping[str, Decision]
+    faults: Mapping[str, Exception]
+    wishes: Sequence[Cap]
+    would: Sequence[Cap]
+    pauses: Sequence[Cap]
+    orders: orders_.Orders
+    limited: Collection[Knob]
+    held_back: bool
+    anew: bool
+
+
+class Fast(NamedTuple):
+    """What the fast loop does now; nothing while it does not run.
+
+    ``sets`` are the groups whose CPU set only it writes, ``floors`` what it
+    asks the slow loop for.  Source: DESIGN 7.7.
+    """
+
+    sets: tuple[str, ...] = ()
+    floors: tuple[Cap, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        return frozenset((group, Knob.CPU_SET) for group in self.sets)
+
+
+NO_FAST = Fast()
+
+
+class Claims(NamedTuple):
+    """What the slow loop is to set, as far as each knob allows it.
+
+    ``caps`` are those whose knobs are to be looked at: what is wished, then
+    what operators ask for (``resolved``).
+    """
+
+    proposal: Proposal
+    fast: Fast
+    wishes: Sequence[Cap]
+    resolved: orders_.Resolved
+    caps: Sequence[Cap]
+
+
 class Decided(NamedTuple):
     """What one tick decided, and from what.
 
     ``wanted`` are the caps that should be in force.  ``would`` are the
     caps of controllers that observe; of all, while nothing may be limited.
-    ``left`` is what the fast loop left over of ``wishes``, or ``wishes``
-    itself.  ``originals`` is what each knob would hold without us.
-    ``faults`` are those of detectors that failed in this tick, by name.
-    ``exempt`` and ``refused`` came of the operators' orders.
+    ``originals`` is what each knob would hold without us.  ``exempt`` and
+    ``refused`` came of the operators' orders.
     """
 
     rates: Rates
     decisions: Mapping[str, Decision]
-    wishes: Sequence[Cap]
-    left: Sequence[Cap]
-    would: list[Cap]
+    would: Sequence[Cap]
+    fast: Fast
     originals: Mapping[Key, Value | None]
     wanted: Mapping[Key, Cap]
-    faults: Mapping[str, Exception] = {}
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
 
 
-def left_over(wishes: Iterable[Cap], owns: Callable[[Key], bool],
-              floors: Iterable[Cap]) -> list[Cap]:
-    """What the slow loop still writes while a fast loop runs.
+class Answer(NamedTuple):
+    """What follows from refused memory limits: caps that pause, and kills,
+    which need the consent of the workload's parent."""
 
-    ``owns`` says which knobs only the fast loop writes; ``floors`` is what
-    it asks the slow loop for.  Source: DESIGN 7.7.
+    pauses: Sequence[Cap] = ()
+    kills: Sequence[Action] = ()
+
+
+def claim(proposal: Proposal, fast: Fast = NO_FAST) -> Claims:
+    """What is to be set, once it is known what the fast loop does."""
+    wishes, taken = proposal.wishes, fast.keys
+    if taken or fast.floors:
+        wishes = [*(cap for cap in wishes if cap[:2] not in taken),
+                  *fast.floors]
+    if proposal.pauses:
+        wishes = [*wishes, *proposal.pauses]
+    resolved = (
+        orders_.Resolved() if proposal.held_back else orders_.resolve(
+            proposal.rates.time_s, proposal.rates, proposal.orders,
+            proposal.limited, taken))
+    caps = wishes
+    if resolved.overrides:
+        caps = [*wishes, *(cap for cap in resolved.overrides.values() if cap)]
+    return Claims(proposal, fast, wishes, resolved, caps)
+
+
+def settle(claims: Claims, originals: Mapping[Key, Value | None]) -> Decided:
+    """What should be in force.
+
+    :param originals: what each claimed knob would hold without us
     """
-    return [cap for cap in wishes
-            if not owns((cap.workload, cap.knob))] + list(floors)
+    proposal, resolved = claims.proposal, claims.resolved
+    rates = proposal.rates
+    floors = {one.workload.id: one.workload.floor
+              for one in rates.workloads
+              } if claims.wishes or resolved.overrides else {}
+    return Decided(
+        rates=rates, decisions=proposal.decisions, would=proposal.would,
+        fast=claims.fast, originals=originals,
+        wanted=arbitrate.arbitrate(
+            claims.wishes, arbitrate.in_effect(originals, rates.topology),
+            floors, overrides=resolved.overrides, exempt=resolved.exempt,
+            stopped=proposal.held_back),
+        exempt=resolved.exempt, refused=resolved.refused)
 
 
 class Decider:
     """The controllers of one host and what stands between them and a knob.
 
-    It remembers the last sample, and whom a refused limit has paused.
+    It remembers the last sample, and the workloads that are paused because
+    a memory limit was refused.
 
     :param controllers: each with its mode; those that are off are left out
     :param limited: the knobs that may be set; caps on others are only shown
@@ -130,8 +223,8 @@ class Decider:
         self.controllers = [(controller, mode)
                             for controller, mode in controllers
                             if mode is not Mode.OFF]
-        self.previous: HostSample | None = None
-        self.pauses: dict[str, Cap] = {}
+        self._previous: HostSample | None = None
+        self._pauses: dict[str, Cap] = {}
         self._paused_runs: dict[str, float] = {}
         self._failed: dict[str, tuple[float, str]] = {}
 
@@ -150,36 +243,34 @@ class Decider:
             if controller.name in state:
                 controller.load(state[controller.name], now)
 
-    def rates(self, sample: HostSample) -> Rates:
-        """What happened since the sample before."""
-        rates = rates_.rates(self.previous, sample)
-        self.previous = sample
-        return rates
+    def forget_sample(self) -> None:
+        """The next sample is to be compared with none."""
+        self._previous = None
 
-    def decide(self, now: float, rates: Rates, *, held_back: bool,
-               originals: Callable[[Sequence[Cap]],
-                                   Mapping[Key, Value | None]],
-               follow: Callable[[list[Cap], Rates, bool], list[Cap]]
-               | None = None,
-               orders: orders_.Orders = orders_.NONE,
-               taken: Callable[[Key], bool] = lambda key: False) -> Decided:
-        """Ask every controller and settle what should be in force.
+    def propose(self, sample: HostSample, *, held_back: bool = False,
+                orders: orders_.Orders = orders_.NONE) -> Proposal:
+        """Ask every controller, by what happened since the sample before.
 
-        :param now: time of the sample in seconds
         :param held_back: nothing may be limited now
-        :param originals: what each wished knob would hold without us
-        :param follow: brings the fast loop up to date with the wishes, the
-            rates and ``held_back``; returns the wishes that it leaves over
         :param orders: what operators ask for
-        :param taken: whether only the fast loop writes that knob
         """
+        anew = self._previous is None
+        rates = rates_.rates(self._previous, sample)
+        self._previous = sample
+        return self.propose_from(rates, held_back=held_back, orders=orders,
+                                 anew=anew)
+
+    def propose_from(self, rates: Rates, *, held_back: bool = False,
+                     orders: orders_.Orders = orders_.NONE,
+                     anew: bool = False) -> Proposal:
+        """As :meth:`propose`, where the rates are known already."""
         decisions: dict[str, Decision] = {}
         faults: dict[str, Exception] = {}
         wishes: list[Cap] = []
         would: list[Cap] = []
         mode: Mode
         for controller, mode in self.controllers:
-            decision = self._ask(controller, now, rates, faults, orders)
+            decision = self._ask(controller, rates, faults, orders)
             if orders.modes:
                 mode = orders_.mode(controller.name, mode, orders)
                 if mode is Mode.OFF:    # it still learns
@@ -196,27 +287,15 @@ class Decider:
         if held_back:
             would.extend(wishes)
             wishes = []
-            self.pauses.clear()
-        if self.pauses:
+            self._pauses.clear()
+        if self._pauses:
             self._forget_pauses(rates)
-        left = wishes if follow is None else follow(wishes, rates, held_back)
-        claims = [*left, *self.pauses.values()] if self.pauses else left
-        asked = (orders_.Resolved() if held_back else orders_.resolve(
-            now, rates, orders, self._limited, taken))
-        floors = {w.workload.id: w.workload.floor
-                  for w in rates.workloads
-                  } if claims or asked.overrides else {}
-        found = originals([*claims, *(
-            cap for cap in asked.overrides.values() if cap)]
-            if asked.overrides else claims)
-        return Decided(rates, decisions, wishes, left, would, found,
-                       arbitrate.arbitrate(
-                           claims, arbitrate.in_effect(found, rates.topology),
-                           floors, overrides=asked.overrides,
-                           exempt=asked.exempt, stopped=held_back),
-                       faults, asked.exempt, asked.refused)
+        return Proposal(
+            rates=rates, decisions=decisions, faults=faults, wishes=wishes,
+            would=would, pauses=tuple(self._pauses.values()), orders=orders,
+            limited=self._limited, held_back=held_back, anew=anew)
 
-    def _ask(self, controller: Controller, now: float, rates: Rates,
+    def _ask(self, controller: Controller, rates: Rates,
              faults: dict[str, Exception], orders: orders_.Orders
              ) -> Decision:
         """One controller's decision.
@@ -225,6 +304,7 @@ class Decider:
         wants nothing, so that its caps are lifted, and rests.  A regulator
         that fails ends the agent, and the watcher restores.
         """
+        now = rates.time_s
         if getattr(controller, 'kind', '') != DETECTOR:
             return controller.step(now, rates)
         if hasattr(controller, 'allow'):
@@ -245,42 +325,42 @@ class Decider:
         """Of workloads that have ended, or were made again, as at a hard
         reboot: what runs now has been refused nothing."""
         runs = {one[0].id: one[0].created_s for one in rates.workloads}
-        self.pauses = {
-            workload: cap for workload, cap in self.pauses.items()
+        self._pauses = {
+            workload: cap for workload, cap in self._pauses.items()
             if workload in runs
             and runs[workload] == self._paused_runs.get(workload)}
 
     def answer(self, decided: Decided, unmet: Mapping[str, int],
-               pending: Collection[Key]) -> list[Action]:
+               pending: Collection[Key]) -> Answer:
         """Memory that the kernel did not take back: pause, or kill.
 
         A workload is paused until it is not refused any more, or has no
-        memory limit any more; see :attr:`pauses`.  Returns the kills, which
-        need the consent of the workload's parent.
+        memory limit any more; the next proposals ask for that.
 
         :param unmet: bytes above the refused limit, by workload
         :param pending: knobs whose write the kernel has not answered yet
         """
         # What waits for the kernel stays as it is until that has answered.
-        waiting = {workload: cap for workload, cap in self.pauses.items()
+        waiting = {workload: cap for workload, cap in self._pauses.items()
                    if (key := (workload, Knob.MEMORY_BYTES)) in pending
                    and key in decided.wanted}
         if not unmet:
-            self.pauses = waiting
-            return []
+            self._pauses = waiting
+            return Answer(tuple(waiting.values()))
         workloads = decided.rates.workloads
-        decision = decided.decisions.get(scavenger.NAME, Decision())
-        pauses, kills = refusal.answer(
-            unmet, refusal.shortage_of(decision.facts.get('memory', {}),
-                                       workloads), workloads)
-        self.pauses = waiting | {
+        pauses, kills = refusal.answer(unmet, max(
+            (one.shortage_bytes for one in decided.decisions.values()),
+            default=0.0), workloads)
+        self._pauses = waiting | {
             workload: Cap(workload, Knob.PAUSED, 1, scavenger.NAME,
                           f'{unmet[workload]} bytes that the foreground '
                           'needs could not be reclaimed')
             for workload in pauses}
         self._paused_runs = {one[0].id: one[0].created_s for one in workloads
-                             if one[0].id in self.pauses}
+                             if one[0].id in self._pauses}
         why = (f'the foreground needs {sum(unmet.values())} bytes that '
                'could not be reclaimed')
-        return [Action(workload, 'kill', scavenger.NAME, why)
-                for workload in kills if workload not in decided.exempt]
+        return Answer(
+            tuple(self._pauses.values()),
+            [Action(workload, 'kill', scavenger.NAME, why)
+             for workload in kills if workload not in decided.exempt])

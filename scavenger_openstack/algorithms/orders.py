@@ -18,7 +18,6 @@ workload's floor, and none is for a foreground workload.  Source: DESIGN 7.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -120,12 +119,12 @@ def protected(sample: HostSample, orders: Orders) -> HostSample:
 
 def resolve(now: float, rates: Rates, orders: Orders,
             limited: Collection[Knob] = tuple(Knob),
-            taken: Callable[[Key], bool] = lambda key: False) -> Resolved:
+            taken: Collection[Key] = ()) -> Resolved:
     """What of the orders counts.
 
     :param now: CLOCK_BOOTTIME in seconds
     :param limited: the knobs that may be set on this host
-    :param taken: whether only the fast loop writes that knob
+    :param taken: the knobs that only the fast loop writes
     """
     if not orders.overrides and not orders.exempt:
         return Resolved()
@@ -139,7 +138,7 @@ def resolve(now: float, rates: Rates, orders: Orders,
         if not why and one.knob not in limited:
             why = (f'{one.knob} is not limited on this host; see [agent] '
                    'protect and the modes in its file')
-        if not why and taken((target, one.knob)):
+        if not why and (target, one.knob) in taken:
             why = ('blind isolation moves this CPU set many times a second; '
                    'set [perfiso] mode = observe first')
         if why:

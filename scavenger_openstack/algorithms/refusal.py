@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
-from typing import Any
 
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadRates
@@ -56,19 +55,6 @@ def answer(unmet: Mapping[str, int], shortage: float,
             kill.append(one.workload.id)
             shortage -= used
     return tuple(name for name in refused if name not in kill), tuple(kill)
-
-
-def shortage_of(facts: Mapping[str, Any],
-                workloads: Sequence[WorkloadRates]) -> float:
-    """Bytes that the background uses above what the foreground leaves.
-
-    ``facts``: those of a decision on memory; 0 when there is no budget, and
-    in the initial window, in which nobody is killed (DESIGN 7.3).
-    """
-    budget = facts.get('budget')
-    return 0.0 if budget is None or facts.get('rule') != 'holding' else sum(
-        _known(one) for one in workloads
-        if one.workload.priority is Priority.BACKGROUND) - budget
 
 
 def _known(one: WorkloadRates) -> int:

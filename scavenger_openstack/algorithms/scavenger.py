@@ -100,7 +100,7 @@ class _Tick:
     """What one step looks at and what it has found so far."""
 
     __slots__ = ('rates', 'background', 'foreground', 'caps',
-                 'overcommitted')
+                 'overcommitted', 'shortage_bytes')
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -108,6 +108,7 @@ class _Tick:
         self.foreground: list[WorkloadRates] = []
         self.caps: list[Cap] = []
         self.overcommitted: dict[str, tuple[float, float]] = {}
+        self.shortage_bytes = 0.0
 
     def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
             values: Iterable[float], why: str) -> None:
@@ -195,7 +196,8 @@ class Controller:
                 for group in groups(tick.background)]
         self._decision = Decision(
             tuple(tick.caps),
-            self._overcommitted.incidents(now, tick.overcommitted), facts)
+            self._overcommitted.incidents(now, tick.overcommitted), facts,
+            tick.shortage_bytes)
         return self._decision
 
     def _forget(self, gap_s: float) -> None:
@@ -231,8 +233,9 @@ class Controller:
         budget = memory.budget()
         if rule == 'holding':
             self._frozen = {}
+            tick.shortage_bytes = sum(known) - budget
             shares = split(budget, self._demands(used), weights, floors)
-        else:
+        else:       # nobody is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
             # or now, if a limit could not be set at once.
             shares = [max(self._frozen.get(one[0].id, 0.0), use or 0.0, low)

@@ -16,11 +16,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from scavenger_openstack.agent.actuator import Actuator
 from scavenger_openstack.agent.actuator import Key
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.simulator.driver import GROUP
 from scavenger_openstack.drivers.simulator.driver import Simulator
@@ -73,19 +75,16 @@ class Isolation:
     def owns(self, key: Key) -> bool:
         return self.active and key == (GROUP, Knob.CPU_SET)
 
-    def follow(self, wishes: list[Cap], rates: Rates, held_back: bool,
-               actuator: Actuator) -> list[Cap]:
-        """What the fast loop leaves over, and its floors when short."""
+    def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
+               actuator: Actuator) -> decider.Fast:
+        """What the fast loop does, and its floors when short."""
         if not self.active:
-            return wishes
-        kept = []
+            return decider.NO_FAST
         self._allowed = frozenset(rates.topology)
         for cap in wishes:
             if self.owns((cap.workload, cap.knob)):
                 self._allowed &= parse_cpus(str(cap.value))
-            else:
-                kept.append(cap)
-        return kept + self._floors(rates)
+        return decider.Fast((GROUP,), tuple(self._floors(rates)))
 
     def _floors(self, rates: Rates) -> list[Cap]:
         """The quota floor, while one CPU is still more than there is.

@@ -25,8 +25,8 @@ from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import changes
 from scavenger_openstack.algorithms.changes import Changed
 from scavenger_openstack.algorithms.changes import WouldKey
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms.decider import Decided
-from scavenger_openstack.algorithms.decider import left_over
 from scavenger_openstack.drivers import rates_table
 from scavenger_openstack.drivers import recorded
 from scavenger_openstack.drivers import replay
@@ -34,7 +34,6 @@ from scavenger_openstack.laboratory.replay_settings import Settings
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
-from scavenger_openstack.types import Value
 
 Moment = recorded.Turn | Rates
 """One tick of a recording, or one time of a table."""
@@ -127,8 +126,8 @@ class Player:
                 (self._asked.discard if cap is None
                  else self._asked.add)(key)
         if isinstance(moment, Rates):
-            decided = self._decider.decide(
-                time_s, moment, held_back=False, originals=lambda claims: {})
+            decided = decider.settle(
+                decider.claim(self._decider.propose_from(moment)), {})
         elif moment.sample is not None:
             time_s = moment.sample.time_s
             decided = self._turn(moment)
@@ -142,22 +141,11 @@ class Player:
     def _turn(self, turn: recorded.Turn) -> Decided:
         assert turn.sample is not None
         if turn.anew:
-            self._decider.previous = None
-        originals: Mapping[Key, Value | None] = turn.originals
-
-        def follow(wishes: list[Cap], rates: Rates, held_back: bool
-                   ) -> list[Cap]:
-            if not (turn.fast_sets or turn.floors):
-                return wishes
-            return left_over(
-                wishes, lambda key: (key[1] is Knob.CPU_SET
-                                     and key[0] in turn.fast_sets),
-                turn.floors)
-
-        decided = self._decider.decide(
-            turn.sample.time_s, self._decider.rates(turn.sample),
-            held_back=turn.stopped or turn.unwatched,
-            originals=lambda claims: originals, follow=follow)
+            self._decider.forget_sample()
+        proposal = self._decider.propose(
+            turn.sample, held_back=turn.stopped or turn.unwatched)
+        decided = decider.settle(decider.claim(proposal, decider.Fast(
+            tuple(turn.fast_sets), turn.floors)), turn.originals)
         self._decider.answer(decided, self._unmet(turn, decided),
                              turn.pending)
         return decided

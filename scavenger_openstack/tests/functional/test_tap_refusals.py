@@ -96,8 +96,8 @@ class Others(taps.TapTestCase):
         cap = types.Cap(VM, RATE, 1e6, 'test', 'to see it')
 
         def tick() -> list[str]:
-            agent.originals([cap])
-            problems = agent.reconcile({(VM, RATE): cap}).problems
+            problems = agent.reconcile({(VM, RATE): cap},
+                                       agent.look([cap])).problems
             self.wait_for('nothing is being lifted any more',
                           lambda: not agent.pending)
             return problems

@@ -226,8 +226,7 @@ class Leased(taps.TapTestCase):
     def tick(self, rate: float | None) -> actuator.Outcome:
         cap = types.Cap(VM, RATE, rate or 0.0, 'test', 'to see it')
         wanted = {(VM, RATE): cap} if rate else {}
-        self.agent.originals(wanted.values())
-        return self.agent.reconcile(wanted)
+        return self.agent.reconcile(wanted, self.agent.look(wanted.values()))
 
     def settled(self) -> None:
         self.wait_for('limits are lifted', lambda: not self.agent.pending)

@@ -147,9 +147,9 @@ class Agent:
         caps = [Cap(uuid, knob, value, 'test', 'the test says so')
                 for uuid, knobs in (wanted or {}).items()
                 for knob, value in knobs.items()]
-        known = self.actuator.originals(caps)
+        seen = self.actuator.look(caps)
         return self.actuator.reconcile(
-            arbitrate.arbitrate(caps, known, {}))
+            arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
 
 class HostAgent:
@@ -185,9 +185,9 @@ class HostAgent:
     def put(self, *wishes: tuple[str, Knob, Value]) -> actuator_.Outcome:
         """Bring these caps in force, and no others."""
         caps = [Cap(*wish, 'test', 'the test says so') for wish in wishes]
-        known = self.actuator.originals(caps)
+        seen = self.actuator.look(caps)
         return self.actuator.reconcile(
-            arbitrate.arbitrate(caps, known, {}))
+            arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
 
 class VirtualHostTestCase(hypervisor.HypervisorTestCase):

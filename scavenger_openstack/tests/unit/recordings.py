@@ -36,7 +36,6 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
@@ -123,7 +122,7 @@ class Host:
         tick.stopped = dice.random() < 0.1
         tick.unwatched = dice.random() < 0.1
         if dice.random() < 0.05:
-            self.decider.previous = None
+            self.decider.forget_sample()
         if dice.random() > 0.05:
             self.decide(tick, self.sample())
         else:
@@ -139,15 +138,12 @@ class Host:
     def decide(self, tick: loop_.Tick, sample: HostSample) -> None:
         dice = self.dice
         tick.sample = sample
-        tick.anew = self.decider.previous is None
-        tick.rates = self.decider.rates(sample)
-        tick.decided = self.decider.decide(
-            sample.time_s, tick.rates,
-            held_back=tick.stopped or tick.unwatched,
-            originals=self.found,
-            follow=self.follow if dice.random() < 0.3 else None)
-        if tick.decided.left is not tick.decided.wishes:
-            tick.fast = ['/batch']
+        held_back = tick.stopped or tick.unwatched
+        proposal = self.decider.propose(sample, held_back=held_back)
+        tick.anew, tick.rates = proposal.anew, proposal.rates
+        claims = decider.claim(proposal, self.fast(held_back)
+                               if dice.random() < 0.3 else decider.NO_FAST)
+        tick.decided = decider.settle(claims, self.found(claims.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
                           for workload, knob in tick.decided.wanted
@@ -166,12 +162,9 @@ class Host:
                 for cap in claims if self.dice.random() < 0.9}
 
     @staticmethod
-    def follow(wishes: list[Cap], rates: Rates, held_back: bool
-               ) -> list[Cap]:
-        floors = [] if held_back else [
-            Cap('/batch/b', Knob.CPU_CORES, 0.1, 'perfiso', 'one CPU left')]
-        return decider.left_over(
-            wishes, lambda key: key == ('/batch', Knob.CPU_SET), floors)
+    def fast(held_back: bool) -> decider.Fast:
+        return decider.Fast(('/batch',), () if held_back else (
+            Cap('/batch/b', Knob.CPU_CORES, 0.1, 'perfiso', 'one CPU left'),))
 
     def sample(self) -> HostSample:
         dice = self.dice

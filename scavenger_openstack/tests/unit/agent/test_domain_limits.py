@@ -63,9 +63,9 @@ class LimitsTestCase(testtools.TestCase):
     def tick(self, *wishes: tuple[tuple[str, Knob], Value]
              ) -> actuator.Outcome:
         caps = [Cap(*key, value, 'owner', 'reason') for key, value in wishes]
-        known = self.actuator.originals(caps)
+        seen = self.actuator.look(caps)
         return self.actuator.reconcile(
-            arbitrate.arbitrate(caps, known, {}))
+            arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
 
 class Denied(LimitsTestCase):

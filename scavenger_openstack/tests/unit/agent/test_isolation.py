@@ -24,6 +24,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import isolation
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -129,7 +130,7 @@ class IsolationTestCase(testtools.TestCase):
 
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
-               busy_s: Mapping[int, float] = {}) -> list[Cap]:
+               busy_s: Mapping[int, float] = {}) -> decider.Fast:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
                                        group=GROUP), 1.0)
@@ -195,8 +196,7 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.start()
         self.follow(range(8))
         self.assertIn('running', self.state())
-        wishes = self.follow(range(4), claim='0-3')
-        self.assertEqual(['0-3'], [cap.value for cap in wishes])
+        self.assertEqual(decider.NO_FAST, self.follow(range(4), claim='0-3'))
         self.assertIn('buffer_cores is 0 on 4 CPUs', self.state())
         polls = len(self.host.group.written)
         self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
@@ -295,15 +295,38 @@ class TestNotTaken(IsolationTestCase):
                     time.sleep(0.001)
 
 
+class TestHangs(IsolationTestCase):
+    """A write of a CPU set does not come back from the kernel."""
+
+    def test_it_stays_the_only_writer(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.agent.fastloop.STOP_TIMEOUT_S', 0.05))
+        hangs, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def hang(cpus: frozenset[int]) -> None:
+            hangs.set()
+            goes_on.wait(20)
+        self.host.group.set = hang      # type: ignore[method-assign]
+        self.start()
+        self.follow(range(16))
+        self.assertTrue(hangs.wait(20))
+        self.isolation.mode = Mode.OFF
+        self.assertEqual(decider.Fast((GROUP,)),
+                         self.follow(range(16), claim='0-3'))
+        self.assertIn('off: blind isolation: the write', self.state())
+        goes_on.set()
+        self.assertEqual(decider.NO_FAST, self.follow(range(16), claim='0-3'))
+
+
 class TestObserve(IsolationTestCase):
 
     def test_no_thread_and_no_bpf(self) -> None:
         self.start(Mode.OBSERVE)
         busy = dict.fromkeys(range(16), 0.0)
         for now in range(1, 4):
-            wishes = self.follow(range(16), claim='0-15', now=now,
-                                 busy_s=busy)
-            self.assertEqual(['0-15'], [cap.value for cap in wishes])
+            self.assertEqual(decider.NO_FAST, self.follow(
+                range(16), claim='0-15', now=now, busy_s=busy))
         self.assertEqual(0, Cpus.made)
         self.assertNotIn('fast-loop', [
             thread.name for thread in threading.enumerate()])
@@ -358,7 +381,8 @@ class TestPins(IsolationTestCase):
         # Foreground that is not known may run there, and keeps its part of
         # the buffer: 6 of 11 CPUs are for the other half.
         self.assertEqual(32 - 5, len(found))
-        self.assertEqual([], self.follow(range(64), *guests))
+        self.assertEqual(decider.Fast((GROUP,)),
+                         self.follow(range(64), *guests))
         Cpus.idle = frozenset(range(64))
         self.assertEqual(64 - 5, len(self.settled()))
         # One comes that may run anywhere.
@@ -386,5 +410,5 @@ class TestPins(IsolationTestCase):
         self.follow(range(16), *guests)
         self.settled()
         self.assertEqual(['/batch/a'], [
-            cap.workload for cap in self.follow(range(16), *guests)
-            if cap.knob is Knob.CPU_CORES])
+            cap.workload
+            for cap in self.follow(range(16), *guests).floors])

@@ -23,6 +23,7 @@ import testtools
 from scavenger_openstack.algorithms.changes import Changed
 from scavenger_openstack.algorithms.changes import Changes
 from scavenger_openstack.algorithms.decider import Decided
+from scavenger_openstack.algorithms.decider import NO_FAST
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -37,10 +38,11 @@ INCIDENT = Incident('i', 1.0, 'h', 'v', 'cpi', 2.0, 1.5, 'cause')
 def decided(*wanted: Cap, would: tuple[Cap, ...] = (),
             **incidents: tuple[Incident, ...]) -> Decided:
     return Decided(
-        Rates(1.0, 1.0, ()),
-        {name: Decision(incidents=found)
-         for name, found in incidents.items()},
-        [], [], list(would), {}, {cap[:2]: cap for cap in wanted})
+        rates=Rates(1.0, 1.0, ()),
+        decisions={name: Decision(incidents=found)
+                   for name, found in incidents.items()},
+        would=would, fast=NO_FAST, originals={},
+        wanted={(cap.workload, cap.knob): cap for cap in wanted})
 
 
 class ChangesTest(testtools.TestCase):

@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
@@ -45,9 +44,9 @@ class Fixed:
     """A controller that wants the same at every step."""
 
     def __init__(self, name: str, *caps: Cap,
-                 facts: Mapping[str, Any] | None = None) -> None:
+                 shortage_bytes: float = 0.0) -> None:
         self.name = name
-        self.decision = Decision(caps, facts=facts or {})
+        self.decision = Decision(caps, shortage_bytes=shortage_bytes)
         self.loaded: Any = None
 
     def step(self, now: float, rates: Rates) -> Decision:
@@ -82,20 +81,16 @@ def rates(*background: str, killable: bool = False, created_s: float = 0.0,
 
 
 class DeciderTestCase(testtools.TestCase):
-    """Decides once, and keeps what the originals were asked for."""
+    """Decides once, and keeps what was proposed and claimed."""
 
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
                originals: Mapping[Key, Value | None] | None = None,
-               **words: Any) -> decider.Decided:
-        self.asked: list[Cap] = []
-
-        def found(claims: Iterable[Cap]
-                  ) -> Mapping[Key, Value | None]:
-            self.asked = list(claims)
-            return originals or {}
-        return one.decide(now, seen or rates('/a'), held_back=held_back,
-                          originals=found, **words)
+               fast: decider.Fast = decider.NO_FAST) -> decider.Decided:
+        self.proposal = one.propose_from(dataclasses.replace(
+            seen or rates('/a'), time_s=now), held_back=held_back)
+        self.claims = decider.claim(self.proposal, fast)
+        return decider.settle(self.claims, originals or {})
 
 
 class DecideTest(DeciderTestCase):
@@ -109,7 +104,7 @@ class DecideTest(DeciderTestCase):
         self.assertEqual({('/a', Knob.CPU_CORES): wish}, found.wanted)
         self.assertEqual([other], found.would)
         self.assertEqual(['one', 'two'], list(found.decisions))
-        self.assertEqual([wish], self.asked)
+        self.assertEqual([wish], self.claims.caps)
 
     def test_what_is_not_protected_is_only_shown(self) -> None:
         memory = HALF._replace(knob=Knob.MEMORY_BYTES, value=1000)
@@ -128,11 +123,11 @@ class DecideTest(DeciderTestCase):
         faulty.fails = True
         found = self.decide(one, now=2.0)
         self.assertEqual([HALF], list(found.wanted.values()))
-        self.assertEqual(['two'], list(found.faults))
+        self.assertEqual(['two'], list(self.proposal.faults))
         faulty.fails = False
         found = self.decide(one, now=2.0 + decider.FAULT_REST_S / 2)
         self.assertEqual(([HALF], {}, {'fault': 'ZeroDivisionError: a fault'}),
-                         ([*found.wanted.values()], found.faults,
+                         ([*found.wanted.values()], self.proposal.faults,
                           found.decisions['two'].facts))
         self.assertEqual(2, len(self.decide(
             one, now=2.0 + decider.FAULT_REST_S).wanted))
@@ -145,11 +140,13 @@ class DecideTest(DeciderTestCase):
 
     def test_held_back_wants_nothing_and_says_what_it_would(self) -> None:
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
-        one.pauses = {'/a': HALF}
+        one.answer(self.decide(one), {'/a': 100}, ())
         found = self.decide(one, held_back=True)
-        self.assertEqual(({}, [HALF], {}),
-                         (found.wanted, found.would, one.pauses))
-        self.assertEqual([], self.asked)
+        self.assertEqual(({}, [HALF], ()), (
+            found.wanted, found.would, self.proposal.pauses))
+        self.assertEqual([], self.claims.caps)
+        self.decide(one)
+        self.assertEqual((), self.proposal.pauses)
 
     def test_originals_and_floors_bound_a_wish(self) -> None:
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
@@ -179,16 +176,20 @@ class DecideTest(DeciderTestCase):
         floor = HALF._replace(value=0.1, owner='perfiso')
         one = decider.Decider([(Fixed('one', cpus, HALF), Mode.ENFORCE)])
 
-        def follow(wishes: list[Cap], seen: Rates, held_back: bool
-                   ) -> list[Cap]:
-            self.assertEqual(([cpus, HALF], False), (wishes, held_back))
-            return decider.left_over(
-                wishes, lambda key: key == ('/g', Knob.CPU_SET), [floor])
-
-        found = self.decide(one, follow=follow)
-        self.assertEqual([cpus, HALF], found.wishes)
-        self.assertEqual([HALF, floor], found.left)
+        found = self.decide(one, fast=decider.Fast(('/g',), (floor,)))
+        self.assertEqual([cpus, HALF], self.proposal.wishes)
+        self.assertEqual([HALF, floor], self.claims.caps)
         self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
+
+    def test_claims_may_be_settled_again(self) -> None:
+        """Proposals and claims are values."""
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        key = ('/a', Knob.CPU_CORES)
+        first = self.decide(one)
+        claims = self.claims
+        self.decide(one, held_back=True)
+        self.assertEqual(first, decider.settle(claims, {}))
+        self.assertEqual({}, decider.settle(claims, {key: 0.4}).wanted)
 
     def test_state_goes_to_its_controller(self) -> None:
         controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
@@ -206,9 +207,12 @@ class DecideTest(DeciderTestCase):
         one = decider.Decider([])
         first, second = (HostSample('h', 'b', time_s, 0.0, ())
                          for time_s in (3.0, 5.0))
-        self.assertFalse(one.rates(first).complete)
-        self.assertEqual(2.0, one.rates(second).interval_s)
-        self.assertIs(second, one.previous)
+        found = one.propose(first)
+        self.assertEqual((False, True), (found.rates.complete, found.anew))
+        found = one.propose(second)
+        self.assertEqual((2.0, False), (found.rates.interval_s, found.anew))
+        one.forget_sample()
+        self.assertTrue(one.propose(second).anew)
 
 
 class AnswerTest(DeciderTestCase):
@@ -216,36 +220,42 @@ class AnswerTest(DeciderTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.one = decider.Decider([(Fixed(scavenger.NAME, facts={
-            'memory': {'rule': 'holding', 'budget': 600}}), Mode.ENFORCE)])
+        self.controller = Fixed(scavenger.NAME, shortage_bytes=400.0)
+        self.one = decider.Decider([(self.controller, Mode.ENFORCE)])
 
-    def test_whoever_is_refused_is_paused_until_he_is_not(self) -> None:
+    def paused(self, seen: Rates | None = None) -> list[str]:
+        """Who is paused by the next proposal."""
+        self.decide(self.one, seen or rates('/a', '/b'))
+        return [cap.workload for cap in self.proposal.pauses]
+
+    def test_a_refused_workload_is_paused_until_it_is_not(self) -> None:
         seen = self.decide(self.one, rates('/a', '/b'))
-        self.assertEqual([], self.one.answer(seen, {'/a': 100}, ()))
-        [pause] = self.one.pauses.values()
+        found = self.one.answer(seen, {'/a': 100}, ())
+        [pause] = found.pauses
         self.assertEqual(('/a', Knob.PAUSED, 1), pause[:3])
         self.assertIn('100 bytes', pause.reason)
+        self.assertEqual([], found.kills)
         seen = self.decide(self.one, rates('/a', '/b'))
         self.assertEqual({('/a', Knob.PAUSED): pause}, seen.wanted)
-        self.assertEqual([pause], self.asked)
-        self.one.answer(seen, {}, ())
-        self.assertEqual({}, self.one.pauses)
+        self.assertEqual([pause], self.claims.caps)
+        self.assertEqual((), self.one.answer(seen, {}, ()).pauses)
+        self.assertEqual([], self.paused())
 
-    def test_while_the_kernel_has_not_answered_he_stays_paused(self) -> None:
+    def test_it_stays_paused_until_the_kernel_has_answered(self) -> None:
         limit = Cap('/a', Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
         self.one.controllers.append((Fixed('memory', limit), Mode.ENFORCE))
         seen = self.decide(self.one, rates('/a', '/b'))
         self.one.answer(seen, {'/a': 100}, ())
         pending = {('/a', Knob.MEMORY_BYTES)}
         self.one.answer(seen, {}, pending)
-        self.assertEqual(['/a'], list(self.one.pauses))
+        self.assertEqual(['/a'], self.paused())
         self.one.answer(seen, {'/b': 1}, pending)
-        self.assertEqual(['/a', '/b'], list(self.one.pauses))
+        self.assertEqual(['/a', '/b'], self.paused())
         # A limit that is not wanted any more is no reason to pause, though
         # it is still being removed.
         self.one.controllers.pop()
         self.one.answer(self.decide(self.one, rates('/a', '/b')), {}, pending)
-        self.assertEqual({}, self.one.pauses)
+        self.assertEqual([], self.paused())
 
     def test_one_that_is_made_anew_is_not_paused(self) -> None:
         """As by a hard reboot: its new run was refused nothing."""
@@ -256,10 +266,17 @@ class AnswerTest(DeciderTestCase):
             self.assertIn(('/a', Knob.PAUSED), again.wanted)
             found = self.decide(self.one, now)
             self.assertEqual({}, found.wanted)
-            self.assertEqual({}, self.one.pauses)
+            self.assertEqual((), self.proposal.pauses)
 
-    def test_who_opted_in_is_killed(self) -> None:
+    def test_who_opted_in_is_killed_for_a_shortage_only(self) -> None:
         seen = self.decide(self.one, rates('/a', '/b', killable=True))
-        [kill] = self.one.answer(seen, {'/a': 100}, ())
+        found = self.one.answer(seen, {'/a': 100}, ())
+        [kill] = found.kills
         self.assertEqual(('/a', 'kill', 'scavenger'), kill[:3])
-        self.assertEqual({}, self.one.pauses)
+        self.assertEqual((), found.pauses)
+        self.controller.decision = Decision(
+            facts={'memory': {'rule': 'holding', 'budget': 0.0}})
+        seen = self.decide(self.one, rates('/a', '/b', killable=True))
+        found = self.one.answer(seen, {'/a': 100}, ())
+        self.assertEqual((['/a'], []), (
+            [cap.workload for cap in found.pauses], found.kills))

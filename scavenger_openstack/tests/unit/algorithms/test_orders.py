@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import orders
 from scavenger_openstack.algorithms.orders import Orders
 from scavenger_openstack.algorithms.orders import Override
-from scavenger_openstack.tests.unit.algorithms import test_decider
 from scavenger_openstack.tests.unit.algorithms.test_decider import Fixed
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
@@ -121,7 +121,7 @@ class Overrides(testtools.TestCase):
 
     def test_what_the_fast_loop_writes(self) -> None:
         self.refused('blind isolation', override('/batch', '0', Knob.CPU_SET),
-                     taken=lambda key: key == ('/batch', Knob.CPU_SET))
+                     taken={('/batch', Knob.CPU_SET)})
 
     def test_names_that_are_not_printable(self) -> None:
         odd = Rates(1.0, 1.0, (WorkloadRates(Workload(
@@ -161,11 +161,10 @@ class Overrides(testtools.TestCase):
 
 def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
            ) -> Any:
-    decided = test_decider.decider.Decider([(Fixed('one', *caps), mode)]
-                                           ).decide(
-        1.0, RATES, held_back=False, originals=lambda wishes: {
-            (cap.workload, cap.knob): None for cap in wishes}, orders=asked)
-    return decided.wanted
+    claims = decider.claim(decider.Decider([(
+        Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked))
+    return decider.settle(claims, {(cap.workload, cap.knob): None
+                                   for cap in claims.caps}).wanted
 
 
 class Precedence(testtools.TestCase):

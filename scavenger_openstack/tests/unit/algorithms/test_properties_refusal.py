@@ -136,19 +136,3 @@ class AnswerProperties(testtools.TestCase):
             self, unmet: Any, workloads: list[WorkloadRates],
             shortage: float) -> None:
         self.assertEqual((), refusal.answer(unmet, shortage, workloads)[1])
-
-    @given(st.one_of(SIZES, SIZES, st.none()), st.sampled_from((
-        'holding', 'holding', 'learning', 'blind')),
-        populations(strategies.weird(SIZES)))
-    def test_the_shortage(self, budget: Any, rule: str,
-                          workloads: list[WorkloadRates]) -> None:
-        facts = {'rule': rule} | (
-            {} if budget is None else {'budget': budget})
-        found = refusal.shortage_of(facts, workloads)
-        known = sum(one.memory_bytes for one in workloads
-                    if one.workload.priority is Priority.BACKGROUND
-                    and one.memory_bytes is not None
-                    and 0 <= one.memory_bytes < math.inf)
-        self.assertEqual(
-            0.0 if budget is None or rule != 'holding' else known - budget,
-            found)

@@ -115,6 +115,20 @@ FOREGROUND = st.tuples(st.integers(0, 8500 * strategies.MIB),
 class LimitProperties(testtools.TestCase):
 
     @given(strategies.params, strategies.curves(gaps=True))
+    def test_the_shortage(self, params: Params, curve: list[Look]) -> None:
+        """What all use that is known, above what is left for them."""
+        _, decisions = run(params, curve)
+        for look, decision in zip(curve, decisions, strict=True):
+            found = decision.facts.get('memory', {})
+            workloads = limited(look, MEMORY).values()
+            self.assertEqual(
+                sum(one.memory_bytes for one in workloads
+                    if one.memory_bytes is not None
+                    and 0 <= one.memory_bytes < math.inf) - found['budget']
+                if workloads and found.get('rule') == 'holding' else 0.0,
+                decision.shortage_bytes)
+
+    @given(strategies.params, strategies.curves(gaps=True))
     def test_never_below_the_floor(self, params: Params,
                                    curve: list[Look]) -> None:
         _, decisions = run(params, curve)

@@ -84,19 +84,5 @@ class AnswerTest(testtools.TestCase):
                          use('b', 1.0, 500)]
             self.assertEqual((('a',), ('b',)), refusal.answer(
                 {'a': 1, 'b': 1}, 50 * MIB, workloads))
-            self.assertEqual(100 * MIB, refusal.shortage_of(
-                {'budget': 400 * MIB, 'rule': 'holding'}, workloads))
         self.assertEqual((('b',), ()), refusal.answer(
             {'b': 1}, math.nan, workloads))
-
-
-class ShortageTest(testtools.TestCase):
-
-    def test_what_the_background_has_too_much(self) -> None:
-        workloads = [use('a', 1.0, 300), use('b', 2.0, None),
-                     use('f', 0.0, 900, priority=Priority.FOREGROUND)]
-        self.assertEqual(100 * MIB, refusal.shortage_of(
-            {'budget': 200 * MIB, 'rule': 'holding'}, workloads))
-        self.assertEqual(0.0, refusal.shortage_of(
-            {'budget': 200 * MIB, 'rule': 'learning'}, workloads))
-        self.assertEqual(0.0, refusal.shortage_of({}, workloads))

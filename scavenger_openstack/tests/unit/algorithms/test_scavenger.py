@@ -158,6 +158,21 @@ class MemoryTest(testtools.TestCase):
             self.assertEqual([1000, 64], self.mib(found, A, B))
             self.assertTrue(found.facts['memory']['learning'])
 
+    def test_what_the_background_has_too_much(self) -> None:
+        """None is told in the initial window, in which nobody is killed."""
+        for _ in range(3):
+            found = self.step(use(A, 3500), use(B, 2500), foreground_mib=4000)
+            self.assertEqual(0.0, found.shortage_bytes)
+        self.learn()
+        found = self.step(use(A, 3500), use(B, 2500), foreground_mib=4000)
+        self.assertEqual(200 * MIB, found.shortage_bytes)
+        bad: Any
+        for bad in (None, math.nan, math.inf, -5 * MIB):
+            found = self.step(use(A, 6000), use(B)._replace(memory_bytes=bad),
+                              memory_available_bytes=0)
+            self.assertTrue(found.shortage_bytes < 6000 * MIB)
+        self.assertEqual(0.0, self.step(foreground_mib=4000).shortage_bytes)
+
     def test_growth_up_to_what_was_used(self) -> None:
         # Who uses less may come back to what he had.
         self.step(use(A, 1000), foreground_mib=4000)
