@@ -18,9 +18,7 @@ In production a WSGI server runs ``scavenger_openstack.wsgi.api``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-import ctypes
 import os
-import pwd
 import signal
 import sys
 from types import FrameType
@@ -31,6 +29,7 @@ from oslo_log import log
 from scavenger_openstack.api import app
 from scavenger_openstack.api import server as server_
 from scavenger_openstack.cmd import exit as exit_
+from scavenger_openstack.cmd import privileges
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
@@ -48,9 +47,6 @@ CLI_OPTS = [
     cfg.IntOpt('parent', metavar='PID', min=1,
                help='End when this process ends, which started this one.'),
 ]
-
-PR_SET_PDEATHSIG = 1
-PR_SET_NO_NEW_PRIVS = 38
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,7 +71,9 @@ def _main(arguments: Sequence[str]) -> int:
     server.warm_up()
     engine.dispose()
     if conf.user is not None:
-        _become(conf.user)
+        privileges.become(conf.user)
+    elif os.geteuid():
+        privileges.drop()
     if conf.parent is not None:
         _end_with(conf.parent)      # a change of user has ended that
     with connect.reading(engine) as connection:
@@ -93,32 +91,11 @@ def _main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _become(name: str) -> None:
-    """
-    :raises ConfigError: there is no such user
-    :raises OSError: that takes root
-    """
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError:
-        raise errors.ConfigError(f'--user {name}: no such user') from None
-    os.setgroups([])
-    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
-
-
 def _end_with(parent: int) -> None:
     """Be killed when the parent ends, however it does."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    privileges.prctl(privileges.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         raise errors.ScavengerError(f'process {parent} has ended')
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
-        raise OSError(ctypes.get_errno(), f'prctl({option})')
 
 
 if __name__ == '__main__':

@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -37,6 +38,8 @@ from scavenger_openstack.wire import report
 SYNC_S = 1.0
 START_S = 60.0
 NOBODY = 65534
+NO_PRIVILEGES = {'Groups': '', 'NoNewPrivs': '1', **dict.fromkeys(
+    ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'), '0' * 16)}
 
 
 def free_port() -> int:
@@ -57,6 +60,13 @@ def processes(*words: str) -> list[int]:
         if set(words) <= set(command):
             found.append(int(path.parent.name))
     return found
+
+
+def privileges(path: pathlib.Path) -> dict[str, str]:
+    """Users, groups and capabilities of a process or thread."""
+    status = dict(line.split(':\t', 1) for line in (
+        path / 'status').read_text().splitlines() if ':\t' in line)
+    return {name: status[name].strip() for name in ('Uid', *NO_PRIVILEGES)}
 
 
 class EmbeddedTestCase(agents.AgentTestCase):
@@ -192,13 +202,10 @@ class Whole(EmbeddedTestCase):
                 (self.place / name).stat().st_mode & 0o777
                 for name in ('password', 'users', 'scavenger.sqlite')])
         [first] = self.api()
-        status = dict(line.split(':\t', 1) for line in pathlib.Path(
-            f'/proc/{first}/status').read_text().splitlines()
-            if ':\t' in line)
-        self.assertNotIn('0', status['Uid'].split())
-        self.assertEqual(('0' * 16, '', '1'), (
-            status['CapEff'], status['Groups'].strip(),
-            status['NoNewPrivs']))
+        for path in pathlib.Path(f'/proc/{first}/task').iterdir():
+            found = privileges(path)
+            self.assertNotIn('0', found.pop('Uid').split())
+            self.assertEqual(NO_PRIVILEGES, found)
         ticks = self.ticks()
         os.kill(first, signal.SIGKILL)
         self.wait_for('another API', lambda: self.api() not in ([], [first]))
@@ -214,6 +221,46 @@ class Whole(EmbeddedTestCase):
         self.wait_for('no watcher', lambda: not processes(
             'scavenger_openstack.agent.restore', str(self.state_dir)))
         del watcher
+
+
+class Ambient(EmbeddedTestCase):
+
+    def test_the_api_has_no_capabilities_of_its_starter(self) -> None:
+        """Where the agent's user starts it, with ambient capabilities."""
+        if shutil.which('setpriv') is None:
+            self.skipTest('needs setpriv: see bindep.txt')
+        self.place.mkdir(mode=0o700)
+        options = self.place / 'scavenger.conf'
+        options.write_text(
+            f'[database]\nconnection = sqlite:///{self.place}/database\n'
+            f'[api]\nauth_strategy = noauth\nport = {self.port}\n')
+        python = [sys.executable, '-m']
+        subprocess.run(
+            [*python, 'scavenger_openstack.cmd.manage', '--config-file',
+             str(options), 'db', 'upgrade'], check=True, timeout=60,
+            stdout=subprocess.DEVNULL)
+        for path in (self.place, *self.place.iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+        capabilities = '-all,+dac_override,+net_admin,+kill'
+        process = subprocess.Popen(
+            ['setpriv', '--reuid=nobody', '--regid=nogroup',
+             '--clear-groups', f'--inh-caps={capabilities}',
+             f'--ambient-caps={capabilities}', '--', *python,
+             'scavenger_openstack.cmd.api', '--config-file', str(options)],
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._stop, process)
+        assert process.stderr is not None
+        said = ''
+        while 'the API answers at' not in said:
+            said = process.stderr.readline()
+            self.assertTrue(said, 'it has ended')
+        found = privileges(pathlib.Path(f'/proc/{process.pid}'))
+        # To make this set empty takes a right that such a process has not;
+        # by no_new_privs nothing comes of it.
+        found.pop('CapBnd')
+        self.assertEqual({str(NOBODY)}, set(found.pop('Uid').split()))
+        self.assertEqual({name: what for name, what in NO_PRIVILEGES.items()
+                          if name != 'CapBnd'}, found)
 
 
 class Faults(EmbeddedTestCase):
