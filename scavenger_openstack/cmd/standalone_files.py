@@ -34,8 +34,11 @@ from scavenger_openstack import errors
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
 NAME = 'admin'
-USERS = 'scavenger', 'nobody'
-"""Whom the API runs as: the first of them that exists."""
+USERS = 'scavenger-api', 'nobody'
+"""The API runs as the first of them that exists.  Not as the agent's user,
+which owns the directory of the stop file and may use libvirt."""
+AGENT_USER = 'scavenger'
+"""Owns /var/lib/scavenger where the units are installed."""
 
 
 class Files(NamedTuple):
@@ -97,9 +100,15 @@ def user() -> pwd.struct_passwd:
 def make(files: Files, conf: cfg.ConfigOpts, user: pwd.struct_passwd) -> None:
     """Make what is not there; the tables are not made here.
 
-    :raises ScavengerError: the directory is not ours.
+    :raises ScavengerError: the directory is not ours, or another user could
+        replace it or remove the stop file.
     :raises OSError: it cannot be done.
     """
+    if not os.geteuid():
+        _check_above(conf_.stop_file(conf), user,
+                     'remove the stop file, which is the kill switch')
+        for place in (files.directory, conf_.state_dir(conf)):
+            _check_above(place, user, f'put another {place} in its place')
     _make_directory(files.directory, user.pw_gid)
     descriptor = os.open(files.database, os.O_RDWR | os.O_CREAT
                          | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -151,6 +160,43 @@ def _make_directory(path: pathlib.Path, group: int) -> None:
             'to: remove it')
     os.chown(path, -1, group)
     path.chmod(0o750)
+
+
+def _check_above(path: pathlib.Path, user: pwd.struct_passwd, can: str
+                 ) -> None:
+    """
+    :param user: whom the API runs as
+    :param can: what another user could do who writes above the path
+    :raises ScavengerError: the API's user can, or a third one.
+    """
+    owners = {0, os.stat('/').st_uid, *(
+        one.pw_uid for one in pwd.getpwall() if one.pw_name == AGENT_USER)}
+    for above in dict.fromkeys(
+            (*pathlib.Path(os.path.abspath(path)).parents,
+             *pathlib.Path(os.path.realpath(path)).parents)):
+        try:
+            found = above.stat()
+        except FileNotFoundError:
+            continue            # root makes it
+        if above != above.parent and (found.st_uid not in owners
+                                      or found.st_uid == user.pw_uid):
+            raise errors.ScavengerError(
+                f'{above} belongs to user {_name(found.st_uid)}, which could '
+                f'{can}: chown root {shlex.quote(str(above))}')
+        may = stat.S_IWOTH | (stat.S_IWGRP if found.st_gid == user.pw_gid
+                              else 0)
+        if found.st_mode & may and not found.st_mode & stat.S_ISVTX:
+            raise errors.ScavengerError(
+                f'{above} can be written to by user {user.pw_name} of the '
+                f'API, which could {can}: chmod go-w '
+                f'{shlex.quote(str(above))}')
+
+
+def _name(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def _write(path: pathlib.Path, data: bytes) -> None:

@@ -26,10 +26,14 @@ import sys
 import time
 from typing import Any
 
+from oslo_config import cfg
 import testtools
 
+from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack.conductor import service
+from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
+from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.wire import codec
@@ -305,6 +309,43 @@ class Faults(EmbeddedTestCase):
         process.terminate()
         _, err = process.communicate(timeout=60)
         self.assertIn('is no directory that only user 0 can write to', err)
+
+    def test_a_stop_file_that_the_api_could_remove(self) -> None:
+        """Its directory is the API's user's, as /var/lib/scavenger was."""
+        api = standalone_files.user()
+        above = self.directory / 'theirs'
+        above.mkdir()
+        os.chown(above, api.pw_uid, api.pw_gid)
+        self.config.write_text(self.config.read_text().replace(
+            '[agent]', f'[agent]\nstop_file = {above}/stop'))
+        process = self.start('standalone')
+        why = (f'{above} belongs to user {api.pw_name}, which could remove '
+               'the stop file, which is the kill switch: chown root '
+               f'{above}')
+        self.wait_for('the status says why', lambda: why in str(
+            self.status().get('conductor')), START_S)
+        self.assertEqual('1', self.idle())
+        self.assertFalse(self.place.exists())
+        # The group, or all, may write to it.
+        os.chown(above, 0, api.pw_gid)
+        files = standalone_files.Files(self.place)
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(self.config), '--state-dir',
+                          str(self.state_dir)], 'scavenger-standalone')
+        for mode in (0o775, 0o757):
+            above.chmod(mode)
+            exc = self.assertRaises(errors.ScavengerError,
+                                    standalone_files.make, files, conf, api)
+            self.assertIn(f'{above} can be written to by user {api.pw_name} '
+                          'of the API', str(exc))
+        above.chmod(0o1777)     # each user removes its own files there
+        standalone_files.make(files, conf, api)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, err)
+        self.assertEqual(1, err.count(
+            f'no control plane here, next try in 60 s: {why}'), err)
 
     def test_without_its_packages(self) -> None:
         self.configure('[scavenger]', 'mode = enforce')
