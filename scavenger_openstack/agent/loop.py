@@ -31,6 +31,7 @@ from typing import Any
 from oslo_log import log
 
 from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.algorithms import decider
@@ -224,6 +225,15 @@ class Loop:
         answer = self._decider.answer(decided, tick.unmet, tick.pending)
         if not tick.unmet:
             return
+        tick.outcome.problems.extend(
+            f'{cap.workload}: memory limit of '
+            f'{amounts.of_knob(cap.knob, cap.value)} '
+            f'not in force, {amounts.of_bytes(tick.unmet[cap.workload])} more '
+            'are in use and cannot be reclaimed; it is not paused for an '
+            f'operator\'s limit: raise that, or end the workload: {cap.reason}'
+            for cap in decided.wanted.values()
+            if cap.workload in tick.unmet and cap.knob is Knob.MEMORY_BYTES
+            and cap.owner == orders_.OWNER)
         self._actuator.also(answer.pauses, tick.outcome)
         until = time.monotonic() + KILL_S
         for action in answer.kills:

@@ -335,15 +335,20 @@ class Decider:
         """Memory that the kernel did not take back: pause, or kill.
 
         A workload is paused until it is not refused any more, or has no
-        memory limit any more; the next proposals ask for that.
+        memory limit any more; the next proposals ask for that.  An
+        operator's limit that is refused pauses and kills nothing: it was
+        asked for that workload, not for what the foreground needs.
 
         :param unmet: bytes above the refused limit, by workload
         :param pending: knobs whose write the kernel has not answered yet
         """
+        unmet = {workload: size for workload, size in unmet.items()
+                 if not orders_.is_asked_for(decided.wanted, workload)}
         # What waits for the kernel stays as it is until that has answered.
         waiting = {workload: cap for workload, cap in self._pauses.items()
                    if (key := (workload, Knob.MEMORY_BYTES)) in pending
-                   and key in decided.wanted}
+                   and key in decided.wanted
+                   and not orders_.is_asked_for(decided.wanted, workload)}
         if not unmet:
             self._pauses = waiting
             return Answer(tuple(waiting.values()))

@@ -160,6 +160,12 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
         for name in (one.id, _group(one)))
 
 
+def is_asked_for(wanted: Mapping[Key, Cap], workload: str) -> bool:
+    """Whether the memory limit of a workload is an operator's."""
+    cap = wanted.get((workload, Knob.MEMORY_BYTES))
+    return cap is not None and cap.owner == OWNER
+
+
 def _target(one: Override, workloads: Collection[Workload]
             ) -> tuple[str, str]:
     """The id that an override is for, and why it is none."""

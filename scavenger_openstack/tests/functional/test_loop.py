@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import math
 import os
 import pathlib
 import subprocess
@@ -31,6 +32,7 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import decider
+from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
@@ -442,7 +444,7 @@ class LoopTest(LoopTestCase):
 class MemoryTest(LoopTestCase):
     """A foreground jump is answered in the tick that sees it."""
 
-    def settle(self, *options: str) -> loop_.Loop:
+    def settle(self, *options: str, **words: Any) -> loop_.Loop:
         """A 1 GiB host with a learnt foreground and a batch job of 400 MiB.
 
         """
@@ -452,7 +454,7 @@ class MemoryTest(LoopTestCase):
         controller = scavenger.Controller(
             scavenger.Params(memory_window_s=4))
         loop = self.loop((controller, Mode.ENFORCE), options=(
-            f'memory_root = {self.tree.name}', *options))
+            f'memory_root = {self.tree.name}', *options), **words)
         for _ in range(8):
             tick = self.turn(loop)
         self.assertEqual({}, tick.outcome.unmet)
@@ -484,6 +486,31 @@ class MemoryTest(LoopTestCase):
         for _ in range(6):
             self.turn(loop)
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
+
+    def test_an_operators_limit_that_is_refused_pauses_nothing(self) -> None:
+        found = orders_.NONE
+        loop = self.settle(f'killable_parents = {self.tree.name}/batch',
+                           orders=lambda: found)
+        name = self.id('/batch/a')
+        found = orders_.Orders(overrides=(orders_.Override(
+            '7', name, '', Knob.MEMORY_BYTES, 100 * MIB, 'a test',
+            math.inf),))
+        for _ in range(3):
+            tick = self.turn(loop)
+            self.assertGreater(tick.outcome.unmet[name], 290 * MIB)
+            self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
+        [why] = tick.outcome.problems
+        self.assertIn(f'{name}: memory limit of 100 MiB not in force', why)
+        self.assertIn('a test (override 7)', why)
+        # Nor where the foreground needs what it has.
+        self.hold_memory('/services/s', 520)
+        self.turn(loop)
+        self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
+        self.assertEqual(0, loop.counters['kills'])
+        # Without it, the foreground's need counts.
+        found = orders_.NONE
+        self.turn(loop)
+        self.assertEqual(1, loop.counters['kills'])
 
     def test_refused_memory_kills_with_consent_in_the_same_tick(self) -> None:
         loop = self.settle(f'killable_parents = {self.tree.name}/batch')
