@@ -194,10 +194,15 @@ class Actuator:
                                     and key not in taken):
                 lanes[self._lane_of(key, lanes_.LIFT)].lift.append(key)
         at_once = lanes.pop('', lanes_.Lane())
+        # A workload that has become foreground runs again before all else.
+        for key in at_once.lift:
+            if key[1] is Knob.PAUSED:
+                self.lift(key, outcome)
         self._write_all(at_once.tighten, outcome)
         self._in_lanes(lanes, outcome)
         for key in at_once.lift:
-            self.lift(key, outcome)
+            if key[1] is not Knob.PAUSED:
+                self.lift(key, outcome)
         self._write_all(at_once.loosen, outcome)
         if self._unmet is not None:
             outcome.unmet.update(

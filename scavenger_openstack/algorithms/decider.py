@@ -50,6 +50,7 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 
@@ -323,8 +324,10 @@ class Decider:
 
     def _forget_pauses(self, rates: Rates) -> None:
         """Of workloads that have ended, or were made again, as at a hard
-        reboot: what runs now has been refused nothing."""
-        runs = {one[0].id: one[0].created_s for one in rates.workloads}
+        reboot: what runs now has been refused nothing.  Foreground is not
+        paused for anything."""
+        runs = {one[0].id: one[0].created_s for one in rates.workloads
+                if one[0].priority is Priority.BACKGROUND}
         self._pauses = {
             workload: cap for workload, cap in self._pauses.items()
             if workload in runs

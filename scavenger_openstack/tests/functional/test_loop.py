@@ -487,6 +487,17 @@ class MemoryTest(LoopTestCase):
             self.turn(loop)
         self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
 
+    def test_what_becomes_foreground_runs_in_the_same_tick(self) -> None:
+        found = orders_.NONE
+        loop = self.settle(orders=lambda: found)
+        self.hold_memory('/services/s', 520)
+        self.turn(loop)
+        self.assertEqual('FROZEN', self.tree.get('frozen', '/batch/a'))
+        found = orders_.Orders(foreground=frozenset(('',)))     # no VM: all
+        self.turn(loop)
+        self.assertEqual('THAWED', self.tree.get('frozen', '/batch/a'))
+        self.assertEqual({}, self.leases.held())
+
     def test_an_operators_limit_that_is_refused_pauses_nothing(self) -> None:
         found = orders_.NONE
         loop = self.settle(f'killable_parents = {self.tree.name}/batch',
