@@ -34,6 +34,7 @@ from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import isolation as isolation_
 from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
@@ -96,7 +97,7 @@ class Loop:
     """One host's slow loop.
 
     :param controllers: each with the mode it runs in
-    :param stop_file: no cap while it exists
+    :param stop_file: no cap while it exists, nor in the tick after it did
     :param require_watcher: no cap while nobody would restore after us
     :param limited: the knobs that may be set
     :param orders: tells what operators ask for
@@ -113,7 +114,8 @@ class Loop:
         self._driver = driver
         self._leases = leases
         self._actuator = actuator
-        self._stop_file = stop_file
+        self._stop_file = stop_file_.StopFile(stop_file)
+        self._stop_path = stop_file
         self._require_watcher = require_watcher
         self._enforcing = any(
             mode is Mode.ENFORCE for _, mode in controllers) or (
@@ -142,8 +144,10 @@ class Loop:
         else:
             self._restoring = False
         orders = self._orders = self._ask_orders()
-        tick.why_stopped = ('the stop file is there'
-                            if self._stop_file.exists() else orders.stopped)
+        tick.why_stopped = (
+            orders.stopped if not self._stop_file.appeared()
+            else 'the stop file is there' if self._stop_file.exists()
+            else 'the stop file was made and is removed again')
         tick.stopped = bool(tick.why_stopped)
         tick.unwatched = self._restoring or (
             self._require_watcher and self._enforcing
@@ -175,6 +179,7 @@ class Loop:
         """Take every limit back; return what could not be."""
         if self._isolation:
             self._isolation.stop()
+        self._stop_file.close()
         return self._leases.lift_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
@@ -267,7 +272,7 @@ class Loop:
     def _say_held_back(self, tick: Tick) -> None:
         why = ''
         if tick.stopped:
-            why = (f'stopped by {self._stop_file}; scavenger-agent resume '
+            why = (f'stopped by {self._stop_path}; scavenger-agent resume '
                    'ends that' if self._stop_file.exists() else
                    tick.why_stopped)
         elif self._restoring:

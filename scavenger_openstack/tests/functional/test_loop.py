@@ -198,6 +198,21 @@ class LoopTest(LoopTestCase):
         loop.tick(self.now)
         self.assertEqual('50000', self.quota('/batch/a'))
 
+    def test_a_stop_file_between_two_ticks_takes_all_back(self) -> None:
+        wish = Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        wish.want((self.id('/batch/a'), Knob.CPU_CORES, 0.5))
+        loop.tick(self.now)
+        (self.state_dir / 'stop').touch()
+        (self.state_dir / 'stop').unlink()
+        tick = loop.tick(self.now)
+        self.assertEqual('the stop file was made and is removed again',
+                         tick.why_stopped)
+        self.assertEqual('-1', self.quota('/batch/a'))
+        self.assertEqual({}, self.leases.held())
+        self.assertFalse(loop.tick(self.now).stopped)
+        self.assertEqual('50000', self.quota('/batch/a'))
+
     def test_nothing_is_set_without_a_watcher(self) -> None:
         wish = Wish()
         loop = self.loop((wish, Mode.ENFORCE), watched=False)
