@@ -131,6 +131,7 @@ class Cgroups:
         self._leased: dict[tuple[str, Knob], int] = {}
         self._turn: list[str] = []
         self._anew = 0
+        self._changed: set[str] = set()
         self._out_of_files = False
         cgroup_files.allow_many_files()
 
@@ -259,6 +260,8 @@ class Cgroups:
         one = self._known.pop(name, None)
         if one is not None:
             one.counters.close()
+            # One of its name that comes is another.
+            self._changed |= {name, one.workload.group or name}
         self._let_go(name)
 
     def _let_go(self, name: str) -> None:
@@ -266,6 +269,12 @@ class Cgroups:
             self._directories.pop(key, None)
         self._sets.pop(name, None)
         self._allotments.forget(name)
+
+    def changed(self) -> set[str]:
+        """See :meth:`scavenger_openstack.drivers.base.Lanes.changed`: cgroups
+        that were deleted, and perhaps made again."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def memory(self) -> tuple[int, int] | None:
         """Total and available bytes of what plays the host's memory.

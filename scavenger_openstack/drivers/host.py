@@ -227,7 +227,9 @@ class Host:
         return base.usual_lane(workload, knob)
 
     def changed(self) -> Collection[str]:
-        return () if self._domains is None else self._domains.changed()
+        changed = self._cgroups.changed()
+        return (changed if self._domains is None
+                else changed.union(self._domains.changed()))
 
     def lifted(self, workload: str, knob: Knob) -> None:
         if self._domains is not None and not _is_cgroup(workload):

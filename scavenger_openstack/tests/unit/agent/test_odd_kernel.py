@@ -179,6 +179,24 @@ class OddKernel(testtools.TestCase):
         self.assert_the_rest_is_set_and_restored(one)
         self.assertEqual(2, self.log.output.count('not set'))
 
+    def test_what_is_made_again_is_tried_at_once(self) -> None:
+        """Another cgroup of the same name has been refused nothing."""
+        for file in self.files('cpu.idle'):
+            file.unlink()
+        one = self.loop()
+        for _ in range(8):      # the next try is in half a minute
+            self.turn(one)
+        for path in (JOB, '/batch'):
+            self.host.delete(path)
+        for path in ('/batch', JOB):
+            self.host.cgroup(path)
+        for _ in range(2):      # it is met in the second
+            self.now += 1
+            one.tick(self.now)
+        self.assertIn(('/batch', Knob.CPU_IDLE), self.leases.held())
+        self.assertIn('1', [file.read_text().strip()
+                            for file in self.files('cpu.idle')])
+
     def test_what_is_missing_is_looked_for_ever_later(self) -> None:
         for file in self.files('cpu.idle'):
             file.unlink()
