@@ -12,17 +12,18 @@
 
 """Every option, its help and its checks, in one place.
 
-What an algorithm lets an operator tune is a field of its ``Params``; the
-options of its section are made from those fields, so that a number, its
-help and its bounds stand once.
+What an algorithm lets an operator tune is a field of its ``Params``: its
+options are made from those, so that number, help and bounds stand once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 from importlib import metadata
+import io
 import os
 import pathlib
 import socket
@@ -62,6 +63,8 @@ PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'cpi2': cpi2.Params,
                            'perfcloud': perfcloud.Params,
                            'attribution': detector.Params}
+
+DRIVERS = frozenset({'host', 'replay'})
 
 REGULATORS: Mapping[str, tuple[Resource, ...]] = {
     'scavenger': (Resource.CPU, Resource.MEMORY, Resource.NETWORK),
@@ -208,43 +211,12 @@ REPLAY_OPTS: list[cfg.Opt] = [
                     'sample per tick.  It can only be observed.'),
 ]
 
-CONDUCTOR_OPTS: list[cfg.Opt] = [
-    cfg.BoolOpt('enabled', default=False,
-                help='Report to the control plane and follow what its '
-                     'operators ask for: kill switch, overrides, exemptions.  '
-                     'This host is protected without it, too, and goes on by '
-                     'itself while it is away.  It takes transport_url in '
-                     '[DEFAULT], or a url.  scavenger-standalone without '
-                     'either has a control plane of its own, unless this is '
-                     'false.'),
-    cfg.StrOpt('url',
-               help='Conductor that is called over HTTPS instead of a '
-                    'message broker, https://NAME[:PORT][/PREFIX].'),
-    cfg.StrOpt('token_file', default='/etc/scavenger/token',
-               help='File with the token of this host, which '
-                    '"scavenger-manage host enroll" made.  Mode 0600, of the '
-                    'user that the agent runs as.  With a url there has to be '
-                    'one; over a broker it is used when it is there.'),
-    cfg.StrOpt('ca_file', sample_default='those of the system',
-               help='With a url: certificates that sign that of the '
-                    'conductor, in PEM.'),
-    cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
-                 help='Seconds from one report to the next.  Shorter shows '
-                      'and follows sooner, and costs the broker and the '
-                      'database more.'),
-    cfg.IntOpt('spool_mib', default=16, min=1, max=4096,
-               help='Most that statistics may take on disk, in MiB, while the '
-                    'conductor does not answer; then the oldest go.  '
-                    'Incidents, limits and kills, some 500 bytes each, are '
-                    'kept also beyond this.'),
-]
-
 SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'cgroups': CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
-                                      'conductor': CONDUCTOR_OPTS,
+                                      'conductor': conf_control.CONDUCTOR_OPTS,
                                       'replay': REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
                                       'api': conf_control.API_OPTS}
@@ -341,11 +313,15 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
     """
     from scavenger_openstack import version
     named = any(word.partition('=')[0] == '--config-file' for word in argv)
+    said = io.StringIO()
     try:
-        conf(argv, project='scavenger', prog=prog, version=version(),
-             default_config_files=conf_check.existing(DEFAULT_CONFIG),
-             default_config_dirs=[] if named else conf_check.existing(
-                 DEFAULT_CONFIG_DIR))
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(
+                said):
+            conf(argv, project='scavenger', prog=prog,
+                 version=version(),
+                 default_config_files=conf_check.existing(DEFAULT_CONFIG),
+                 default_config_dirs=[] if named else conf_check.existing(
+                     DEFAULT_CONFIG_DIR))
     except UnicodeDecodeError as exc:
         path = conf_check.not_utf8(
             [*argv, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR])
@@ -358,10 +334,26 @@ def read(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
         raise errors.ConfigError(
             f'{" ".join(exc.config_files)}: the configuration cannot be '
             'read: Permission denied') from exc
+    except cfg.ConfigFilesNotFoundError as exc:
+        raise errors.ConfigError(
+            f'{" ".join(exc.config_files)}: no such file') from exc
+    except cfg.ConfigDirNotFoundError as exc:
+        raise errors.ConfigError(
+            f'{exc.config_dir}: no such directory') from exc
+    except cfg.ConfigFileParseError as exc:
+        raise errors.ConfigError(conf_check.unparsed(exc)) from exc
     except (cfg.Error, ValueError) as exc:
         raise errors.ConfigError(str(exc).replace('\n', ' ')) from exc
-    except SystemExit as exc:   # oslo.config has said why, or given help
-        raise SystemExit(2 if exc.code else 0) from None
+    except SystemExit as exc:
+        if not exc.code:        # it was asked for help
+            print(said.getvalue(), end='')
+            raise
+        raise errors.ConfigError(conf_check.refused(
+            said.getvalue(), [*argv, DEFAULT_CONFIG, DEFAULT_CONFIG_DIR]
+        )) from exc
+    wrong = conf_check.no_directories(conf.config_dir or ())
+    if wrong:
+        raise errors.ConfigError(*wrong)
 
 
 def findings(conf: cfg.ConfigOpts) -> list[str]:
@@ -370,19 +362,40 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
     known = {'DEFAULT': {*conf, *conf_check.ALIASES,
                          *conf_control.FOREIGN_DEFAULTS},
              **{name: set(conf[name]) for name, _ in list_opts() if name}}
-    plugins = {point.name for point in metadata.entry_points(
-        group='scavenger.controllers')} - known.keys()
-    for path, sections in conf_check.files(conf):
+    files = list(conf_check.files(conf))
+    free = set(conf_control.FOREIGN)
+    if any(sections.keys() - known.keys() - free for _, sections in files):
+        free |= _plugins('scavenger.controllers')
+    for path, sections in files:
         found += [f'{path}: {what}' for what in conf_check.unknown(
-            sections, known, {*plugins, *conf_control.FOREIGN})]
+            sections, known, free)]
     values = list(conf_check.wrong_values(conf, list_opts()))
     if not values:
+        found += _no_plugins(conf)
         found += conf_check.contradictions(
             {name: Mode(conf[name].mode) for name in PARAMS
              if conf_check.is_set(conf, name, 'mode')},
             [*conf.agent.controllers, perfiso.Controller.name],
             conf.agent.protect, REGULATORS, DETECTORS)
     return found + values
+
+
+def _no_plugins(conf: cfg.ConfigOpts) -> list[str]:
+    found = []
+    for option, group, names, own in (
+            ('controllers', 'scavenger.controllers', conf.agent.controllers,
+             PARAMS.keys() - {perfiso.Controller.name}),
+            ('driver', 'scavenger.drivers', [conf.agent.driver], DRIVERS)):
+        if not own.issuperset(names):
+            found += conf_check.no_plugins(conf, option, names,
+                                           own | _plugins(group))
+    return found
+
+
+def _plugins(group: str) -> set[str]:
+    """Those of all packages.  To look for them takes 20 ms, and few hosts
+    have any but ours."""
+    return {point.name for point in metadata.entry_points(group=group)}
 
 
 def mode(conf: cfg.ConfigOpts, name: str) -> Mode:

@@ -33,8 +33,22 @@ from scavenger_openstack.types import Resource
 ALIASES = ('logfile', 'logdir', 'log_config', 'log-config')
 """Old names that oslo.log still takes."""
 
-_DETAIL = re.compile(r"detail='(.*)'")
-"""Where oslo.config says which file a wrong value is in."""
+_PARSED = re.compile(r'at (?P<where>.*:\d+), (?P<what>[^:].*?): '
+                     r'(?P<line>[\'"].*)', re.DOTALL)
+"""How oslo.config says where a file has neither section nor option."""
+
+_LINES = {
+    'Section must be started before assignment':
+        'an option stands before the first [section]: write its section '
+        'above it',
+    'Invalid section (must end with ])': '{line}: a section ends with ]',
+    'Empty section name': '{line}: the section has no name',
+    "No ':' or '=' found in assignment": '{line}: write OPTION = VALUE',
+    'Key cannot be empty': '{line}: write OPTION = VALUE',
+    'Unexpected continuation line':
+        '{line}: an indented line goes on with the value above it, and '
+        'there is none: remove the spaces at its beginning'}
+"""What is wrong with a line, by the words of oslo.config."""
 
 
 def existing(path: str) -> list[str]:
@@ -49,15 +63,23 @@ def existing(path: str) -> list[str]:
     return [path]
 
 
-def not_utf8(words: Sequence[str]) -> str:
-    """Which of the files in a command line is not UTF-8."""
+def named(words: Sequence[str]) -> Iterator[pathlib.Path]:
+    """The files that a command line names."""
     for word in words:
         path = pathlib.Path(word.removeprefix('--config-file=')
-                            .removeprefix('--config-dir='))
+                            .removeprefix('--config-dir=')).expanduser()
         try:
-            for file in (path, *sorted(path.glob('*.conf'))):
-                if not file.is_dir():
-                    file.read_text('utf-8')
+            yield from (path, *sorted(path.glob('*.conf')))
+        except (OSError, ValueError):
+            continue
+
+
+def not_utf8(words: Sequence[str]) -> str:
+    """Which of the files in a command line is not UTF-8."""
+    for file in named(words):
+        try:
+            if not file.is_dir():
+                file.read_text('utf-8')
         except UnicodeDecodeError:
             return str(file)
         except (OSError, ValueError):
@@ -65,14 +87,84 @@ def not_utf8(words: Sequence[str]) -> str:
     return 'a configuration file'
 
 
+def no_directories(paths: Iterable[str]) -> list[str]:
+    """One sentence for each that is something else."""
+    return [f'{path}: not a directory' for path in paths
+            if not pathlib.Path(path).expanduser().is_dir()]
+
+
+def unparsed(exc: cfg.ConfigFileParseError) -> str:
+    """Why a file has no sections and options, and in which line."""
+    found = _PARSED.fullmatch(exc.msg or '')
+    if not found or found['what'] not in _LINES:
+        return f'{exc.config_file}: {exc.msg}'
+    return f'{found["where"]}: ' + _LINES[found['what']].format(
+        line=found['line'])
+
+
+def refused(text: str, words: Sequence[str]) -> str:
+    """Why oslo.config ended the program: a switch that may be on the
+    command line, too, has a wrong value in a file.
+
+    :param text: what it printed
+    :param words: the command line, and the files that are read without one
+    """
+    switch = re.match(r'argument --(\S+): ', text)
+    for path in reversed([*named(words)]):
+        sections: dict[str, dict[str, list[str]]] = {}
+        try:
+            cfg.ConfigParser(str(path), sections).parse()
+        except (OSError, ValueError, cfg.Error):
+            continue
+        for name, values in sections.get('DEFAULT', {}).items():
+            why = wrong_value(cfg.types.Boolean(), values[-1])
+            if why and switch and name.replace('_', '-') == switch[1]:
+                return f'{path}: [DEFAULT] {name}: {why}'
+    return ' '.join(text.rpartition('error: ')[2].split())
+
+
+def wrong_value(kind: object, value: str) -> str | None:
+    """What is wrong with the text of a value; ``None``: it is not known.
+
+    :param kind: the type of the option, of oslo.config
+    """
+    if isinstance(kind, cfg.types.List):
+        return next(filter(None, (
+            wrong_value(kind.item_type, item.strip())
+            for item in value.split(','))), None)
+    if isinstance(kind, cfg.types.Boolean):
+        known = (*cfg.types.Boolean.TRUE_VALUES,
+                 *cfg.types.Boolean.FALSE_VALUES)
+        return (None if value.lower() in known else
+                f'{value!r} is not true or false')
+    if isinstance(kind, cfg.types.Number):
+        whole = isinstance(kind, cfg.types.Integer)
+        try:
+            number = int(value) if whole else float(value)
+        except ValueError:
+            return (f'{value!r} is not a '
+                    + ('whole number' if whole else 'number'))
+        if math.isnan(number):
+            return f'{value!r} is not a number'
+        if kind.min is not None and number < kind.min:
+            return f'{value} is too small, the smallest is {kind.min:.10g}'
+        if kind.max is not None and number > kind.max:
+            return f'{value} is too large, the largest is {kind.max:.10g}'
+    elif isinstance(kind, cfg.types.String) and kind.choices:
+        choices = list(map(str, kind.choices))
+        if value not in choices:
+            return f'{value!r} is not one of {", ".join(choices)}'
+    return None
+
+
 def files(conf: cfg.ConfigOpts
-          ) -> Iterator[tuple[str, dict[str, dict[str, object]]]]:
+          ) -> Iterator[tuple[str, dict[str, dict[str, list[str]]]]]:
     """Each file that was read, and the options of each of its sections."""
     paths = [*(conf.config_file or ()), *(
         str(path) for directory in conf.config_dir or ()
         for path in sorted(pathlib.Path(directory).glob('*.conf')))]
     for path in paths:
-        sections: dict[str, dict[str, object]] = {}
+        sections: dict[str, dict[str, list[str]]] = {}
         cfg.ConfigParser(path, sections).parse()
         yield path, sections
 
@@ -88,19 +180,40 @@ def wrong_values(conf: cfg.ConfigOpts,
                  options: Iterable[tuple[str | None, Iterable[cfg.Opt]]]
                  ) -> Iterator[str]:
     """One sentence for each value that its option does not take."""
-    for section, group in options:
+    written: dict[tuple[str, str], tuple[str, str]] = {}
+    for path, sections in files(conf):
+        for section, values in sections.items():
+            for name, texts in values.items():
+                written[section, name] = (f'{path}: ', texts[-1])
+    for title, group in options:
+        section = title or 'DEFAULT'
         for option in group:
-            name = f'[{section or "DEFAULT"}] {option.dest}'
+            path, text = written.get((section, option.dest), ('', ''))
             try:
-                value = (conf[section] if section else conf)[option.dest]
+                value = (conf[title] if title else conf)[option.dest]
+            except cfg.NoSuchOptError as exc:
+                why = (f'${exc.opt_name}: no such option; for a dollar sign '
+                       'write $$')
             except (cfg.Error, ValueError) as exc:
-                said, _, why = str(exc).replace('\n', ' ').rpartition(
-                    ' is not valid: ')
-                path = _DETAIL.search(said)
-                yield (f'{path[1]}: ' if path else '') + f'{name}: {why}'
-                continue
-            if isinstance(value, float) and math.isnan(value):
-                yield f'{name}: nan is not a number'
+                why = wrong_value(option.type, text) or str(
+                    exc).replace('\n', ' ').rpartition(' is not valid: ')[2]
+            else:
+                if not isinstance(value, float) or not math.isnan(value):
+                    continue
+                why = f'{text or str(value)!r} is not a number'
+            yield f'{path}[{section}] {option.dest}: {why}'
+
+
+def no_plugins(conf: cfg.ConfigOpts, option: str, names: Collection[str],
+               known: Collection[str]) -> list[str]:
+    """One sentence for each name in an option of [agent] that no package
+    has."""
+    where = conf.get_location(option, 'agent')
+    file = (f'{where.detail}: ' if where is not None
+            and where.location is cfg.Locations.user else '')
+    return [f'{file}[agent] {option}: {name!r} is not one of '
+            + ', '.join(sorted(known))
+            for name in names if name not in known]
 
 
 def unknown(sections: Mapping[str, Iterable[str]],
@@ -121,7 +234,8 @@ def unknown(sections: Mapping[str, Iterable[str]],
                       if option not in known[section]]
         elif section not in free:
             found.append(f'[{section}]: no such section'
-                         + _right_section(section, [*known, *free]))
+                         + _right_section(
+                             section, [*known, *free], sorted(known)))
     return found
 
 
@@ -129,11 +243,11 @@ def _right_option(section: str, option: str,
                   known: Mapping[str, Collection[str]]) -> str:
     if option in known[section]:    # dashes are for the command line
         return f'; did you mean {option}?'
-    homes = [f'[{other}] {option}' for other in sorted(known)
+    homes = [f'[{other}]' for other in sorted(known)
              if option in known[other]]
     if homes:
-        return '; ' + ' and '.join(homes) + (
-            ' is one' if len(homes) == 1 else ' are')
+        return (f'; {homes[0]} {option} is one' if len(homes) == 1 else
+                f'; it is one of {", ".join(homes[:-1])} and {homes[-1]}')
     for other in (section, *sorted(known)):
         close = difflib.get_close_matches(option, sorted(known[other]), 1)
         if close:
@@ -142,10 +256,11 @@ def _right_option(section: str, option: str,
     return ''
 
 
-def _right_section(section: str, known: Collection[str]) -> str:
+def _right_section(section: str, known: Collection[str],
+                   listed: Sequence[str]) -> str:
     close = difflib.get_close_matches(section, sorted(known), 1)
     return (f'; did you mean [{close[0]}]?' if close
-            else '; one of ' + ', '.join(sorted(known)))
+            else '; one of ' + ', '.join(listed))
 
 
 def contradictions(modes: Mapping[str, Mode], controllers: Collection[str],

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Options of the control plane, which no agent needs."""
+"""Options of the control plane, and those by which an agent finds it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,37 @@ DATABASE_OPTS: list[cfg.Opt] = [
                help='Connections to the database that one process has open '
                     'at the same time, at most.  All processes together '
                     'need fewer than the server allows.  Not for SQLite.'),
+]
+
+CONDUCTOR_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt('enabled', default=False,
+                help='Report to the control plane and follow what its '
+                     'operators ask for: kill switch, overrides, exemptions.  '
+                     'This host is protected without it, too, and goes on by '
+                     'itself while it is away.  It takes transport_url in '
+                     '[DEFAULT], or a url.  scavenger-standalone without '
+                     'either has a control plane of its own, unless this is '
+                     'false.'),
+    cfg.StrOpt('url',
+               help='Conductor that is called over HTTPS instead of a '
+                    'message broker, https://NAME[:PORT][/PREFIX].'),
+    cfg.StrOpt('token_file', default='/etc/scavenger/token',
+               help='File with the token of this host, which '
+                    '"scavenger-manage host enroll" made.  Mode 0600, of the '
+                    'user that the agent runs as.  With a url there has to be '
+                    'one; over a broker it is used when it is there.'),
+    cfg.StrOpt('ca_file', sample_default='those of the system',
+               help='With a url: certificates that sign that of the '
+                    'conductor, in PEM.'),
+    cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
+                 help='Seconds from one report to the next.  Shorter shows '
+                      'and follows sooner, and costs the broker and the '
+                      'database more.'),
+    cfg.IntOpt('spool_mib', default=16, min=1, max=4096,
+               help='Most that statistics may take on disk, in MiB, while the '
+                    'conductor does not answer; then the oldest go.  '
+                    'Incidents, limits and kills, some 500 bytes each, are '
+                    'kept also beyond this.'),
 ]
 
 API_OPTS: list[cfg.Opt] = [

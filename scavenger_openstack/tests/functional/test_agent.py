@@ -271,8 +271,8 @@ class AgentTest(agents.AgentTestCase):
                 'one',
                 '[cgroups] backgroud_parents: no such option; did you mean '
                 'background_parents?',
-                "[io_shares] mode: Valid values are [off, observe, enforce], "
-                "but found 'enforced'")], done.stderr.splitlines())
+                "[io_shares] mode: 'enforced' is not one of off, observe, "
+                'enforce')], done.stderr.splitlines())
 
     def test_with_nothing_to_look_at(self) -> None:
         self.config.write_text('[libvirt]\nuri =\n')

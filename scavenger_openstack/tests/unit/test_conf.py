@@ -108,10 +108,68 @@ class TestWrong(ConfTestCase):
         self.assertEqual(5, len(found), found)
         for number, words in enumerate((
                 '[agent] memory_c', '[cgroups] backgroud_parents',
-                '[agent] interval_s', '[agent] lease_s: nan',
-                '[scavenger] mode: Valid values are [off, observe, enforce]',
+                '[agent] interval_s', "[agent] lease_s: 'nan'",
+                "[scavenger] mode: 'enfroce' is not one of off, observe, "
+                'enforce',
         )):
             self.assertIn(words, found[number])
+
+    def test_wrong_values(self) -> None:
+        for section, line, what in (
+                ('scavenger', 'mode = enforced',
+                 "'enforced' is not one of off, observe, enforce"),
+                ('scavenger', 'mode =',
+                 "'' is not one of off, observe, enforce"),
+                ('agent', 'protect = cpu, mem',
+                 "'mem' is not one of cpu, memory, network, disk"),
+                ('agent', 'interval_s = fast', "'fast' is not a number"),
+                ('agent', 'interval_s = 100',
+                 '100 is too large, the largest is 10'),
+                ('agent', 'interval_s = 0.01',
+                 '0.01 is too small, the smallest is 0.1'),
+                ('agent', 'lease_s = nan', "'nan' is not a number"),
+                ('agent', 'history_mib = 1.5', "'1.5' is not a whole number"),
+                ('agent', 'require_watcher = maybe',
+                 "'maybe' is not true or false"),
+                ('DEFAULT', 'debug = maybe', "'maybe' is not true or false"),
+                ('agent', 'host = $nope', '$nope: no such option; '
+                 'for a dollar sign write $$'),
+                ('agent', 'controllers = scavenger, cpi3',
+                 "'cpi3' is not one of attribution, cpi2, io_shares, "
+                 'perfcloud, scavenger'),
+                ('agent', 'driver = hosts', "'hosts' is not one of host, "
+                                            'replay')):
+            self.assertEqual(
+                [f'[{section}] {line.partition(" ")[0]}: {what}'],
+                self.findings(f'[{section}]', line))
+        found, = self.findings('[agent]', 'mode = off')
+        self.assertIn('; it is one of [attribution], [cpi2], ', found)
+
+    def test_lines_that_are_no_options(self) -> None:
+        for lines, what in (
+                (['mode = off'], ':1: an option stands before the first '
+                                 '[section]: write its section above it'),
+                (['[agent'], ":1: '[agent': a section ends with ]"),
+                (['[]'], ":1: '[]': the section has no name"),
+                (['[agent]', 'protect'], ":2: 'protect': write OPTION = "
+                                         'VALUE'),
+                (['[agent]', '= 3'], ":2: '= 3': write OPTION = VALUE"),
+                (['[agent]', ' a = 3'], ":2: ' a = 3': an indented line "
+                 'goes on with the value above it, and there is none: remove '
+                 'the spaces at its beginning')):
+            found, = self.findings(*lines)
+            self.assertEqual(f'{self.file}{what}', found)
+
+    def test_files_that_are_not_there(self) -> None:
+        self.file.touch()
+        for word, what in (
+                ('--config-file=/nope', '/nope: no such file'),
+                ('--config-dir=/nope', '/nope: no such directory'),
+                (f'--config-dir={self.file}',
+                 f'{self.file}: not a directory')):
+            exc = self.assertRaises(errors.ConfigError, self.load,
+                                    argv=(word,))
+            self.assertEqual(what, str(exc))
 
     def test_a_file_of_the_directory_is_checked_too(self) -> None:
         drop_in = pathlib.Path(conf_.DEFAULT_CONFIG_DIR)
