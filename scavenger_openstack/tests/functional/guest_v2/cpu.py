@@ -42,7 +42,8 @@ class CpuCores(tree.GuestTestCase):
         self.assertEqual('40000 100000', self.tree.read('/batch/a',
                                                         'cpu.max'))
         throttled_s = self.one(driver).throttled_s or 0.0
-        self.assertHolds(0.34, lambda: self.rate(driver, 'cpu_s', 1.0), 0.46)
+        # In 1 s up to 11 periods begin, and each CPU may end a tick late.
+        self.assertHolds(0.34, lambda: self.rate(driver, 'cpu_s', 1.0), 0.5)
         self.assertGreater(self.one(driver).throttled_s or 0.0,
                            throttled_s + 0.3)
         self.give_back()
