@@ -116,7 +116,8 @@ class TestLimits(CgroupsCase):
             'frozen', '/bg/a') == 'FROZEN', 2.0)
         self.assertLess(self.cores(driver, name, 0.3), 0.01)
         restore(steps)
-        self.assertGreater(self.cores(driver, name, 0.3), 0.1)
+        self.wait_for('it runs again', lambda: self.cores(
+            driver, name, 0.3) > 0.1)
         # What is frozen from above is not paused itself.
         self.tree.put('frozen', '/bg', 'FROZEN')
         self.assertEqual(0, driver.read(name, Knob.PAUSED))

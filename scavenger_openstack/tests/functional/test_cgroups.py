@@ -111,7 +111,8 @@ class TestSample(CgroupsCase):
         self.assertIsNone(first.run_delay_s)
         self.assertIsNone(first.net_tx_bytes)
         self.job(SPIN, '/bg/a')
-        self.assertGreater(self.cores(driver, f'{self.parent}/a', 0.3), 0.2)
+        self.wait_for('its CPU time is seen', lambda: self.cores(
+            driver, f'{self.parent}/a', 0.3) > 0.2)
 
     def test_working_set_is_without_page_cache(self) -> None:
         driver = self.driver('a')

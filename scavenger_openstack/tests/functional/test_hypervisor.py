@@ -65,13 +65,6 @@ def processes_in(namespaces: set[str]) -> set[str]:
     return found
 
 
-def namespaces_of(pid: int) -> set[str]:
-    """The namespaces of a process that are not ours."""
-    kinds = ('mnt', 'uts', 'cgroup')
-    return {os.readlink(f'/proc/{pid}/ns/{kind}') for kind in kinds} - {
-        os.readlink(f'/proc/self/ns/{kind}') for kind in kinds}
-
-
 def mounts() -> set[str]:
     """All mounts but the names of network namespaces, which other tests
     make at the same time."""
@@ -89,6 +82,19 @@ class HypervisorCase(hypervisor.HypervisorTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.mounts = mounts()
+
+    def namespaces_of(self, pid: int) -> set[str]:
+        """The namespaces of a process that are not ours.
+
+        They are held until the test ends: a namespace that another test
+        makes would get the number of one that is gone.
+        """
+        kinds = ('mnt', 'uts', 'cgroup')
+        for kind in kinds:
+            self.addCleanup(os.close, os.open(f'/proc/{pid}/ns/{kind}',
+                                              os.O_RDONLY))
+        return {os.readlink(f'/proc/{pid}/ns/{kind}') for kind in kinds} - {
+            os.readlink(f'/proc/self/ns/{kind}') for kind in kinds}
 
     def assert_nothing_left(self, directory: pathlib.Path, cgroup: str,
                             namespaces: set[str], *pids: int) -> None:
@@ -217,7 +223,7 @@ class TestEnd(HypervisorCase):
         with host:
             host.start_all([domain_guest.tiny('tiny')])
             pid, qemu = host.pid, host.qemu_pid('tiny')
-            namespaces = namespaces_of(pid)
+            namespaces = self.namespaces_of(pid)
             self.assertEqual(3, len(namespaces))
             self.assertThat(processes_in(namespaces), matchers.Contains(
                 str(qemu)))
@@ -238,7 +244,7 @@ class TestEnd(HypervisorCase):
         directory, cgroup, pid, qemu, netns, far = json.loads(
             tests.stdout.readline())
         tests.stdout.close()
-        namespaces = namespaces_of(pid)
+        namespaces = self.namespaces_of(pid)
         for name in (netns, far):
             self.assertTrue(os.path.exists(f'/run/netns/{name}'))
         tests.kill()
