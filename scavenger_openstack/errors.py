@@ -21,6 +21,10 @@ class ScavengerError(Exception):
     """Anything that this project raises on purpose."""
 
 
+class NoStatus(ScavengerError):
+    """No agent has written a status in this directory."""
+
+
 class ConfigError(ScavengerError):
     """The configuration cannot work on this host.
 

@@ -41,9 +41,7 @@ MAX_BYTES = 1 << 26
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
 
-IN_FORCE = ('limits in force',
-            'limits when the agent turned last; the watcher restores them')
-"""Title of their rows, and that in a stale status."""
+IN_FORCE = 'limits in force'
 
 
 def write(path: pathlib.Path, document: Mapping[str, Any],
@@ -72,12 +70,13 @@ def write(path: pathlib.Path, document: Mapping[str, Any],
 def read(path: pathlib.Path) -> dict[str, Any]:
     """The last status.
 
-    :raises ScavengerError: there is none, or it cannot be read.
+    :raises NoStatus: there is none.
+    :raises ScavengerError: it cannot be read.
     """
     try:
         document = json.loads(read_file(path, MAX_BYTES))
     except FileNotFoundError:
-        raise errors.ScavengerError(
+        raise errors.NoStatus(
             f'{path}: no status; is scavenger-agent running with this '
             'state directory?') from None
     except PermissionError:
@@ -138,10 +137,11 @@ def table(document: Mapping[str, Any], now: float) -> str:
 def _lines(document: Mapping[str, Any], now: float) -> list[str]:
     age = now - float(document['time_s'])
     lines = [f'agent      {document["host"]}, process {document["pid"]}, '
-             f'last tick {age:.1f} s ago'
-             + (' - STALE: it hangs or is gone'
-                if document['stale'] else '')]
-    lines.append(f'state      {document["state"]}')
+             f'last tick {age:.1f} s ago',
+             'state      ' + (stale_state(document, now)
+                              if document['stale'] else document['state'])]
+    if document.get('watcher'):
+        lines.append('watcher    ' + watcher(document['watcher']))
     if document.get('grade'):
         lines.append(f'grade      {document["grade"]["text"]}')
     if document.get('protect'):
@@ -175,8 +175,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
 
 def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
     """The lines after those of the VMs."""
-    lines = [*_rows(IN_FORCE[document['stale']], _caps(document, 'caps'),
-                    known),
+    lines = [*_rows(_title(document), _caps(document, 'caps'), known),
              *_rows('limits that would be set', _caps(document, 'would'),
                     known)]
     if document['unmet_bytes']:
@@ -196,6 +195,40 @@ def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
     for problem in document['problems']:
         lines.append(f'problem: {problem}')
     return lines
+
+
+def stale_state(document: Mapping[str, Any], now: float) -> str:
+    """What an old status says of its agent.
+
+    :param now: CLOCK_BOOTTIME in seconds
+    """
+    return (f'STALE: no tick for {now - float(document["time_s"]):.0f} s, '
+            f'and one is due every {document.get("interval_s", 1.0):g} s: '
+            'the agent hangs or was killed. See its log, start it again')
+
+
+def watcher(facts: Mapping[str, Any]) -> str:
+    """Whether limits are restored when the agent cannot do it.
+
+    :param facts: ``running``, and ``cannot_restore``: kind of limit -> why
+    """
+    if not facts['running']:
+        return ('NOT RUNNING: nothing restores limits if the agent fails. '
+                'Start scavenger-restore --watch')
+    return '; '.join((
+        'running: it restores every limit if the agent fails',
+        *(f'but not those of {kind}, which are not set: {why}'
+          for kind, why in sorted(facts['cannot_restore'].items()))))
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    """Of the rows of limits."""
+    if not document['stale']:
+        return IN_FORCE
+    runs = (document.get('watcher') or {}).get('running', True)
+    return 'limits when the agent turned last; ' + (
+        'the watcher restores them' if runs else
+        'no watcher runs: scavenger-restore --all restores them')
 
 
 def shown(text: str) -> str:

@@ -27,6 +27,7 @@ from oslo_config import cfg
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import names
+from scavenger_openstack.agent import ownership
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
@@ -64,6 +65,9 @@ CLI_OPTS = [
 
 
 PROG = 'scavenger-agent'
+
+LEASE_S = 15.0
+"""By the default, a watcher that has not turned for 5 s does not count."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -131,14 +135,19 @@ def sample(conf: cfg.ConfigOpts) -> int:
 def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
     """Print the status; 1 when the agent has not turned for a while."""
     refused = stop.refused(places.state_dir)
+    kinds = ownership.Ownership(places.state_dir).watched(LEASE_S)
+    watcher = {'running': kinds is not None, 'cannot_restore': {
+        kind: why for kind, why in (kinds or {}).items() if why}}
     try:
         document = status.read(places.state_dir / 'status.json')
     except errors.ScavengerError as exc:
-        raise errors.ScavengerError('; '.join((
+        raise type(exc)('; '.join((
             str(exc), *stop.elsewhere(places),
-            *(f'refused lease: {name}' for name in refused)))) from exc
+            *(f'refused lease: {name}' for name in refused),
+            'the watcher runs' if watcher['running'] else
+            'no watcher runs'))) from exc
     now = service.now()
-    document['refused'] = refused
+    document.update(refused=refused, watcher=watcher)
     if conf.json:
         document['age_s'] = now - document['time_s']
         document['instances'] = instances.complete(document)

@@ -30,6 +30,7 @@ import testtools
 from scavenger_openstack.agent import status
 from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.agent.statuses import document
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
@@ -60,15 +61,6 @@ INCIDENT = Incident(
     '1', 5.0, 'h', '/services/web', 'io_wait', 0.0312, 0.01, 'disk',
     (('/batch/a', 0.9),), ('/batch/a', '/batch/b'), 'cap /batch/a',
     'confirmed')
-
-
-def document(**differing: Any) -> dict[str, Any]:
-    return {
-        'time_s': 9.0, 'host': 'h', 'pid': 1, 'state': 'enforcing',
-        'workloads': {}, 'controllers': {}, 'cpu_share': 0.001,
-        'peak_rss_bytes': 2**20, 'counters': {}, 'caps': [], 'would': [],
-        'unmet_bytes': {}, 'actions': [], 'incidents': [], 'problems': [],
-        **differing}
 
 
 def there_and_back(value: Any) -> Any:
@@ -188,6 +180,31 @@ class TableTest(testtools.TestCase):
                               instances=rows).splitlines()
             self.assertIn(title, lines)
             self.assertIn(f'      {uuid}{of_vm}', lines)
+
+    def test_an_old_status_does_not_say_that_the_agent_runs(self) -> None:
+        text = self.said(time_s=-25.0, state='running')
+        self.assertIn(
+            'state      STALE: no tick for 35 s, and one is due every 1 s: '
+            'the agent hangs or was killed. See its log, start it again\n',
+            text)
+        self.assertNotIn('running', text)
+        self.assertIn('state      running\n', self.said(state='running'))
+
+    def test_the_watcher(self) -> None:
+        for facts, line in (
+                ({'running': True, 'cannot_restore': {}},
+                 'running: it restores every limit if the agent fails'),
+                ({'running': True, 'cannot_restore': {'tc': 'no tc here'}},
+                 'running: it restores every limit if the agent fails; but '
+                 'not those of tc, which are not set: no tc here'),
+                ({'running': False, 'cannot_restore': {}},
+                 'NOT RUNNING: nothing restores limits if the agent fails. '
+                 'Start scavenger-restore --watch')):
+            self.assertIn(f'watcher    {line}\n', self.said(watcher=facts))
+        caps = [there_and_back(Cap('/batch/a', Knob.CPU_CORES, 0.5, 'x',
+                                   'why'))]
+        self.assertIn('no watcher runs: scavenger-restore --all restores them',
+                      self.said(time_s=1.0, caps=caps, watcher=facts))
 
     def test_vms_are_named_beside_their_uuids(self) -> None:
         uuid = '7f1bb3a0-5f0a-4e6c-8a3e-1a0b6f5b7c01'

@@ -1,0 +1,134 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a monitoring system is told of an agent: one line and an exit code, as
+its plug-ins say them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.agent import names
+from scavenger_openstack.agent import status
+from scavenger_openstack import errors
+from scavenger_openstack.types import Mode
+
+OK, WARNING, CRITICAL = 0, 1, 2
+WORDS = 'OK', 'WARNING', 'CRITICAL'
+
+SHOWN = 3
+"""How many findings the line names; what displays it may cut it."""
+
+
+class Finding(NamedTuple):
+    """What is not as it should be."""
+
+    code: int
+    text: str
+
+
+def findings(document: Mapping[str, Any], now: float) -> list[Finding]:
+    """What an operator has to look at, in a status with its ``watcher``.
+
+    :param now: CLOCK_BOOTTIME in seconds
+    :raises ScavengerError: the document is not one of this version.
+    """
+    try:
+        return _findings(document, now)
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise errors.ScavengerError(
+            f'the status cannot be understood ({type(exc).__name__}: {exc}); '
+            'is the agent of another version? Restart it') from exc
+
+
+def line(found: Sequence[Finding], document: Mapping[str, Any], now: float
+         ) -> tuple[int, str]:
+    """The exit code, and the line with what is worst first.
+
+    :param document: the status; empty when there is none
+    """
+    ordered = sorted(found, key=lambda one: -one.code)
+    code = ordered[0].code if ordered else OK
+    text = '; '.join(one.text for one in ordered[:SHOWN])
+    if len(ordered) > SHOWN:
+        text += (f'; and {len(ordered) - SHOWN} more, see scavenger-agent '
+                 'status')
+    if document:
+        text = names.of_status(document).beside(
+            text or _all_well(document, now))
+    text = ' '.join(status.shown(text).split()).replace('|', '/')
+    return code, f'SCAVENGER {WORDS[code]} - {text}' + (
+        f' | {_numbers(document, now)}' if document else '')
+
+
+def _findings(document: Mapping[str, Any], now: float) -> list[Finding]:
+    watcher = document['watcher']
+    found = []
+    if status.is_stale(document, now):
+        found.append(Finding(CRITICAL, status.stale_state(document, now)))
+    elif document['stopped']:
+        found.append(Finding(WARNING, document['state']))
+    elif document['state'].startswith('cannot '):
+        found.append(Finding(CRITICAL, f'the agent {document["state"]}'))
+    if not watcher['running']:
+        found.append(Finding(
+            CRITICAL if document['caps'] or _enforces(document) else WARNING,
+            'the watcher is ' + status.watcher(watcher)))
+    elif watcher['cannot_restore']:
+        found.append(Finding(WARNING, 'the watcher is '
+                             + status.watcher(watcher)))
+    found += [Finding(WARNING, f'refused lease {name}: its limit may be in '
+                               'force') for name in document['refused']]
+    if status.is_stale(document, now):
+        return found            # the rest is as old
+    for name, one in document['controllers'].items():
+        fault = (one.get('facts') or {}).get('fault')
+        if fault:
+            found.append(Finding(WARNING, f'{name} failed: {fault}'))
+    libvirt = document.get('libvirt') or {}
+    if libvirt.get('since_s') is not None:
+        found.append(Finding(WARNING, f'libvirt {libvirt["state"]} for '
+                                      f'{libvirt["since_s"]} s'))
+    for name in ('history', 'conductor'):
+        fault = (document.get(name) or {}).get('fault')
+        if fault:
+            found.append(Finding(WARNING, f'{name}: {fault}'))
+    return [*found,
+            *(Finding(WARNING, text) for text in document['problems']),
+            *(Finding(WARNING, f'missing: {text}')
+              for text in document.get('missing', ()))]
+
+
+def _all_well(document: Mapping[str, Any], now: float) -> str:
+    return (f'{document["host"]}: '
+            + ('enforces' if _enforces(document) else 'observes')
+            + f', {len(document["caps"])} limits in force, '
+            f'{len(document["incidents"])} incidents, last tick '
+            f'{now - document["time_s"]:.1f} s ago, the watcher runs')
+
+
+def _numbers(document: Mapping[str, Any], now: float) -> str:
+    """For diagrams: label=value, with the unit where there is one."""
+    return (f'last_tick_age={now - document["time_s"]:.1f}s '
+            f'limits={len(document["caps"])} '
+            f'incidents={len(document["incidents"])} '
+            f'problems={len(document["problems"])}')
+
+
+def _enforces(document: Mapping[str, Any]) -> bool:
+    modes = [one['mode'] for one in document['controllers'].values()]
+    return Mode.ENFORCE in [*modes, (document.get('isolation') or {}).get(
+        'mode')]
