@@ -53,6 +53,9 @@ class Server(fixtures.Fixture):
                 for name, value in outer.headers.items():
                     self.send_header(name, value)
                 self.end_headers()
+                if not outer.drip_s:
+                    self.wfile.write(outer.body)
+                    return
                 for place in range(len(outer.body)):
                     self.wfile.write(outer.body[place:place + 1])
                     time.sleep(outer.drip_s)

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -46,18 +47,28 @@ NONSENSE = st.sampled_from((math.nan, math.inf, -math.inf, -1.0, 'x', '3-1',
                             '', '-'))
 
 
-def values(knob: Knob, nonsense: bool = True) -> st.SearchStrategy[Value]:
+OWNERS = st.sampled_from(('scavenger', 'perfiso', 'cpi2'))
+
+
+@functools.cache
+def values(knob: Knob, nonsense: bool = True, none: bool = False,
+           ) -> st.SearchStrategy[Any]:
     usual: st.SearchStrategy[Value] = (
         SETS if knob is Knob.CPU_SET else
         st.sampled_from((0, 1)) if knob in SWITCHES else NUMBERS)
-    return st.one_of(usual, usual, usual, NONSENSE) if nonsense else usual
+    found: st.SearchStrategy[Any] = (
+        st.one_of(usual, usual, usual, NONSENSE) if nonsense else usual)
+    return st.one_of(st.none(), found) if none else found
 
 
 @st.composite
 def caps(draw: st.DrawFn) -> Cap:
     knob = draw(KNOBS)
-    owner = draw(st.sampled_from(('scavenger', 'perfiso', 'cpi2')))
-    return Cap(draw(NAMES), knob, draw(values(knob)), owner, 'because')
+    return Cap(draw(NAMES), knob, draw(values(knob)), draw(OWNERS),
+               'because')
+
+
+SOME_KNOBS = st.lists(KNOBS, max_size=5)
 
 
 @st.composite
@@ -65,9 +76,9 @@ def limits(draw: st.DrawFn) -> dict[Key, Value | None]:
     """What some of the knobs hold without us."""
     found: dict[Key, Value | None] = {}
     for name in ('/a', '/b'):
-        for knob in draw(st.lists(KNOBS, max_size=5)):
-            found[name, knob] = draw(st.one_of(
-                st.none(), values(knob, nonsense=knob is Knob.CPU_SET)))
+        for knob in draw(SOME_KNOBS):
+            found[name, knob] = draw(values(
+                knob, nonsense=knob is Knob.CPU_SET, none=True))
     return found
 
 

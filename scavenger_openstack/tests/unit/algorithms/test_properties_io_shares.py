@@ -84,29 +84,34 @@ class Use(NamedTuple):
 Look = tuple[Use, ...]
 
 
-@st.composite
+COUNTS = st.integers(0, 3)
+FLOORS: st.SearchStrategy[dict[Knob, float]] = st.sampled_from(
+    ({}, {}, {OPS: 0.0}, {OPS: 300.0}))
+VCPUS = st.sampled_from((0.5, 1.0, 1.0, 3.0, 0.0))
+DISKS: st.SearchStrategy[tuple[str, ...]] = st.sampled_from(
+    ((), ('vda',), ('vda', 'vdb')))
+TICKS = st.integers(5, 14)
+KNOWN, MISSING = st.just(True), st.integers(0, 7).map(bool)
+
+
 def workloads(draw: st.DrawFn, priority: Priority) -> list[Workload]:
     return [Workload(
-        f'/{priority}/{place}', priority,
-        floor=draw(st.sampled_from(({}, {}, {OPS: 0.0}, {OPS: 300.0}))),
-        vcpus=draw(st.sampled_from((0.5, 1.0, 1.0, 3.0, 0.0))),
-        disks=draw(st.sampled_from(((), ('vda',), ('vda', 'vdb')))))
-        for place in range(draw(st.integers(0, 3)))]
+        f'/{priority}/{place}', priority, floor=draw(FLOORS),
+        vcpus=draw(VCPUS), disks=draw(DISKS))
+        for place in range(draw(COUNTS))]
 
 
 @st.composite
 def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
     """What happens on one host, tick by tick; with ``gaps`` some numbers
     are missing."""
-    there = [*draw(workloads(Priority.BACKGROUND)),
-             *draw(workloads(Priority.FOREGROUND))]
-    ops, waits_s = OPS_COUNTS, WAITS_S
-    missing = st.integers(0, 7).map(bool) if gaps else st.just(True)
-    return draw(st.lists(st.tuples(*(
-        st.builds(lambda one, ops, wait_s, known: Use(
-            one, ops if known else None, wait_s if known else None),
-            st.just(one), ops, waits_s, missing) for one in there)),
-        min_size=5, max_size=14))
+    there = [*workloads(draw, Priority.BACKGROUND),
+             *workloads(draw, Priority.FOREGROUND)]
+    known = MISSING if gaps else KNOWN
+    return [tuple(
+        Use(one, draw(OPS_COUNTS), draw(WAITS_S)) if draw(known)
+        else Use(one, None, None) for one in there)
+        for _ in range(draw(TICKS))]
 
 
 def run(params: Params, curve: Iterable[Look],

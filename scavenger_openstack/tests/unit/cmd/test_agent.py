@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -26,6 +27,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import status
+from scavenger_openstack.cmd import agent as agent_command
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
@@ -38,16 +40,18 @@ class AgentTest(testtools.TestCase):
         self.directory = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path)
 
-    def command(self, *words: str) -> list[str]:
-        return [sys.executable, '-m', 'scavenger_openstack.cmd.agent', *words,
-                f'--config-file={self.directory}/conf',
+    def words(self, *words: str) -> list[str]:
+        return [*words, f'--config-file={self.directory}/conf',
                 f'--state-dir={self.directory}/state']
 
     def run_agent(self, *words: str) -> str:
-        done = subprocess.run(self.command(*words), check=False, timeout=60,
-                              capture_output=True, text=True)
-        self.assertEqual((0, ''), (done.returncode, done.stderr))
-        return done.stdout
+        """What one of the commands that look at it prints."""
+        out, err = io.StringIO(), io.StringIO()
+        with fixtures.MonkeyPatch('sys.stdout', out), \
+                fixtures.MonkeyPatch('sys.stderr', err):
+            code = agent_command.main(self.words(*words))
+        self.assertEqual((0, ''), (code, err.getvalue()))
+        return out.getvalue()
 
     def record(self) -> pathlib.Path:
         """A host whose background was promised more memory than there is:
@@ -67,8 +71,9 @@ class AgentTest(testtools.TestCase):
             '[agent]\ndriver = replay\ninterval_s = 0.1\n[scavenger]\n'
             'memory_window_s = 4\n[replay]\n'
             f'file = {self.record()}\n')
-        agent = subprocess.Popen(self.command('run'), text=True,
-                                 stderr=subprocess.PIPE)
+        agent = subprocess.Popen(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.agent',
+             *self.words('run')], text=True, stderr=subprocess.PIPE)
         self.addCleanup(agent.wait)
         self.addCleanup(agent.terminate)
         deadline = time.monotonic() + 60
