@@ -143,7 +143,8 @@ class Directives:
             + _reason(found),
             modes, frozenset(tag.instance for tag in found.tags
                              if tag.priority == Priority.FOREGROUND),
-            frozenset(found.exempt), tuple(overrides), budget)
+            frozenset(found.exempt), orders_.Overrides(overrides),
+            budget)
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 

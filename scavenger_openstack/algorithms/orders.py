@@ -21,7 +21,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
+import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.allowance import Budget
@@ -64,6 +67,32 @@ class Override(NamedTuple):
     until_s: float
 
 
+class Overrides(tuple[Override, ...]):
+    """The overrides of a host, in order; the last of one knob counts.
+
+    What of them is for a workload is found without looking at the others.
+    """
+
+    @functools.cached_property
+    def places(self) -> Mapping[tuple[str, bool], Sequence[int]]:
+        """Where the overrides of each name are, by UUID if that is true."""
+        found: dict[tuple[str, bool], list[int]] = {}
+        for place, one in enumerate(self):
+            found.setdefault((one.instance or one.workload,
+                              bool(one.instance)), []).append(place)
+        return found
+
+    @functools.cached_property
+    def ends_s(self) -> float:
+        """When the first of them ends, CLOCK_BOOTTIME."""
+        return min((one.until_s for one in self), default=math.inf)
+
+    @functools.cached_property
+    def without_target(self) -> Mapping[str, str]:
+        """As :attr:`Resolved.refused` on a host without workloads."""
+        return {f'override {one.id}': _target(one, ())[1] for one in self}
+
+
 class Orders(NamedTuple):
     """All that operators ask of this host.
 
@@ -78,7 +107,7 @@ class Orders(NamedTuple):
     modes: Mapping[str, Mode] = {}
     foreground: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()
-    overrides: tuple[Override, ...] = ()
+    overrides: Overrides = Overrides()
     budget: Budget | None = None
 
 
@@ -129,12 +158,21 @@ def resolve(now: float, rates: Rates, orders: Orders,
     if not orders.overrides and not orders.exempt:
         return Resolved()
     workloads = [one.workload for one in rates.workloads]
+    named = _by_name(workloads)
+    overrides = orders.overrides
     found: dict[Key, Cap | None] = {}
-    refused: dict[str, str] = {}
-    for one in orders.overrides:
+    refused = dict(overrides.without_target)
+    if now >= overrides.ends_s:
+        refused = {f'override {one.id}': refused[f'override {one.id}']
+                   for one in overrides if now < one.until_s}
+    for place in sorted(place for name in named
+                        for place in overrides.places.get(name, ())):
+        one = overrides[place]
         if now >= one.until_s:
             continue
-        target, why = _target(one, workloads)
+        refused.pop(f'override {one.id}', None)
+        near = named[one.instance or one.workload, bool(one.instance)]
+        target, why = _target(one, near)
         if not why and one.knob not in limited:
             why = (f'{one.knob} is not limited on this host; see [agent] '
                    'protect and the modes in its file')
@@ -145,7 +183,7 @@ def resolve(now: float, rates: Rates, orders: Orders,
             refused[f'override {one.id}'] = why
             continue
         found[target, one.knob] = None if one.value is None else _cap(
-            one, one.value, target, workloads)
+            one, one.value, target, near)
     return Resolved(found, exempt(workloads, orders), refused)
 
 
@@ -164,6 +202,19 @@ def is_asked_for(wanted: Mapping[Key, Cap], workload: str) -> bool:
     """Whether the memory limit of a workload is an operator's."""
     cap = wanted.get((workload, Knob.MEMORY_BYTES))
     return cap is not None and cap.owner == OWNER
+
+
+def _by_name(workloads: Iterable[Workload]
+             ) -> Mapping[tuple[str, bool], list[Workload]]:
+    """Those that a name of an override may mean, by UUID if that is true."""
+    found: dict[tuple[str, bool], list[Workload]] = {}
+    for one in workloads:
+        group = _group(one)
+        for name in {one.id, printable(one.id), group, printable(group)}:
+            found.setdefault((name, False), []).append(one)
+        if one.instance:
+            found.setdefault((one.instance, True), []).append(one)
+    return found
 
 
 def _target(one: Override, workloads: Collection[Workload]

@@ -518,9 +518,9 @@ class MemoryTest(LoopTestCase):
         loop = self.settle(f'killable_parents = {self.tree.name}/batch',
                            orders=lambda: found)
         name = self.id('/batch/a')
-        found = orders_.Orders(overrides=(orders_.Override(
+        found = orders_.Orders(overrides=orders_.Overrides([orders_.Override(
             '7', name, '', Knob.MEMORY_BYTES, 100 * MIB, 'a test',
-            math.inf),))
+            math.inf)]))
         for _ in range(3):
             tick = self.turn(loop)
             self.assertGreater(tick.outcome.unmet[name], 290 * MIB)

@@ -506,9 +506,9 @@ class DirectivesTest(SyncTestCase):
             told.directives_digest for told in self.conductor.reports])
         self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
                          self.conductor.reports[-1].facts.refused.keys())
-        self.assertEqual(
-            self.sync.orders._replace(overrides=(), budget=None),
-            self.make().orders._replace(overrides=(), budget=None))
+        self.assertEqual(*(
+            one.orders._replace(overrides=orders.Overrides(), budget=None)
+            for one in (self.sync, self.make())))
 
     def test_overrides_that_say_nothing(self) -> None:
         knob: Any

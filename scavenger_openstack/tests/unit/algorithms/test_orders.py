@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 import math
 from typing import Any
 
@@ -59,7 +60,18 @@ def override(workload: str = '/batch/a', value: Any = 0.5,
 
 def resolve(*overrides: Override, now: float = 1.0, **words: Any
             ) -> orders.Resolved:
-    return orders.resolve(now, RATES, Orders(overrides=overrides), **words)
+    return orders.resolve(now, RATES, Orders(
+        overrides=orders.Overrides(overrides)), **words)
+
+
+class Counted(orders.Overrides):
+    """Tells how often all of them were looked at."""
+
+    turns = 0
+
+    def __iter__(self) -> Iterator[Override]:
+        self.turns += 1
+        return super().__iter__()
 
 
 class Overrides(testtools.TestCase):
@@ -126,9 +138,27 @@ class Overrides(testtools.TestCase):
     def test_names_that_are_not_printable(self) -> None:
         odd = Rates(1.0, 1.0, (WorkloadRates(Workload(
             '/batch/\udcff', Priority.BACKGROUND), 1.0),))
-        found = orders.resolve(1.0, odd, Orders(overrides=(
-            override('/batch/\\udcff'),)))
+        found = orders.resolve(1.0, odd, Orders(overrides=orders.Overrides(
+            [override('/batch/\\udcff')])))
         self.assertEqual([('/batch/\udcff', CORES)], list(found.overrides))
+
+    def test_many(self) -> None:
+        """Each is looked up: no tick looks at those of other workloads."""
+        asked = Counted(override(f'/other/{number}', id=str(number))
+                        for number in range(2000))
+        asked = Counted((*asked, override(), override(value=0.7, id='p')))
+        for _ in range(2):
+            found = orders.resolve(1.0, RATES, Orders(overrides=asked))
+            self.assertEqual({('/batch/a', CORES): 0.7}, {
+                key: cap and cap.value
+                for key, cap in found.overrides.items()})
+            self.assertEqual({f'override {number}': 'no such workload on '
+                              'this host' for number in range(2000)},
+                             found.refused)
+        self.assertEqual(3, asked.turns)
+        # Those that have ended are refused no more.
+        self.assertEqual({}, orders.resolve(
+            10.0, RATES, Orders(overrides=asked)).refused)
 
     @settings(max_examples=400, deadline=None)
     @given(st.lists(st.builds(
@@ -146,7 +176,7 @@ class Overrides(testtools.TestCase):
                                ) -> None:
         """No foreground workload is limited, no floor passed, and whatever
         becomes of it is a number or a CPU list."""
-        one = decide(Orders(overrides=tuple(overrides),
+        one = decide(Orders(overrides=orders.Overrides(overrides),
                             exempt=frozenset(exempt), modes=modes))
         allowed = {'/batch', '/batch/a', '/batch/b', VM}
         for (workload, knob), cap in one.items():
@@ -184,9 +214,10 @@ class Precedence(testtools.TestCase):
         for value in (0.5, 2.0):
             self.assertEqual(
                 {'/batch/a': value, '/batch/b': 1.0, VM: 1.0},
-                self.values(Orders(overrides=(override(value=value),))))
+                self.values(Orders(overrides=orders.Overrides(
+                    [override(value=value)]))))
         self.assertEqual({'/batch/b': 1.0, VM: 1.0}, self.values(
-            Orders(overrides=(override(value=None),))))
+            Orders(overrides=orders.Overrides([override(value=None)]))))
 
     def test_an_exemption_is_above_wishes(self) -> None:
         self.assertEqual({'/batch/a': 1.0}, self.values(
@@ -197,7 +228,7 @@ class Precedence(testtools.TestCase):
     def test_an_override_is_above_exemptions(self) -> None:
         self.assertEqual({'/batch/a': 1.0, '/batch/b': 0.5}, self.values(
             Orders(exempt=frozenset({'p'}),
-                   overrides=(override('/batch/b'),))))
+                   overrides=orders.Overrides([override('/batch/b')]))))
 
     def test_an_exempt_group_is_left_alone(self) -> None:
         self.wishes = [Cap('/batch', Knob.CPU_IDLE, 1, 'one', 'wished')]
