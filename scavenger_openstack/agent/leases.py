@@ -48,7 +48,6 @@ import os
 import pathlib
 import threading
 from typing import cast
-from typing import NamedTuple
 
 from oslo_log import log
 
@@ -72,7 +71,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
-__all__ = ['Held', 'Key', 'Leases', 'Renewer']
+__all__ = ['Key', 'Leases', 'Renewer']
 
 LOG = log.getLogger(__name__)
 
@@ -96,13 +95,6 @@ def _kinds_left(lease: Lease) -> frozenset[str]:
         return frozenset({'unknown'})
 
 
-class Held(NamedTuple):
-    """A knob under lease: what it held before us, and the way back."""
-
-    original: Value | None
-    steps: tuple[Step, ...]
-
-
 class Leases:
     """The leases of one agent; all of them end with one heartbeat.
 
@@ -117,8 +109,7 @@ class Leases:
         self.state_dir = state_dir
         self.lease_s = lease_s
         self._mutex = threading.Lock()
-        self._records: dict[Key, Lease] = {}
-        self._held: Mapping[Key, Held] = {}
+        self._records: Mapping[Key, Lease] = {}
         self._kinds: Mapping[Key, frozenset[str]] = {}
         self._busy: dict[Key, int] = {}
         self._lifting: set[Key] = set()
@@ -153,8 +144,7 @@ class Leases:
             raise
         with self._mutex:
             for lease in left:
-                self._records[_key(lease)] = lease
-                self._show(lease, _kinds_left(lease))
+                self._show(_key(lease), lease, _kinds_left(lease))
 
     def renew(self, now: float) -> None:
         """Move the end of all leases; ``now`` is CLOCK_BOOTTIME in seconds.
@@ -247,12 +237,14 @@ class Leases:
 
     def original(self, workload: str, knob: Knob) -> Value | None:
         """What the knob held before us, ``None`` for no limit or no lease."""
-        held = self._held.get((workload, knob))
-        return held.original if held else None
+        lease = self._records.get((workload, knob))
+        found: Value | None = lease.original if lease else None
+        return found
 
-    def held(self) -> Mapping[Key, Held]:
-        """All that is held now; later changes do not show in it."""
-        return self._held
+    def held(self) -> Mapping[Key, Lease]:
+        """All that is held now: what each knob held before us, and the way
+        back.  Later changes do not show in it."""
+        return self._records
 
     def lift(self, workload: str, knob: Knob) -> None:
         """Give a knob its original back, then end its lease.
@@ -285,7 +277,7 @@ class Leases:
         """Lift everything; return what did not come back, and why."""
         problems: dict[Key, str] = {}
         for attempt in range(2):        # a parent may free its children
-            for key in list(problems) if attempt else sorted(self._held):
+            for key in list(problems) if attempt else sorted(self._records):
                 problems.pop(key, None)
                 try:
                     self.lift(*key)
@@ -386,8 +378,7 @@ class Leases:
                 f'{self.state_dir}/leases: {exc}: it is not capped'
                 + ('; make that directory writable, with free space'
                    if isinstance(exc, OSError) else '')) from exc
-        self._records[workload, knob] = lease
-        self._show(lease, kinds)
+        self._show((workload, knob), lease, kinds)
 
     def _delete(self, lease: Lease) -> None:
         try:
@@ -396,19 +387,17 @@ class Leases:
             raise errors.DriverError(
                 f'{lease.knob} of {lease.workload}: restored, but its lease '
                 f'stays: {exc}') from exc
-        del self._records[_key(lease)]
-        self._show(lease)
+        self._show(_key(lease), None)
 
-    def _show(self, lease: Lease,
+    def _show(self, key: Key, lease: Lease | None,
               kinds: frozenset[str] = frozenset()) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
-        held, every, key = dict(self._held), dict(self._kinds), _key(lease)
+        held, every = dict(self._records), dict(self._kinds)
         held.pop(key, None)
         every.pop(key, None)
-        if key in self._records:
-            held[key] = Held(lease.original, tuple(lease.steps))
-            every[key] = kinds
-        self._held, self._kinds = held, every
+        if lease is not None:
+            held[key], every[key] = lease, kinds
+        self._records, self._kinds = held, every
 
     def _renew(self, now: float) -> None:
         try:

@@ -20,14 +20,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 
-from scavenger_openstack.agent.leases import Held
+from scavenger_openstack.agent.records import Lease
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.drivers.simulator.driver import Simulator
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
-
-Key = tuple[str, Knob]
-
 
 class Leases:
     """What :class:`~scavenger_openstack.agent.leases.Leases` is to a real
@@ -35,21 +33,24 @@ class Leases:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._held: dict[Key, Held] = {}
+        self._held: dict[Key, Lease] = {}
 
     def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
              original: Value | None) -> None:
-        self._held.setdefault((workload, knob), Held(original, tuple(steps)))
+        if (workload, knob) not in self._held:
+            self.replace(workload, knob, steps, original)
 
     def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
                 original: Value | None) -> None:
-        self._held[workload, knob] = Held(original, tuple(steps))
+        self._held[workload, knob] = Lease(workload, knob, '', steps,
+                                           original)
 
     def original(self, workload: str, knob: Knob) -> Value | None:
-        held = self._held.get((workload, knob))
-        return held.original if held else None
+        lease = self._held.get((workload, knob))
+        found: Value | None = lease.original if lease else None
+        return found
 
-    def held(self) -> Mapping[Key, Held]:
+    def held(self) -> Mapping[Key, Lease]:
         return self._held
 
     @contextlib.contextmanager

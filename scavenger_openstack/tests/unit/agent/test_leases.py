@@ -80,7 +80,9 @@ class Records(LeasesTestCase):
         before = held.held()
         held.hold(*A, self.steps, 1.5)
         self.assertEqual({}, before)
-        self.assertEqual({A: (1.5, tuple(self.steps))}, held.held())
+        self.assertEqual({A: (1.5, self.steps)}, {
+            key: (one.original, one.steps)
+            for key, one in held.held().items()})
         self.assertEqual(1.5, held.original(*A))
         self.assertIsNone(held.original(*B))
         record, = self.on_disk()
@@ -101,7 +103,8 @@ class Records(LeasesTestCase):
         self.assertRaises(errors.LeaseError, held.replace, *A, self.steps, 1)
         held.hold(*A, self.steps, None)
         held.replace(*A, self.steps * 2, '0-1')
-        self.assertEqual(('0-1', tuple(self.steps * 2)), held.held()[A])
+        self.assertEqual(('0-1', self.steps * 2), (
+            held.held()[A].original, held.held()[A].steps))
         record, = self.on_disk()
         self.assertEqual('0-1', record['original'])
         self.assertEqual(self.steps * 2, record['steps'])
