@@ -35,12 +35,13 @@ import functools
 
 from oslo_log import log
 
+from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import lanes as lanes_
-from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import originals
 from scavenger_openstack.agent import refusals
 from scavenger_openstack.agent import worker
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -48,8 +49,6 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
-
-Key = leases_.Key
 
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
@@ -79,7 +78,7 @@ class Actuator:
     :param writer: who does that, instead of threads with that deadline
     """
 
-    def __init__(self, driver: base.Knobs, leases: leases_.Leases,
+    def __init__(self, driver: base.Knobs, leases: base_.Leases,
                  deadline_s: float, writer: worker.Writer | None = None
                  ) -> None:
         self._driver = driver

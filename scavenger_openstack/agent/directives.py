@@ -128,7 +128,7 @@ class Directives:
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
         for tag in found.tags:
-            if tag.priority != Priority.FOREGROUND:
+            if Priority(tag.priority) is not Priority.FOREGROUND:
                 refused[f'priority {tag.instance}'] = (
                     'only the flavor makes an instance background')
         for name in found.parameters:
@@ -142,7 +142,7 @@ class Directives:
             '' if found.protection else 'the control plane: '
             + _reason(found),
             modes, frozenset(tag.instance for tag in found.tags
-                             if tag.priority == Priority.FOREGROUND),
+                             if Priority(tag.priority) is Priority.FOREGROUND),
             frozenset(found.exempt), orders_.Overrides(overrides),
             budget)
         self.refused = refused

@@ -27,11 +27,11 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import base
 from scavenger_openstack.agent import fastloop
-from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import preview
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import back_off
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
@@ -74,7 +74,7 @@ class FastSet(Protocol):
 class Isolation:
     """Runs the fast loop while there is something for it to do."""
 
-    def __init__(self, driver: Any, leases: leases_.Leases,
+    def __init__(self, driver: Any, leases: base.Leases,
                  params: perfiso.Params, mode: Mode) -> None:
         self._driver = driver
         self._leases = leases
@@ -96,22 +96,22 @@ class Isolation:
         slow = getattr(self._driver, 'slow_cpu_set', None)
         return slow is not None and bool(slow(group))
 
-    def owns(self, key: actuator_.Key) -> bool:
+    def owns(self, key: Key) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is Knob.CPU_SET and key[0] in self._sets
                 and self._fast is not None)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               actuator: actuator_.Actuator) -> decider.Fast:
+               holder: base.Holder) -> decider.Fast:
         """Bring the fast loop up to date; what it does from now on."""
-        runs = self._turn(wishes, rates, held_back, actuator)
+        runs = self._turn(wishes, rates, held_back, holder)
         if self._fast is None:
             return decider.NO_FAST
         return decider.Fast(tuple(self._sets),
                             self._floors(rates) if runs else ())
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-              actuator: actuator_.Actuator) -> bool:
+              holder: base.Holder) -> bool:
         """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
         buffer_cores = perfiso.buffer_cores(self._params,
@@ -142,7 +142,7 @@ class Isolation:
             if cap.knob is Knob.CPU_SET and cap.workload in groups:
                 allowed &= parse_cpus(str(cap.value))
         try:
-            self._lease(groups if enforce else (), actuator)
+            self._lease(groups if enforce else (), holder)
             allowed = self._within_originals(allowed,
                                              frozenset(rates.topology))
             bounds = perfiso.bounds(allowed, pins.shared or allowed,
@@ -217,8 +217,7 @@ class Isolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str],
-               actuator: actuator_.Actuator) -> None:
+    def _lease(self, groups: Collection[str], holder: base.Holder) -> None:
         """Hold the CPU set of each group, also of those born below it."""
         if set(self._sets) != set(groups):
             self.stop()
@@ -227,9 +226,9 @@ class Isolation:
         for group in groups:
             # Asked first: to hold is to look, and then it is known.
             theirs = group in self._sets and self._sets[group].foreign()
-            actuator.hold(group, Knob.CPU_SET)
+            holder.hold(group, Knob.CPU_SET)
             if theirs:
-                actuator.adopt(group, Knob.CPU_SET, format_cpus(theirs))
+                holder.adopt(group, Knob.CPU_SET, format_cpus(theirs))
         if set(self._sets) != set(groups):
             make = getattr(self._driver, 'fast_cpu_set', None)
             if make is None:

@@ -22,9 +22,8 @@ import os
 import time
 
 from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
-from scavenger_openstack.agent import isolation as isolation_
-from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.arbitrate import Key
@@ -51,9 +50,9 @@ class Journal:
     :param told: gets what is written, too
     """
 
-    def __init__(self, history: history_.History, leases: leases_.Leases,
+    def __init__(self, history: history_.History, leases: base.Leases,
                  actuator: actuator_.Actuator,
-                 isolation: isolation_.Isolation,
+                 isolation: base.Isolation,
                  ended: Callable[[str], str | None],
                  told: Callable[[Sequence[transitions.Event]], None]
                  = lambda events: None) -> None:

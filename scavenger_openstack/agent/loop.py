@@ -32,9 +32,9 @@ from oslo_log import log
 
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import amounts
-from scavenger_openstack.agent import isolation as isolation_
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
@@ -76,7 +76,7 @@ class Tick:
     decided: Decided | None = None
     anew: bool = False
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    pending: frozenset[actuator_.Key] = frozenset()
+    pending: frozenset[Key] = frozenset()
     outcome: actuator_.Outcome = dataclasses.field(
         default_factory=actuator_.Outcome)
     stopped: bool = False
@@ -105,9 +105,9 @@ class Loop:
 
     def __init__(self, driver: base.Driver,
                  controllers: Sequence[tuple[Controller, Mode]],
-                 leases: leases_.Leases, actuator: actuator_.Actuator,
+                 leases: base_.Leases, actuator: actuator_.Actuator,
                  stop_file: pathlib.Path, require_watcher: bool = True,
-                 isolation: isolation_.Isolation | None = None,
+                 isolation: base_.Isolation | None = None,
                  limited: Collection[Knob] = tuple(Knob),
                  orders: Callable[[], orders_.Orders] = lambda: orders_.NONE
                  ) -> None:

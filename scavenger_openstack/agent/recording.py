@@ -39,6 +39,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import records
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import changes
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
@@ -66,7 +67,7 @@ GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
 
 
 def header(conf: cfg.ConfigOpts,
-           controllers: Iterable[tuple[loop_.Controller, Mode]],
+           controllers: Iterable[tuple[decider.Controller, Mode]],
            state: Mapping[str, Any], loaded_s: float) -> dict[str, Any]:
     """The first line: all that the decisions start from.
 
@@ -223,7 +224,7 @@ class Recorder:
         return found
 
     def _add_outside(self, line: dict[str, Any], tick: loop_.Tick,
-                     decided: loop_.Decided) -> None:
+                     decided: decider.Decided) -> None:
         """What the decision depended on besides samples and parameters."""
         originals = {key: value for key, value in decided.originals.items()
                      if value is not None}

@@ -48,6 +48,7 @@ from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
+from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import orders
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
@@ -88,7 +89,7 @@ def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
 
 
 def load_controllers(conf: cfg.ConfigOpts
-                     ) -> list[tuple[loop_.Controller, Mode]]:
+                     ) -> list[tuple[decider.Controller, Mode]]:
     """The configured controllers and their modes.
 
     :raises ConfigError: one of them does not exist.

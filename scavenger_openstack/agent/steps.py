@@ -40,6 +40,9 @@ from scavenger_openstack.agent.steps_fields import RestoreError
 from scavenger_openstack.agent.steps_fields import Step
 from scavenger_openstack.agent import steps_network
 
+__all__ = ['check', 'Gone', 'Mount', 'Program', 'Refused', 'RestoreError',
+           'run', 'Step', 'validate']
+
 MAX_DEPTH = 64
 _CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
 CPUS = f'(?:{_CPUS}(?:,{_CPUS})*)?'

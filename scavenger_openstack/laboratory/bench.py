@@ -27,6 +27,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers.simulator.driver import GROUP
 from scavenger_openstack.drivers.simulator.driver import Simulator
@@ -118,17 +119,15 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
     loop = None
     if policy.params is not None or isolation is not None:
         leases = Leases(simulator)
-        controllers = []
+        controllers: list[tuple[Controller, Mode]] = []
         if policy.params is not None:
             controllers.append((scavenger.Controller(
                 policy.params, interval_s=drawn.interval_s,
                 host='simulated', boot_id='simulation'), Mode.ENFORCE))
-        actuator = Actuator(simulator, leases, 0.0,  # type: ignore[arg-type]
-                            Writer())
-        loop = Loop(simulator, controllers, leases,  # type: ignore[arg-type]
-                    actuator,
+        loop = Loop(simulator, controllers, leases,
+                    Actuator(simulator, leases, 0.0, Writer()),
                     pathlib.Path('/nonexistent/stop'),
-                    require_watcher=False, isolation=isolation)  # type: ignore[arg-type]
+                    require_watcher=False, isolation=isolation)
     each = isolation.each() if isolation is not None else None
     if loop is not None:
         loop.tick(simulator.now)

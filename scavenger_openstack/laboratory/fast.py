@@ -19,9 +19,9 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-from scavenger_openstack.agent.actuator import Actuator
-from scavenger_openstack.agent.actuator import Key
+from scavenger_openstack.agent.base import Holder
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.simulator.driver import GROUP
@@ -43,10 +43,10 @@ class Isolation:
     are no threads, originals or drift to look after.
     """
 
-    mode = Mode.ENFORCE
-
     def __init__(self, simulator: Simulator,
                  params: perfiso.Params | None = None) -> None:
+        self.mode = Mode.ENFORCE
+        self.exempt: frozenset[str] = frozenset()
         self._simulator = simulator
         topology = simulator.sample().topology
         self._allowed = frozenset(topology)
@@ -76,7 +76,7 @@ class Isolation:
         return self.active and key == (GROUP, Knob.CPU_SET)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               actuator: Actuator) -> decider.Fast:
+               holder: Holder) -> decider.Fast:
         """What the fast loop does, and its floors when short."""
         if not self.active:
             return decider.NO_FAST

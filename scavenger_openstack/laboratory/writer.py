@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scavenger_openstack.agent.actuator import Key
 from scavenger_openstack.agent.worker import Job
+from scavenger_openstack.algorithms.arbitrate import Key
 
 
 class Writer:

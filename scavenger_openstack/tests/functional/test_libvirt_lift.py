@@ -30,6 +30,7 @@ from testtools import content
 from testtools import matchers
 
 from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent import virsh
 from scavenger_openstack.drivers import domain_record
@@ -249,7 +250,7 @@ class TestVirshIsKilled(LiftCase):
         killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
         killer.start()
         exc = self.assertRaises(steps_fields.RestoreError,
-                                restore.steps.run, step, [])
+                                steps.run, step, [])
         self.assertIn('it was ended', str(exc))
         killer.join()
         os.kill(self.host.pid, signal.SIGCONT)

@@ -100,7 +100,7 @@ class LoopTestCase(base.FunctionalTestCase):
             self.useFixture(fixtures.TempDir()).path) / 'state'
         self.now = 1000.0
 
-    def loop(self, *controllers: tuple[loop_.Controller, Mode],
+    def loop(self, *controllers: tuple[decider.Controller, Mode],
              options: Sequence[str] = (), watched: bool = True,
              isolated: bool = False, **words: Any) -> loop_.Loop:
         path = self.state_dir.parent / 'agent.conf'

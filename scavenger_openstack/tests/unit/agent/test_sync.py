@@ -24,6 +24,7 @@ from hypothesis import settings
 import testtools
 
 from scavenger_openstack.agent import directives
+from scavenger_openstack.agent import records
 from scavenger_openstack.agent import sums
 from scavenger_openstack.agent import sync
 from scavenger_openstack.agent import transitions
@@ -175,7 +176,7 @@ class ReportTest(SyncTestCase):
                             ('/a', '/c'), 'cap /a')
         found = self.make(evidence=lambda name, one: [
             ('v', 'cpi', [5.0, 0.0], [1.0, None])] if name == 'one' else ())
-        now = sync.now_s()
+        now = records.now_s()
         found.happened([
             transitions.AgentEvent(999.0, 'started', 'one enforce', 7),
             transitions.LimitEvent(1000.0, 'set', '/a', Knob.CPU_CORES,
@@ -437,7 +438,7 @@ class DirectivesTest(SyncTestCase):
 
     def test_a_clock_that_is_ahead(self) -> None:
         """What comes now lasts as long as the conductor says."""
-        began, issued_s = sync.now_s(), time.time() - 3600
+        began, issued_s = records.now_s(), time.time() - 3600
         self.conductor.answer = {'directives': codec.replace(
             DIRECTIVES, issued_s=issued_s,
             budget=report.Budget(limits=0, until_s=issued_s + 60),

@@ -1,0 +1,135 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the parts of the agent ask of one another.
+
+The agent of a real host has :class:`~.leases.Leases`, on disk, and
+:class:`~.isolation.Isolation`, a thread; the laboratory plays thousands of
+hosts in one process and has its own.  Both are used by the same loop and
+actuator, which ask for no more than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+from typing import Any
+from typing import Protocol
+
+from scavenger_openstack.agent.records import Lease
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms.decider import Fast
+from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+
+
+class Leases(Protocol):
+    """The one memory of what each limited knob held before us.
+
+    What each method raises: see :class:`~.leases.Leases`.
+    """
+
+    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+             original: Value | None) -> None:
+        """Make the record that must be there before a first write."""
+        ...
+
+    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+                original: Value | None) -> None:
+        """Another program wrote the knob: that is what it goes back to."""
+        ...
+
+    def writing(self, workload: str, knob: Knob
+                ) -> contextlib.AbstractContextManager[None]:
+        """Around each write."""
+        ...
+
+    def lift(self, workload: str, knob: Knob) -> None:
+        """Give a knob its original back, then end its lease."""
+        ...
+
+    def lift_all(self) -> list[str]:
+        """Lift everything; return what did not come back, and why."""
+        ...
+
+    def original(self, workload: str, knob: Knob) -> Value | None:
+        """What the knob held before us, ``None`` for no limit or no lease."""
+        ...
+
+    def held(self) -> Mapping[Key, Lease]:
+        """All that is held now."""
+        ...
+
+    def lost(self) -> set[Key]:
+        """What is held, and the watcher could no longer restore."""
+        ...
+
+    def check(self) -> None:
+        """To be called right before each write, and after it."""
+        ...
+
+    def expired(self) -> bool:
+        """Whether :meth:`check` would raise: time for :meth:`reopen`."""
+        ...
+
+    def reopen(self) -> None:
+        """After standing still past the leases: all back, then go on."""
+        ...
+
+    def watched(self) -> bool:
+        """Whether a watcher would restore after us."""
+        ...
+
+
+class Holder(Protocol):
+    """Leases knobs that another thread will write: the actuator."""
+
+    def hold(self, workload: str, knob: Knob) -> None:
+        """Lease a knob, and what was born below it since."""
+        ...
+
+    def adopt(self, workload: str, knob: Knob, text: str) -> None:
+        """Another program set a CPU set that the fast loop writes."""
+        ...
+
+
+class Isolation(Protocol):
+    """The fast loop, as the slow one sees it.
+
+    ``mode`` is how far it may go now; ``exempt`` are groups that it leaves
+    alone.
+    """
+
+    mode: Mode
+    exempt: frozenset[str]
+
+    def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
+               holder: Holder) -> Fast:
+        """Bring the fast loop up to date; what it does from now on."""
+        ...
+
+    def owns(self, key: Key) -> bool:
+        """Whether the fast loop is the one writer of this knob."""
+        ...
+
+    def stop(self) -> None:
+        """End the fast loop; its leases are lifted by the next diff."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """For the status: plain JSON values."""
+        ...
