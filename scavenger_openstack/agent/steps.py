@@ -35,6 +35,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent import steps_domain
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent.steps_fields import Gone
+from scavenger_openstack.agent.steps_fields import parse_cpus
 from scavenger_openstack.agent.steps_fields import Refused
 from scavenger_openstack.agent.steps_fields import RestoreError
 from scavenger_openstack.agent.steps_fields import Step
@@ -204,7 +205,7 @@ def same(step: Step, got: str) -> bool:
                        for key, value in _limits(text).items())
         return int(found or 0) == int(text)
     if file == 'cpuset.cpus':
-        return _cpus(text) == _cpus(got)
+        return parse_cpus(text) == parse_cpus(got)
     if file.startswith('memory.') and 'max' not in (text, got):
         return _pages(text) == _pages(got)
     return bool(text == got)
@@ -212,12 +213,6 @@ def same(step: Step, got: str) -> bool:
 
 def _limits(text: str) -> dict[str, str]:
     return dict(word.partition('=')[::2] for word in text.split())
-
-
-def _cpus(text: str) -> set[int]:
-    ranges = [part.split('-') for part in text.split(',') if part]
-    return {cpu for ends in ranges
-            for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
 
 
 def _pages(text: str) -> int:
@@ -273,8 +268,8 @@ def run(step: Step, mounts: Sequence[Mount], *,
                     f'{where} reads {got!r:.99} after {step["text"]!r} was '
                     'written: see who else writes it')
         if subtree:
-            sets = [_cpus(text) for text in {capped, was if changed else ''}
-                    if text]
+            sets = [parse_cpus(text)
+                    for text in {capped, was if changed else ''} if text]
             changed |= _widen(directory, sets, step['text'], named)
         return changed
     except (OSError, ValueError) as exc:
@@ -308,7 +303,7 @@ def _put(directory: int, step: Step, named: Collection[int],
             above = _read(parent, 'cpuset.cpus')
         finally:
             os.close(parent)
-        cpus = _cpus(text) & _cpus(above)
+        cpus = parse_cpus(text) & parse_cpus(above)
         text = ','.join(map(str, sorted(cpus))) or above
         _write(directory, step['file'], text)
     return {**step, 'text': text}
@@ -331,10 +326,11 @@ def _beside_partitions(directory: int, step: Step) -> Step:
             except OSError as exc:      # it is gone
                 if exc.errno not in (errno.ENODEV, errno.ENOENT):
                     raise
-        cpus = _cpus(step['text'])
+        cpus = parse_cpus(step['text'])
         if cpus.isdisjoint(taken):
             return step
-        cpus = cpus - taken or _cpus(_read(parent, 'cpuset.cpus.effective'))
+        cpus = cpus - taken or parse_cpus(
+            _read(parent, 'cpuset.cpus.effective'))
     finally:
         os.close(parent)
     return {**step, 'text': ','.join(map(str, sorted(cpus)))}
@@ -348,9 +344,9 @@ def _partition(name: str, parent: int, us: int) -> set[int]:
                 _read(child, 'cpuset.cpus.partition') not in _PARTITIONS):
             return set()
         try:
-            return _cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
+            return parse_cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
         except FileNotFoundError:       # before Linux 6.7
-            return _cpus(_read(child, 'cpuset.cpus'))
+            return parse_cpus(_read(child, 'cpuset.cpus'))
     finally:
         os.close(child)
 
@@ -428,7 +424,8 @@ def _widen(directory: int, capped: Collection[set[int]], text: str,
             if os.fstat(child).st_ino in named:
                 continue
             own = _read(child, 'cpuset.cpus')
-            if _cpus(own) in capped and _cpus(own) != _cpus(text):
+            cpus = parse_cpus(own)
+            if cpus in capped and cpus != parse_cpus(text):
                 _write(child, 'cpuset.cpus', text)
                 own, changed = text, True
             changed |= _widen(child, capped, own, named, depth + 1)

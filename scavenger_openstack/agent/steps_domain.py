@@ -43,6 +43,7 @@ from xml.etree import ElementTree
 
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent.steps_fields import Gone
+from scavenger_openstack.agent.steps_fields import parse_cpus
 from scavenger_openstack.agent.steps_fields import Refused
 from scavenger_openstack.agent.steps_fields import RestoreError
 from scavenger_openstack.agent.steps_fields import Step
@@ -262,7 +263,7 @@ def _record(root: ElementTree.Element, step: Step
 
 def _same(root: ElementTree.Element, step: Step) -> bool:
     if step['knob'] == 'cpu_set':
-        return all(_cpus(now) == _cpus(wanted)
+        return all(parse_cpus(now) == parse_cpus(wanted)
                    for _, now, wanted in _values(root, step))
     return all(now == (_quota(wanted) if key == 'vcpu_quota' else wanted)
                for key, now, wanted in _values(root, step))
@@ -271,12 +272,6 @@ def _same(root: ElementTree.Element, step: Step) -> bool:
 def _quota(text: str) -> str:
     """A quota of a vCPU, ``-1`` for any that is none."""
     return text if 0 < int(text or 0) < _FREE_QUOTA_US else '-1'
-
-
-def _cpus(text: str) -> set[int]:
-    ranges = [part.split('-') for part in text.split(',') if part]
-    return {cpu for ends in ranges
-            for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
 
 
 def _values(root: ElementTree.Element, step: Step

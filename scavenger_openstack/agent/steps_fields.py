@@ -67,3 +67,13 @@ def number(step: Step, key: str) -> None:
     """
     if type(step.get(key)) is not int or step[key] <= 0:
         raise Refused(f'{key} {step.get(key)!r:.99} is not a number above 0')
+
+
+def parse_cpus(text: str) -> set[int]:
+    """The CPUs of a kernel list such as ``0-1,4``.
+
+    :raises ValueError: it is none.
+    """
+    ranges = [part.split('-') for part in text.split(',') if part]
+    return {cpu for ends in ranges
+            for cpu in range(int(ends[0]), int(ends[-1]) + 1)}

@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-import os
 from typing import Any
 
 from scavenger_openstack.drivers.cgroup_files import Directory
@@ -24,6 +23,7 @@ from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers.cgroup_knobs import Rule
 from scavenger_openstack.drivers.cgroup_parents import within
 from scavenger_openstack.drivers.cgroup_sets import read_cpus
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
@@ -41,7 +41,7 @@ class Allotments:
         """The limits that a workload has now, as fields of
         :class:`~scavenger_openstack.types.Workload`."""
         allowed = self._allowed(name)
-        online = self._effective('') or frozenset(range(os.cpu_count() or 1))
+        online = self._effective('') or online_cpus.counted()
         cores = self._limit(name, Knob.CPU_CORES, 'cpu')
         return {
             'vcpus': cores or float(len(allowed or online)),

@@ -209,16 +209,6 @@ def _idle_entries(weight: str) -> Callable[[Directory], list[Entry]]:
     return entries
 
 
-def possible_cpus(root_dir: str = '/') -> str:
-    """All CPUs that this host can ever have, as the kernel lists them."""
-    try:
-        with open(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/possible'
-                  ) as file:
-            return file.read().strip()
-    except OSError:
-        return format_cpus(range(os.cpu_count() or 1))
-
-
 def _read_set_v2(d: Directory) -> Value | None:
     return d.read('cpuset.cpus') or None
 

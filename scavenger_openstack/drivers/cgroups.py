@@ -38,6 +38,7 @@ from scavenger_openstack.drivers import cgroup_memory
 from scavenger_openstack.drivers import cgroup_parents
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers.cgroup_sets import FastCpuSet
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -119,7 +120,7 @@ class Cgroups:
         self._rules = cgroup_knobs.rules(self._disks)
         # The kernel does not take away a set from who has processes, so
         # one of v2 that was empty comes back as all CPUs: the same effect.
-        self._no_cpus = cgroup_knobs.possible_cpus(root_dir)
+        self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._counted = [disk.encode() for disk in self._disks()]
         self._sources = cgroup_counters.sources(self._mounts, self._counted,
                                                 pressure=pressure)

@@ -29,9 +29,9 @@ from typing import TypeVar
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_knobs
 from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers import domain_machine
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -87,7 +87,7 @@ class CpuSet:
         self._version = machine.above['cpuset'].version
         self._root_dir = root_dir
         # v2 takes no set away from a cgroup with processes.
-        self._no_cpus = cgroup_knobs.possible_cpus(root_dir)
+        self._no_cpus = format_cpus(online_cpus.possible(root_dir))
         self._directory = self._open(path)
         self._parts: dict[str, _Part] = {}
         self.allowed: frozenset[int] | None = None

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping
 import math
-import os
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup_knobs import number
@@ -32,6 +31,7 @@ from scavenger_openstack.drivers import domain_handle
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers.domain_xml import Disk
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -159,21 +159,15 @@ def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
             else text for key, text in values.items()}
 
 
-def online_cpus(root_dir: str = '/') -> frozenset[int]:
-    """The CPUs that the host has now."""
-    try:
-        with open(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/online'
-                  ) as file:
-            return parse_cpus(file.read())
-    except (OSError, ValueError):
-        return frozenset(range(os.cpu_count() or 1))
+def _online() -> frozenset[int]:
+    return online_cpus.read() or online_cpus.counted()
 
 
 def _pins(seen: Snapshot) -> dict[str, str]:
     """What agents of earlier releases set for a CPU set; a domain that comes
     with our record of it has these pins taken back."""
     domain = seen.domain
-    free = domain.allowed_cpus or online_cpus()
+    free = domain.allowed_cpus or _online()
     values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
               for vcpu in range(domain.vcpus)}
     values['emulatorpin'] = format_cpus(domain.emulator_pin or free)
@@ -365,7 +359,7 @@ def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
         return {'state': 'running'}
     text = '0'
     if knob is Knob.CPU_SET:
-        text = format_cpus(domain.cpuset or online_cpus())
+        text = format_cpus(domain.cpuset or _online())
     elif knob is Knob.MEMORY_BYTES:
         text = str(domain.memory_allotment_bytes // BYTES_PER_KIB)
     return dict.fromkeys(in_force(seen, knob), text)

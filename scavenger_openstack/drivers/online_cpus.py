@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which CPUs are online: that changes while the agent runs."""
+"""Which CPUs the host can have, and which are online: that changes while the
+agent runs."""
 
 from __future__ import annotations
 
@@ -31,8 +32,24 @@ def path(root_dir: str = '/') -> str:
 
 def read(root_dir: str = '/') -> frozenset[int]:
     """The CPUs that are online at this moment; none if that is unknown."""
+    return _read(path(root_dir))
+
+
+def possible(root_dir: str = '/') -> frozenset[int]:
+    """All CPUs that this host can ever have."""
+    return _read(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/possible'
+                 ) or counted()
+
+
+def counted() -> frozenset[int]:
+    """The CPUs that Python knows of, numbered from 0: where the kernel lists
+    none."""
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def _read(path: str) -> frozenset[int]:
     try:
-        with open(path(root_dir), encoding='ascii') as file:
+        with open(path, encoding='ascii') as file:
             return parse_cpus(file.read())
     except (OSError, ValueError):
         return frozenset()

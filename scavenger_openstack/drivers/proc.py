@@ -84,7 +84,7 @@ def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
     top = f'{root_dir.rstrip("/")}/sys/devices/system'
     online = _cpus(f'{top}/cpu/online')
     if not online:
-        online = frozenset(range(os.cpu_count() or 1))
+        online = online_cpus.counted()
     nodes: dict[int, int] = {}
     for name in _names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():

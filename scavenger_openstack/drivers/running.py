@@ -40,7 +40,6 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack.drivers import perf_event
 from scavenger_openstack import errors
-from scavenger_openstack import types
 
 IDLE = 1
 """What the array holds for an idle CPU: pid 0, plus one."""
@@ -238,7 +237,7 @@ class Running:
     def _open(self) -> None:
         event, offset = _event()
         calls = _calls()
-        cpus = max(_possible()) + 1
+        cpus = max(online_cpus.possible()) + 1
         array = self._keep(_bpf(
             calls, _MAP_CREATE, 'make an array',
             struct.pack('=IIIII', _MAP_TYPE_ARRAY, 4, (cpus + 1) * STRIDE, 1,
@@ -281,11 +280,6 @@ class Running:
 def _closed() -> errors.DriverError:
     return errors.DriverError('who runs on each CPU is not watched any more: '
                               'the reader is closed')
-
-
-def _possible() -> frozenset[int]:
-    path = pathlib.Path('/sys/devices/system/cpu/possible')
-    return types.parse_cpus(path.read_text())
 
 
 def _calls() -> _Calls:

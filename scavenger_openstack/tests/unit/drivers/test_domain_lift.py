@@ -17,9 +17,9 @@ from __future__ import annotations
 import testtools
 
 from scavenger_openstack.drivers.domain_keeper import Snapshot
-from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_lift
 from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack.tests.unit.drivers.test_domain_knobs import disk
 from scavenger_openstack.tests.unit.drivers.test_domain_knobs import seen
 from scavenger_openstack.types import format_cpus
@@ -91,7 +91,7 @@ class WayBack(testtools.TestCase):
     def test_pins(self) -> None:
         pins = ('vcpupin.0', 'vcpupin.1', 'emulatorpin')
         for vcpu, cpus in ((VCPUS, '0-3'), ('<vcpu>2</vcpu>', format_cpus(
-                domain_knobs.online_cpus()))):
+                online_cpus.read()))):
             self.free(Knob.CPU_SET, seen(
                 vcpu=vcpu, tune=PINNED, metadata=record(Knob.CPU_SET, {})),
                 dict.fromkeys(pins, cpus))
