@@ -34,10 +34,10 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.cgroup_files import GONE
 from scavenger_openstack.drivers.cgroup_files import Mount
 from scavenger_openstack.drivers.cgroup_files import OUT_OF_FILES
-from scavenger_openstack.drivers import cgroup_tasks
 from scavenger_openstack.drivers import delay_totals
 from scavenger_openstack.drivers.delay_totals import Asked
 from scavenger_openstack.drivers.delay_totals import Totals
+from scavenger_openstack.drivers import netlink
 from scavenger_openstack.drivers import taskstats
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
@@ -250,7 +250,7 @@ class DelayAccounting:
                 continue
             try:
                 look = one.look(sample, most=most, left=left)
-            except cgroup_tasks.TooMany:
+            except delay_totals.TooMany:
                 one.cost = most + 1
                 self._say('many', name, '%s: io_wait and run_delay are '
                           'unknown: it has more than [cgroups] delay_tasks '
@@ -316,5 +316,5 @@ def _advice(exc: OSError | ValueError) -> str:
     if exc.errno in OUT_OF_FILES:
         return f'taskstats: {exc.strerror}; raise LimitNOFILE of the agent'
     if exc.errno in (errno.EAGAIN, errno.ETIMEDOUT):
-        return f'taskstats: no answer within {taskstats.TIMEOUT_S} s'
+        return f'taskstats: no answer within {netlink.TIMEOUT_S} s'
     return f'taskstats: {exc.strerror}'

@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the processes of one workload have waited for so far.
+"""What the processes of one workload have waited for so far, and which
+processes these are.
 
 A workload's total is what its processes have added since the agent met them.
 One that ends between two ticks takes what it added in the last one with it.
@@ -29,17 +30,23 @@ and the bytes are those of its threads.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
+import errno
 import os
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.cgroup_files import Mount
-from scavenger_openstack.drivers import cgroup_tasks
-from scavenger_openstack.drivers.cgroup_tasks import CLOCK_S
+from scavenger_openstack.drivers import proc
 from scavenger_openstack.drivers import taskstats
 from scavenger_openstack.drivers.taskstats import Waits
+from scavenger_openstack import errors
 from scavenger_openstack.types import WorkloadSample
 
 NS_PER_S = 1e9
+
+CLOCK_S = 1 / os.sysconf('SC_CLK_TCK')
+"""The kernel tells the beginning of a process in steps of this, rounded
+down."""
 
 LIST_TICKS = 4
 """At most every so many ticks it is listed who is in a workload, where that
@@ -48,6 +55,13 @@ did not change the last time: half the cost of all."""
 Answers = Mapping[tuple[int, int], Waits | None]
 """What was asked (:data:`taskstats.TASK` or :data:`taskstats.PROCESS`, and
 its number), and what the kernel says."""
+
+
+_READ_SIZE = 1 << 16
+
+
+class TooMany(Exception):
+    """More than the caller wanted to look at."""
 
 
 class _Process:
@@ -115,7 +129,7 @@ class Totals:
              ) -> Asked | None:
         """What to ask; ``None`` where that costs more than is ``left``.
 
-        :raises cgroup_tasks.TooMany: it costs more than ``most``
+        :raises TooMany: it costs more than ``most``
         :raises OSError: the cgroup is gone, or may not be read
         """
         listed = not (self._rest > 0 and self._nodes)
@@ -131,7 +145,7 @@ class Totals:
         if self.cost > left:
             self._rest = 0
             if self.cost > most:
-                raise cgroup_tasks.TooMany
+                raise TooMany
             return None
         return Asked(self, sample, pids, fresh, threads, listed)
 
@@ -141,11 +155,11 @@ class Totals:
         nodes, self._nodes = self._nodes, []
         if not nodes or any(os.stat(path).st_nlink != links
                             for path, links in nodes):
-            nodes = cgroup_tasks.nodes(self._mount.path + sample[0].id, most)
-        pids = cgroup_tasks.members(nodes, 'cgroup.procs', most)
+            nodes = nodes_of(self._mount.path + sample[0].id, most)
+        pids = members(nodes, 'cgroup.procs', most)
         threads = []
         if self._trusts(sample) is not True:
-            threads = cgroup_tasks.members(
+            threads = members(
                 nodes, 'tasks' if self._mount.version == 1
                 else 'cgroup.threads', most)
         self._nodes = nodes
@@ -208,9 +222,9 @@ class Totals:
             if process is not None and cur.runs < process.last.runs:
                 process = None      # another one got its number
             if process is None:
-                began_s = cgroup_tasks.began_s(self._root, pid)
-                process = _Process(cur, accounted=began_s > since_s)
-                if began_s + CLOCK_S > self._listed_s and not self._first:
+                start_s = began_s(self._root, pid)
+                process = _Process(cur, accounted=start_s > since_s)
+                if start_s + CLOCK_S > self._listed_s and not self._first:
                     process.last = Waits(0, 0, 0)
                     born.add(pid)
             if not process.accounted:
@@ -245,3 +259,68 @@ def _is_accounted(process: Waits, leader: Waits | None) -> bool:
     if leader is None or leader.copies is None:
         return bool(process.waits)
     return bool(leader.waits or leader.copies)
+
+
+def began_s(root: str, pid: int) -> float:
+    """When a process began, CLOCK_BOOTTIME; 0: nobody knows (any more)."""
+    try:
+        return proc.started_ticks(pid, root) * CLOCK_S
+    except errors.WorkloadGone:
+        return 0.0
+
+
+def nodes_of(top: str, most: int) -> list[tuple[str, int]]:
+    """A cgroup and all below, with their link counts: 2 and one for each
+    child, so that a change there shows.
+
+    :raises TooMany: more than ``most``
+    :raises OSError: ``top`` is gone
+    """
+    found = []
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        try:
+            links = os.stat(path).st_nlink
+            if links != 2:
+                with os.scandir(path) as entries:
+                    waiting += [entry.path for entry in entries
+                                if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            if path == top:
+                raise
+            continue
+        found.append((path, links))
+        if len(found) + len(waiting) > most:
+            raise TooMany
+    return found
+
+
+def members(nodes: Sequence[tuple[str, int]], file: str, most: int
+             ) -> list[int]:
+    """The tasks in some cgroups.
+
+    Opened anew each time: over a kept descriptor version 1 answers with an
+    old list for as long as it is asked at least once a second.
+
+    :raises TooMany: more than ``most``
+    :raises OSError: a cgroup is gone, or may not be read
+    """
+    found: list[int] = []
+    for path, _ in nodes:
+        fd = os.open(f'{path}/{file}', os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = b''
+            while part := os.read(fd, _READ_SIZE):
+                data += part
+                if len(data) > 11 * most:
+                    raise TooMany
+        except OSError as exc:
+            if exc.errno != errno.EOPNOTSUPP:   # threads of a cgroup above
+                raise
+        finally:
+            os.close(fd)
+        found += map(int, data.split())
+        if len(found) > most:
+            raise TooMany
+    return found

@@ -37,6 +37,7 @@ from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers import proc
 from scavenger_openstack import errors
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
@@ -179,7 +180,7 @@ class Keeper:
         try:
             domain = self._parse(seen.xml)
             pid = domain_process.pid_of(domain.name, self._run_dir)
-            started = started_ticks(pid, self._root_dir)
+            started = proc.started_ticks(pid, self._root_dir)
         except errors.WorkloadGone as exc:
             # One that is just ending has no process either, for a moment.
             now_s = time.monotonic()
@@ -292,17 +293,3 @@ class Keeper:
             self._say(uuid, (f'domain {uuid} cannot be understood '
                              f'({type(exc).__name__}); it is looked at again '
                              'when it changes',))
-
-
-def started_ticks(pid: int, root_dir: str = '/') -> int:
-    """When a process began, in clock ticks since boot.
-
-    :raises WorkloadGone: there is none.
-    """
-    path = f'{root_dir.rstrip("/")}/proc/{pid}/stat'
-    try:
-        with open(path, 'rb') as file:
-            data = file.read(4096)
-        return int(data[data.rindex(b')'):].split()[20])
-    except (OSError, ValueError, IndexError):
-        raise errors.WorkloadGone(f'process {pid} is gone') from None

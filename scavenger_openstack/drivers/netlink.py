@@ -19,6 +19,7 @@ Sources: linux/netlink.h, net/netlink/af_netlink.c.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import ctypes
 import errno
 import os
@@ -32,12 +33,16 @@ NETNS_DIR = '/run/netns'
 TIMEOUT_S = 2
 """How long to wait for the kernel's answer."""
 
-ROUTE, NETFILTER = 0, 12
-"""Who answers: links, addresses and qdiscs; packet filters."""
+ROUTE, NETFILTER, GENERIC = 0, 12, 16
+"""Who answers: links, addresses and qdiscs; packet filters; families that
+have a name instead of a number."""
 
 ACK, ECHO, EXCLUSIVE, CREATE = 0x4, 0x8, 0x200, 0x400
 """Flags of a request: say whether it worked; tell us, too, what changed;
 fail when it is there already; make it when it is not there."""
+
+BODY = 16
+"""Bytes of the header before the body of an answer."""
 
 NESTED = 0x8000
 """Goes with the kind of an attribute that holds attributes."""
@@ -45,7 +50,8 @@ NESTED = 0x8000
 _CLONE_NEWNET = 0x40000000
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11
 _REQUEST, _DUMP, _ACK_TLVS = 0x1, 0x300, 0x200
-_ERROR, _DONE = 2, 3
+ERROR, _DONE = 2, 3
+_LAST_SEQUENCE = 0xffffffff
 _HEADER = struct.Struct('=IHHII')
 _ATTRIBUTE = struct.Struct('=HH')
 
@@ -74,7 +80,7 @@ class Netlink:
     ``strerror`` where it gives any.
 
     :param netns: name of a namespace, '' for that of this process
-    :param protocol: :data:`ROUTE` or :data:`NETFILTER`
+    :param protocol: :data:`ROUTE`, :data:`NETFILTER` or :data:`GENERIC`
     :raises OSError: no such namespace, or no right to enter it
     """
 
@@ -98,12 +104,32 @@ class Netlink:
                 self._buffer)
             if sequence != self._sequence:
                 continue
-            if got == _ERROR:
+            if got == ERROR:
                 _raise_error(bytes(self._buffer[16:size]), got_flags)
                 return answer
             answer = bytes(self._buffer[16:length])
             if not flags & ACK:
                 return answer
+
+    def ask_all(self, kind: int, bodies: Sequence[bytes]
+                ) -> Iterator[tuple[int, bytes | bytearray, int]]:
+        """Send some requests at once; the answer to each, in their order.
+
+        Its type (:data:`ERROR`: a refusal), a buffer with it from
+        :data:`BODY` on, which the next one overwrites, and where it ends.
+        """
+        first = self._next(len(bodies))
+        self._socket.send(b''.join([
+            _HEADER.pack(16 + len(body), kind, _REQUEST, number, 0) + body
+            for number, body in enumerate(bodies, first)]))
+        buffer, unpack = self._buffer, _HEADER.unpack_from
+        for number in range(first, first + len(bodies)):
+            while True:
+                size = self._socket.recv_into(buffer)
+                length, got, _, sequence, _ = unpack(buffer)
+                if sequence == number:
+                    break
+            yield got, buffer, min(size, length)
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Ask for all there is of a kind; the body of each answer."""
@@ -118,7 +144,7 @@ class Netlink:
                 at += max(length + 3 & ~3, _HEADER.size)
                 if sequence != self._sequence:
                     continue
-                if got in (_ERROR, _DONE):
+                if got in (ERROR, _DONE):
                     _raise_error(body.ljust(4, b'\0'), got_flags)
                     return found
                 found.append(body)
@@ -127,10 +153,17 @@ class Netlink:
         self._socket.close()
 
     def _send(self, kind: int, flags: int, body: bytes) -> None:
-        self._sequence += 1
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), kind,
-                                       _REQUEST | flags, self._sequence, 0)
+                                       _REQUEST | flags, self._next(1), 0)
                           + body)
+
+    def _next(self, count: int) -> int:
+        """The first of so many numbers of requests that are not in use."""
+        first = self._sequence + 1
+        if first + count > _LAST_SEQUENCE:
+            first = 1
+        self._sequence = first + count - 1
+        return first
 
     def _open_in(self, path: str, protocol: int) -> socket.socket:
         """A socket made inside a namespace, by a thread that goes there."""

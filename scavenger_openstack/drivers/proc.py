@@ -94,6 +94,21 @@ def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
                      numa=nodes.get(cpu, 0)) for cpu in sorted(online)}
 
 
+def started_ticks(pid: int, root_dir: str = '/') -> int:
+    """When a process began, in clock ticks since boot.
+
+    :raises WorkloadGone: there is none.
+    """
+    path = f'{root_dir.rstrip("/")}/proc/{pid}/stat'
+    try:
+        with open(path, 'rb') as file:
+            data = file.read(4096)
+        # Its name comes in parentheses and may hold anything.
+        return int(data[data.rindex(b')'):].split()[20])
+    except (OSError, ValueError, IndexError):
+        raise errors.WorkloadGone(f'process {pid} is gone') from None
+
+
 def _core(top: str, cpu: int) -> int:
     for name in ('core_cpus_list', 'thread_siblings_list'):
         siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}')

@@ -28,14 +28,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 import errno
 import os
-import socket
 import struct
 from typing import NamedTuple
 
-from scavenger_openstack.drivers import rtnetlink
-
-TIMEOUT_S = 2
-"""How long to wait for the kernel's answer."""
+from scavenger_openstack.drivers import netlink
 
 BATCH = 32
 """Questions in one message: their answers, 2 KiB each as the kernel counts
@@ -49,19 +45,15 @@ MIXED_UP_VERSION = 15
 """This one moved the fields, without saying which kernels did; 16 put them
 back where all earlier ones had them."""
 
-_NETLINK_GENERIC = 16
-_REQUEST, _ERROR = 0x1, 2
 _CONTROL, _GETFAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
 _GET = 1
 _STATS = 3
-_HEADER = struct.Struct('=IHHII')
 _GENERIC = struct.Struct('=BBxx')
 _ATTRIBUTE = struct.Struct('=HH')
-_QUESTION = struct.Struct('=IHHIIBBxxHHI')
+_QUESTION = struct.Struct('=BBxxHHI')
 _WAITS = struct.Struct('=H14xQQQQ')
 _BYTES = struct.Struct('=248xQQ')
 _COPIES, _COPIES_SINCE = struct.Struct('=400xQ'), 13
-_FIRST = _HEADER.size + _GENERIC.size
 
 
 class Waits(NamedTuple):
@@ -97,9 +89,7 @@ class Taskstats:
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray(1 << 14)
-        self._sequence = 0
-        self._socket = _socket()
+        self._talk = netlink.Netlink(protocol=netlink.GENERIC)
         try:
             self._family = self._find_family()
             self.ask(((PROCESS, os.getpid()),))
@@ -116,66 +106,40 @@ class Taskstats:
         :raises OSError: the kernel does not answer
         :raises ValueError: its answer is not what is understood here
         """
-        found: list[Waits | None] = []
-        for start in range(0, len(about), BATCH):
-            part = about[start:start + BATCH]
-            first = self._sequence + 1
-            self._sequence = (self._sequence + len(part)) & 0x3fffffff
-            if self._sequence < first:
-                first, self._sequence = 1, len(part)
-            self._socket.send(b''.join([
-                _QUESTION.pack(28, self._family, _REQUEST, number, 0, _GET,
-                               1, 8, kind, pid)
-                for number, (kind, pid) in enumerate(part, first)]))
-            for number in range(first, first + len(part)):
-                found.append(self._answer(number))
-        return found
+        pack = _QUESTION.pack
+        return [parse(*answer)
+                for start in range(0, len(about), BATCH)
+                for answer in self._talk.ask_all(self._family, [
+                    pack(_GET, 1, 8, what, number)
+                    for what, number in about[start:start + BATCH]])]
 
     def close(self) -> None:
-        self._socket.close()
-
-    def _answer(self, number: int) -> Waits | None:
-        buffer = self._buffer
-        while True:
-            size = self._socket.recv_into(buffer)
-            if size < _HEADER.size:
-                raise ValueError(f'an answer of {size} bytes')
-            length, kind, _, sequence, _ = _HEADER.unpack_from(buffer)
-            if sequence == number:
-                return parse(buffer, min(size, length), kind)
+        self._talk.close()
 
     def _find_family(self) -> int:
-        self._sequence += 1
-        body = (_GENERIC.pack(_GETFAMILY, 1)
-                + rtnetlink.attribute(_FAMILY_NAME, b'TASKSTATS\0'))
-        self._socket.send(_HEADER.pack(
-            _HEADER.size + len(body), _CONTROL, _REQUEST, self._sequence, 0)
-            + body)
-        answer = self._socket.recv(len(self._buffer))
-        if len(answer) < _FIRST:
-            raise ValueError(f'an answer of {len(answer)} bytes')
-        if _HEADER.unpack_from(answer)[1] == _ERROR:
-            _raise_error(answer)
-        found = dict(rtnetlink.attributes(answer[_FIRST:]))
+        answer = self._talk.ask(
+            _CONTROL, 0, _GENERIC.pack(_GETFAMILY, 1)
+            + netlink.attribute(_FAMILY_NAME, b'TASKSTATS\0')) or b''
+        found = dict(netlink.attributes(answer[_GENERIC.size:]))
         if len(found.get(_FAMILY_ID, b'')) != 2:
             raise ValueError('a family without a number')
         return int(struct.unpack('=H', found[_FAMILY_ID])[0])
 
 
-def parse(buffer: bytes | bytearray, size: int, kind: int) -> Waits | None:
+def parse(kind: int, buffer: bytes | bytearray, size: int) -> Waits | None:
     """What one answer says; ``None``: there is no such task.
 
-    :param size: bytes of ``buffer`` that are the answer
     :param kind: the type in its netlink header
+    :param size: bytes of ``buffer`` that are the answer
     :raises OSError: the kernel refuses
     :raises ValueError: it is too short, or of a version not understood
     """
-    if kind == _ERROR:
-        _raise_error(buffer)
+    if kind == netlink.ERROR:
+        _raise_error(buffer, size)
         return None
-    # One attribute holds two: whom it is about, and what is told of him;
-    # some machines need another in between, to align the second.
-    at = _FIRST + _ATTRIBUTE.size
+    # One attribute holds two: which task it is about, and what it did; some
+    # machines need another in between, to align the second.
+    at = netlink.BODY + _GENERIC.size + _ATTRIBUTE.size
     while at + _ATTRIBUTE.size <= size:
         length, what = _ATTRIBUTE.unpack_from(buffer, at)
         if length < _ATTRIBUTE.size:
@@ -199,24 +163,10 @@ def parse(buffer: bytes | bytearray, size: int, kind: int) -> Waits | None:
     raise ValueError(f'an answer of {size} bytes without numbers')
 
 
-def _raise_error(data: bytes | bytearray) -> None:
+def _raise_error(buffer: bytes | bytearray, size: int) -> None:
     """Unless all that is wrong is that the task is gone."""
-    if len(data) < _HEADER.size + 4:
-        raise ValueError(f'an answer of {len(data)} bytes')
-    number = -struct.unpack_from('=i', data, _HEADER.size)[0]
+    if size < netlink.BODY + 4:
+        raise ValueError(f'an answer of {size} bytes')
+    number = -struct.unpack_from('=i', buffer, netlink.BODY)[0]
     if number != errno.ESRCH:
         raise OSError(number, os.strerror(number))
-
-
-def _socket() -> socket.socket:
-    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
-                         _NETLINK_GENERIC)
-    try:
-        made.bind((0, 0))
-        # Not settimeout(): that polls before each recv, twice the calls.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO,
-                        struct.pack('ll', TIMEOUT_S, 0))
-    except BaseException:
-        made.close()
-        raise
-    return made

@@ -399,8 +399,8 @@ class DelaysTest(delays.DelaysTestCase):
             if lost:    # the least buffer that there is holds one answer
                 kernel = self.io._kernel
                 assert kernel is not None
-                kernel._socket.setsockopt(socket.SOL_SOCKET,
-                                          socket.SO_RCVBUF, 1)
+                kernel._talk._socket.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
             [found] = self.io.add(samples, now + seconds)
             return found.run_delay_s
 

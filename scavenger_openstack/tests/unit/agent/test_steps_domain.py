@@ -28,10 +28,10 @@ from scavenger_openstack.agent import originals
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_domain
-from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers import domain_knobs
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers import proc
 from scavenger_openstack.tests.unit.drivers import test_domain_knobs
 from scavenger_openstack.types import Knob
 
@@ -178,7 +178,7 @@ class Identity(testtools.TestCase):
         line = pathlib.Path(f'/proc/{pid}/cmdline')
         while not line.read_bytes():
             time.sleep(0.001)       # it is there a little after the start
-        return step(pid=pid, started=domain_keeper.started_ticks(pid), uri=(
+        return step(pid=pid, started=proc.started_ticks(pid), uri=(
             'qemu+unix:///system?socket=/nonexistent/socket'), **changes)
 
     def test_gone(self) -> None:

@@ -24,7 +24,7 @@ import struct
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers import cgroup_tasks
+from scavenger_openstack.drivers import delay_totals
 from scavenger_openstack.drivers import taskstats
 from scavenger_openstack.drivers.taskstats import Waits
 
@@ -54,7 +54,7 @@ def refusal(number: int) -> bytes:
 
 
 def parsed(data: bytes, kind: int = FAMILY) -> Waits | None:
-    return taskstats.parse(data, len(data), kind)
+    return taskstats.parse(kind, data, len(data))
 
 
 class TestParse(testtools.TestCase):
@@ -113,19 +113,19 @@ class TestCgroupTasks(testtools.TestCase):
             (self.top / below / 'cgroup.procs').write_text('7\n8\n')
 
     def test_nodes_and_their_members(self) -> None:
-        nodes = cgroup_tasks.nodes(str(self.top), 4)
+        nodes = delay_totals.nodes_of(str(self.top), 4)
         self.assertEqual(4, len(nodes))
-        self.assertEqual([7, 8] * 4, cgroup_tasks.members(
+        self.assertEqual([7, 8] * 4, delay_totals.members(
             nodes, 'cgroup.procs', 8))
-        self.assertRaises(cgroup_tasks.TooMany, cgroup_tasks.nodes,
+        self.assertRaises(delay_totals.TooMany, delay_totals.nodes_of,
                           str(self.top), 3)
-        self.assertRaises(cgroup_tasks.TooMany, cgroup_tasks.members,
+        self.assertRaises(delay_totals.TooMany, delay_totals.members,
                           nodes, 'cgroup.procs', 7)
 
     def test_what_is_gone(self) -> None:
-        self.assertRaises(FileNotFoundError, cgroup_tasks.nodes,
+        self.assertRaises(FileNotFoundError, delay_totals.nodes_of,
                           str(self.top / 'x'), 3)
-        self.assertRaises(FileNotFoundError, cgroup_tasks.members,
+        self.assertRaises(FileNotFoundError, delay_totals.members,
                           [(str(self.top / 'x'), 2)], 'cgroup.procs', 3)
 
     def test_names_may_hold_anything(self) -> None:
@@ -133,12 +133,12 @@ class TestCgroupTasks(testtools.TestCase):
         directory.mkdir(parents=True)
         after = ' '.join(['S', *['1'] * 18, '4500', '0'])
         (directory / 'stat').write_text(f'12 (a) b) (c) {after}\n')
-        self.assertEqual(4500 * cgroup_tasks.CLOCK_S,
-                         cgroup_tasks.began_s(str(self.top), 12))
+        self.assertEqual(4500 * delay_totals.CLOCK_S,
+                         delay_totals.began_s(str(self.top), 12))
         (directory / 'stat').write_text('12 (a')
-        self.assertEqual(0.0, cgroup_tasks.began_s(str(self.top), 12))
-        self.assertEqual(0.0, cgroup_tasks.began_s(str(self.top), 13))
+        self.assertEqual(0.0, delay_totals.began_s(str(self.top), 12))
+        self.assertEqual(0.0, delay_totals.began_s(str(self.top), 13))
 
     def test_our_own_beginning(self) -> None:
-        began_s = cgroup_tasks.began_s('', os.getpid())
+        began_s = delay_totals.began_s('', os.getpid())
         self.assertGreater(began_s, 0)
