@@ -25,7 +25,6 @@ kept in memory, so that a third party's write can be told from our own.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -84,20 +83,13 @@ class Actuator:
         self._driver = driver
         self._leases = leases
         self._worker: worker.Writer = writer or worker.Worker(
-            deadline_s, getattr(driver, 'late', None))
+            deadline_s, driver.notify)
         self._ours: dict[Key, Value | None] = {}
         self._ours_steps: dict[Key, Sequence[base.Step]] = {}
         self._complained: dict[Key, str] = {}
         self._forgot: dict[Key, str] = {}
         self._refusals = refusals.Refusals()
         self._late: list[tuple[Sequence[Key], Outcome]] = []
-        self._changed: Callable[[], Collection[str]]
-        self._changed = getattr(driver, 'changed', tuple)
-        self._lane = getattr(driver, 'lane', base.usual_lane)
-        self._lifted = getattr(driver, 'lifted', None)
-        self._failed_why = getattr(driver, 'failed', None)
-        self._tidy = getattr(driver, 'tidy', None)
-        self._unmet = getattr(driver, 'unmet', None)
         self._tick = 0
         self.in_force: dict[Key, Cap] = {}
         self.gone: dict[Key, str] = {}
@@ -116,7 +108,8 @@ class Actuator:
         gone: dict[Key, str] = {}
         problems: list[str] = []
         held = self._leases.held()
-        read, changed = self._driver.read, self._changed()
+        read, changes = self._driver.read, self._driver.refresh(held)
+        changed = changes.changed
         self._tick += 1
         self._refusals.keep(self._tick, changed)
         for cap in wishes:
@@ -152,7 +145,7 @@ class Actuator:
                     cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
             current[key] = now
-        return originals.Seen(found, current, gone, problems)
+        return originals.Seen(found, current, gone, problems, changes)
 
     def reconcile(self, wanted: Mapping[Key, Cap],
                   seen: originals.Seen = originals.NOTHING_SEEN,
@@ -172,7 +165,7 @@ class Actuator:
         lanes = collections.defaultdict(lanes_.Lane)
         pending = self._worker.pending
         held = self._leases.held()
-        again = self._tidy(held) if self._tidy is not None else ()
+        again = seen.changes.rewrite
         for key, cap in wanted.items():
             if key in pending or key not in seen.current:
                 continue
@@ -203,10 +196,9 @@ class Actuator:
             if key[1] is not Knob.PAUSED:
                 self.lift(key, outcome)
         self._write_all(at_once.loosen, outcome)
-        if self._unmet is not None:
-            outcome.unmet.update(
-                (workload, size) for workload, size in self._unmet().items()
-                if (workload, Knob.MEMORY_BYTES) in wanted)
+        outcome.unmet.update(
+            (workload, size) for workload, size in seen.changes.unmet.items()
+            if (workload, Knob.MEMORY_BYTES) in wanted)
         self._forgot = {}
         return outcome
 
@@ -219,7 +211,7 @@ class Actuator:
 
     def _lane_of(self, key: Key, what: str) -> str:
         """Where a knob is tightened, loosened or lifted."""
-        return lanes_.at(self._lane(*key), what)
+        return lanes_.at(self._driver.queue(*key), what)
 
     def _in_lanes(self, lanes: Mapping[str, lanes_.Lane], outcome: Outcome
                   ) -> None:
@@ -334,8 +326,7 @@ class Actuator:
                      f'tick tries again: {exc}'))
             return
         self.forget(key)
-        if self._lifted is not None:
-            self._lifted(*key)
+        self._driver.notify(base.Removed(*key))
         outcome.lifted += 1
 
     def forget(self, key: Key) -> None:
@@ -440,8 +431,7 @@ class Actuator:
         kind = message.split(':', 1)[-1]
         if self._complained.get(key) != kind:
             self._complained[key] = kind
-            unsaid = functools.partial(self._complained.pop, key, None)
-            if not (self._failed_why
-                    and self._failed_why(*key, message, unsaid)):
+            reset = functools.partial(self._complained.pop, key, None)
+            if not self._driver.notify(base.Failed(*key, message, reset)):
                 LOG.warning('%s', message)
         return message

@@ -23,11 +23,10 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent import base
+from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.agent import preview
 from scavenger_openstack.algorithms import arbitrate
@@ -37,6 +36,7 @@ from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import pins as pins_
 from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import running
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
@@ -58,23 +58,10 @@ WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
 """The same where it takes no CPU set, which may pass at any time."""
 
 
-class FastSet(Protocol):
-    """A group's CPU set behind kept descriptors."""
-
-    def set(self, cpus: frozenset[int]) -> None:
-        ...
-
-    def foreign(self) -> frozenset[int] | None:
-        ...
-
-    def refresh(self) -> None:
-        ...
-
-
 class Isolation:
     """Runs the fast loop while there is something for it to do."""
 
-    def __init__(self, driver: Any, leases: base.Leases,
+    def __init__(self, driver: base.CpuSets, leases: base_.Leases,
                  params: perfiso.Params, mode: Mode) -> None:
         self._driver = driver
         self._leases = leases
@@ -83,18 +70,12 @@ class Isolation:
         self.exempt: frozenset[str] = frozenset()
         """Groups that are left alone."""
         self._fast: fastloop.FastLoop | None = None
-        self._sets: dict[str, FastSet] = {}
+        self._sets: dict[str, base.CpuSet] = {}
         self._topology: Mapping[int, Cpu] = {}
         self._preview = preview.Preview(params)
         self._observing = False
         self._wait_s = self._retry_s = 0.0
         self._state = 'off'
-
-    def _is_slow(self, group: str) -> bool:
-        """Whether it is left to the slow loop: that of a VM may be many
-        cgroups."""
-        slow = getattr(self._driver, 'slow_cpu_set', None)
-        return slow is not None and bool(slow(group))
 
     def owns(self, key: Key) -> bool:
         """Whether the fast loop is the one writer of this knob."""
@@ -102,7 +83,7 @@ class Isolation:
                 and self._fast is not None)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: base.Holder) -> decider.Fast:
+               holder: base_.Holder) -> decider.Fast:
         """Bring the fast loop up to date; what it does from now on."""
         runs = self._turn(wishes, rates, held_back, holder)
         if self._fast is None:
@@ -111,7 +92,7 @@ class Isolation:
                             self._floors(rates) if runs else ())
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-              holder: base.Holder) -> bool:
+              holder: base_.Holder) -> bool:
         """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
         buffer_cores = perfiso.buffer_cores(self._params,
@@ -124,7 +105,8 @@ class Isolation:
         groups = [group for group in scavenger.groups(
                       one for one in rates.workloads
                       if one.workload.priority is Priority.BACKGROUND)
-                  if not self._is_slow(group) and group not in self.exempt]
+                  if not self._driver.slow_cpu_set(group)
+                  and group not in self.exempt]
         enforce = self.mode is Mode.ENFORCE and not held_back
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
@@ -217,7 +199,7 @@ class Isolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str], holder: base.Holder) -> None:
+    def _lease(self, groups: Collection[str], holder: base_.Holder) -> None:
         """Hold the CPU set of each group, also of those born below it."""
         if set(self._sets) != set(groups):
             self.stop()
@@ -230,11 +212,8 @@ class Isolation:
             if theirs:
                 holder.adopt(group, Knob.CPU_SET, format_cpus(theirs))
         if set(self._sets) != set(groups):
-            make = getattr(self._driver, 'fast_cpu_set', None)
-            if make is None:
-                raise errors.Unsupported(
-                    'this driver has no CPU set that can be moved fast')
-            self._sets = {group: make(group) for group in groups}
+            self._sets = {group: self._driver.fast_cpu_set(group)
+                          for group in groups}
         for fast_set in self._sets.values():
             fast_set.refresh()
 

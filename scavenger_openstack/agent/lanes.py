@@ -14,7 +14,7 @@
 """What one tick has to do, in lanes that do not wait for one another.
 
 Which lane a knob is in, its driver says: see
-:class:`scavenger_openstack.drivers.base.Lanes`.
+:meth:`scavenger_openstack.drivers.base.Knobs.queue`.
 """
 
 from __future__ import annotations

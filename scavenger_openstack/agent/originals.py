@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
@@ -42,12 +43,14 @@ class Seen(NamedTuple):
     ``originals`` is what each would hold without us, ``current`` what it
     holds.  A knob that could not be read is in neither: ``problems`` says
     why, and ``gone`` of one that is no longer what was limited.
+    ``changes`` is what the driver says is new.
     """
 
     originals: Mapping[Key, Value | None] = {}
     current: Mapping[Key, Value | None] = {}
     gone: Mapping[Key, str] = {}
     problems: Sequence[str] = ()
+    changes: base.Changes = base.Changes()
 
 
 NOTHING_SEEN = Seen()

@@ -110,10 +110,8 @@ class Noted:
         self._written = collections.deque()
         self.read = knobs.read
         self.restore_steps = knobs.restore_steps
-        for name in ('changed', 'failed', 'lane', 'late', 'lifted', 'tidy',
-                     'unmet'):
-            if hasattr(knobs, name):
-                setattr(self, name, getattr(knobs, name))
+        self.queue, self.refresh = knobs.queue, knobs.refresh
+        self.notify = knobs.notify
 
     def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
         found = self._knobs.write(workload, knob, value)

@@ -244,7 +244,7 @@ class Service:
         self._sync = load_sync(conf, call, self._evidence)
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
-            getattr(self._driver, 'ended', lambda _: ''),
+            self._driver.ended,
             self._sync.happened if self._sync else lambda events: None)
         self._loop = loop_.Loop(
             self._driver, self._controllers, self._leases, self._actuator,
@@ -321,7 +321,6 @@ class Service:
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
-            self._log_missing()
             self._tell(tick)
             if self._recorder:
                 self._recorder.tick(tick, list(self._actuator.in_force))
@@ -344,41 +343,38 @@ class Service:
                 COST_SMOOTHING if self._cpu_share else 1)
         self._cpu_s, self._seen_s = used_s, seen_s
 
-    def _log_missing(self) -> None:
+    def _log_missing(self, missing: tuple[str, ...]) -> None:
         """Log once what protecting takes on this host and is not there."""
-        missing = self._missing()
         if missing != self._logged_missing:
             for sentence in missing:
                 if sentence not in self._logged_missing:
                     LOG.warning('missing: %s', sentence)
             self._logged_missing = missing
 
-    def _missing(self) -> tuple[str, ...]:
-        return getattr(self._driver, 'missing', ())
-
     def _tell(self, tick: loop_.Tick) -> None:
         state = (f'stopped: {tick.why_stopped}' if tick.stopped else
                  'holding back: no watcher' if tick.unwatched else
                  'cannot read the host' if tick.sample is None else
                  journal.RUNNING)
-        isolation = self._isolation.facts()
-        instances_ = getattr(self._driver, 'instances', ())
-        log_filter.NAMES.follow(instances_)
+        isolation, facts = self._isolation.facts(), self._driver.facts()
+        self._log_missing(facts.missing)
+        log_filter.NAMES.follow(facts.instances)
         self._journal.tick(tick, state, isolation.get('cpu_set'),
                            self._loop.actions)
-        document = self._document(tick, state, isolation)
+        document = self._document(tick, state, isolation, facts)
         if self._sync:
-            self._sync.see(tick.sample, document, instances_,
+            self._sync.see(tick.sample, document, facts.instances,
                            tick.decided.refused if tick.decided else {})
         try:
             status.write(self._state_dir / 'status.json', document,
-                         self._rows.look(tick.time_s, instances_,
+                         self._rows.look(tick.time_s, facts.instances,
                                          tick.rates))
         except OSError as exc:
             LOG.warning('%s: status not written: %s', self._state_dir, exc)
 
     def _document(self, tick: loop_.Tick, state: str,
-                  isolation: dict[str, Any]) -> dict[str, Any]:
+                  isolation: dict[str, Any], facts: base.Facts
+                  ) -> dict[str, Any]:
         rates = tick.rates
         usage = resource.getrusage(resource.RUSAGE_SELF)
         in_force = self._actuator.in_force
@@ -391,11 +387,10 @@ class Service:
             'history': {'file': str(self._history.path),
                         'fault': self._history.fault},
             'conductor': self._sync and self._sync.facts(),
-            # Only what looks at real hardware has one.
-            'grade': getattr(self._driver, 'grade', None),
-            'libvirt': getattr(self._driver, 'libvirt', None),
+            'grade': facts.grade,
+            'libvirt': facts.libvirt,
             'protect': self._conf.agent.protect,
-            'missing': self._missing(),
+            'missing': facts.missing,
             'scheduled': self._scheduled,
             'tick_cpu_s': tick.cost_s,
             'cpu_share': self._cpu_share,

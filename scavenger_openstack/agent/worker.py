@@ -93,14 +93,15 @@ class Worker:
     process: a write that hangs must not keep the process from ending.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
-    :param late: told the knobs of a job that is late, and what is set when
-        it is done; whether it sees to it that the log says why
+    :param notify: called with each job that is late; whether the driver
+        sees to it that the log says why
     """
 
-    def __init__(self, deadline_s: float, late: Callable[
-            [Sequence[Key], threading.Event], bool] | None = None) -> None:
+    def __init__(self, deadline_s: float,
+                 notify: Callable[[base.Late], bool] = lambda late: False
+                 ) -> None:
         self._deadline_s = deadline_s
-        self._tell_late = late
+        self._notify = notify
         self._mutex = threading.Lock()
         self._turns = threading.Semaphore(MAX_AT_WORK)
         self._lanes: dict[str, list[_Begun]] = {}
@@ -135,9 +136,8 @@ class Worker:
         self._late = [one for one in (*self._late, *begun)
                       if not one.done.is_set()]
         late = [one.job for one, done in zip(begun, found, strict=True)
-                if not done and one.job.lane != base.DRAIN and not (
-                    self._tell_late is not None
-                    and self._tell_late(one.job.keys, one.done))]
+                if not done and one.job.lane != base.DRAIN
+                and not self._notify(base.Late(one.job.keys, one.done))]
         if late:
             LOG.warning(
                 '%d limits not in force after %s s, the kernel has not '

@@ -13,7 +13,7 @@
 """What the agent asks of a host.
 
 A driver reads and writes; it decides nothing.  Real hosts, the simulator
-and recordings all stand behind :class:`Driver`.
+and recordings all stand behind :class:`Driver`, and have all of it.
 """
 
 from __future__ import annotations
@@ -23,30 +23,90 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import threading
+import types
 from typing import Any
+from typing import NamedTuple
 from typing import Protocol
 
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
+
+Key = arbitrate.Key
+"""A workload, or a group, and one of its knobs."""
 
 Step = Mapping[str, Any]
 """One restore step of a lease, out of the closed set that
 :mod:`scavenger_openstack.agent.restore` knows; plain JSON."""
 
-Unsaid = Callable[[], object]
-"""What a driver calls, see :meth:`Lanes.failed`."""
+RECLAIM = 'memory'
+"""The queue of limits for which the kernel may have to reclaim first.  Only
+taking something away can take long in it: all else is done at once."""
+
+DRAIN = 'egress'
+"""The queue of limits behind which packets wait, which go on their way before
+such a limit is gone.  Only removing can take long in it, and does not use the
+driver: all else is done at once."""
+
+
+class Changes(NamedTuple):
+    """What is new of the limits of a host since the last tick.
+
+    ``changed``: workloads that became others; their knobs are read in this
+    tick.  ``rewrite``: knobs with a lease that have to be written again,
+    though they hold what they should.  ``unmet``: bytes that workloads have
+    above memory limits which were set, and do not seem to give back.
+    """
+
+    changed: Collection[str] = ()
+    rewrite: Collection[Key] = ()
+    unmet: Mapping[str, int] = types.MappingProxyType({})
+
+
+class Removed(NamedTuple):
+    """A knob holds its original again, and its lease has ended."""
+
+    workload: str
+    knob: Knob
+
+
+class Late(NamedTuple):
+    """What is done for these knobs of one queue is late; ``done`` is set
+    when it ends."""
+
+    keys: Sequence[Key]
+    done: threading.Event
+
+
+class Failed(NamedTuple):
+    """A knob could not be read, set or removed.
+
+    A driver that logs why, by the ``message`` or by a cause that many
+    failures have in common, calls ``reset`` in the latter case, now or later
+    and in any thread: if the knob fails again, the driver is to be notified
+    again, since the cause may be over.
+    """
+
+    workload: str
+    knob: Knob
+    message: str
+    reset: Callable[[], object]
+
+
+Event = Removed | Late | Failed
 
 
 class Knobs(Protocol):
-    """The limits of the workloads that one part of a host looks after.
+    """The limits of the workloads of one part of a host.
 
     ``workload`` is the id of a workload, or of a group for ``cpu_set`` and
-    ``cpu_idle``.  Every method may raise
+    ``cpu_idle``.  The first three methods may raise
     :class:`~scavenger_openstack.errors.WorkloadGone` (it is no longer
     there), :class:`~scavenger_openstack.errors.Unsupported` (no such knob
     here) or :class:`~scavenger_openstack.errors.DriverError` (the message
-    says what failed).
+    says what failed); the others raise nothing and never wait.
     """
 
     def read(self, workload: str, knob: Knob) -> Value | None:
@@ -64,78 +124,88 @@ class Knobs(Protocol):
         """
         ...
 
+    def queue(self, workload: str, knob: Knob) -> str:
+        """The queue in which writes of this knob wait for one another.
 
-class Lanes(Protocol):
-    """What :class:`Knobs` also have when some of their writes may hang."""
-
-    def lane(self, workload: str, knob: Knob) -> str:
-        """In which lane this knob is written and lifted.
-
-        No lane waits for one that hangs, nor the tick for any of them
+        No queue waits for one that hangs, nor the tick for any of them
         beyond its deadline.  '' is for what is done at once, in the tick.
         """
         ...
 
-    def changed(self) -> Collection[str]:
-        """Workloads that became others since the last call: their knobs
-        are read in this tick."""
-        ...
+    def refresh(self, held: Collection[Key]) -> Changes:
+        """What changed; called once, at the beginning of each tick.
 
-    def lifted(self, workload: str, knob: Knob) -> None:
-        """The knob holds its original again, and its lease has ended."""
-        ...
+        The removal of limits that workloads came with from elsewhere begins
+        here, too.
 
-    def tidy(self, held: Collection[tuple[str, Knob]]
-             ) -> Collection[tuple[str, Knob]]:
-        """Begin to lift limits that workloads came with from elsewhere.
-
-        ``held`` are the knobs that the agent has leases of; those of them
-        that have to be written again, though they hold what they should, are
-        returned.  Called in each tick by who owns the leases, and nobody
-        else; never waits.
+        :param held: the knobs that the agent has leases of
         """
         ...
 
-    def late(self, keys: Sequence[tuple[str, Knob]],
-             done: threading.Event) -> bool:
-        """What is done for these knobs of one lane is late; ``done`` is set
-        when it ends.  Whether the driver sees to it that the log says why;
-        never waits."""
-        ...
+    def notify(self, event: Event) -> bool:
+        """Take note of what happened to a knob; called in any thread.
 
-    def failed(self, workload: str, knob: Knob, message: str,
-               unsaid: Unsaid) -> bool:
-        """A knob could not be read, set or lifted.  Whether the driver sees
-        to it that the log says why: by the ``message``, or by a cause that
-        many have in common.  For the latter it calls ``unsaid``, now or
-        later, in any thread: should the knob fail again, the driver is to be
-        told, since the cause may be over.  Never waits."""
-        ...
-
-    def unmet(self) -> Mapping[str, int]:
-        """Bytes that workloads have above memory limits which were set, and
-        do not seem to give back.  Called once per tick; never waits."""
+        True: the driver sees to it that the log says why.
+        """
         ...
 
 
-RECLAIM = 'memory'
-"""The lane of limits for which the kernel may have to reclaim first.  Only
-taking something away can take long in it: all else is done at once."""
+class CpuSet(Protocol):
+    """The CPU set of a group behind kept descriptors, for the fast loop.
+
+    Each method may raise
+    :class:`~scavenger_openstack.errors.WorkloadGone` or
+    :class:`~scavenger_openstack.errors.DriverError`.
+    """
+
+    def set(self, cpus: frozenset[int]) -> None:
+        """Let the group, and all below it, run on these CPUs."""
+        ...
+
+    def foreign(self) -> frozenset[int] | None:
+        """What another program set since the last look, ``None`` for
+        nothing."""
+        ...
+
+    def refresh(self) -> None:
+        """Take over groups that came or went below."""
+        ...
 
 
-DRAIN = 'egress'
-"""The lane of limits behind which packets wait, which go on their way before
-such a limit is gone.  Only lifting can take long in it, and does not use the
-driver: all else is done at once."""
+class CpuSets(Protocol):
+    """Which CPU sets the fast loop may move."""
+
+    def slow_cpu_set(self, group: str) -> bool:
+        """Whether only the slow loop writes the CPU set of a group."""
+        ...
+
+    def fast_cpu_set(self, group: str) -> CpuSet:
+        """The quick way to move the CPU set of any other group; the caller
+        has its lease.
+
+        :raises Unsupported: it cannot be limited.
+        :raises DriverError: it cannot be opened.
+        """
+        ...
 
 
-def usual_lane(workload: str, knob: Knob) -> str:
-    """Where there is no :class:`Lanes`."""
-    return {Knob.MEMORY_BYTES: RECLAIM,
-            Knob.EGRESS_BYTES_PER_S: DRAIN}.get(knob, '')
+class Facts(NamedTuple):
+    """What a host can tell of itself, for status, journal and reports.
+
+    ``missing``: what protecting takes on this host and is not there, in
+    sentences.  ``grade``: what can be measured here, and what not and why;
+    ``None`` where no hardware is looked at.  ``libvirt``: whether it
+    answers, and which VM does not; ``None`` without VMs.  ``instances``: the
+    VMs; the same object while nothing of them changes.
+    """
+
+    missing: tuple[str, ...] = ()
+    grade: Mapping[str, object] | None = None
+    libvirt: Mapping[str, object] | None = None
+    instances: Sequence[Instance] = ()
 
 
-class Driver(Knobs, Protocol):
+class Driver(Knobs, CpuSets, Protocol):
     """A host."""
 
     def sample(self) -> HostSample:
@@ -143,6 +213,15 @@ class Driver(Knobs, Protocol):
 
         :raises DriverError: nothing at all could be read.
         """
+        ...
+
+    def facts(self) -> Facts:
+        """What is known by the last :meth:`sample`; never waits."""
+        ...
+
+    def ended(self, workload: str) -> str | None:
+        """Why the last run of a VM ended, ``None`` while that is not known;
+        '' of other workloads."""
         ...
 
     def kill(self, workload: str) -> int:
@@ -155,3 +234,11 @@ class Driver(Knobs, Protocol):
     def close(self) -> None:
         """Give back what is kept open."""
         ...
+
+
+_USUAL = {Knob.MEMORY_BYTES: RECLAIM, Knob.EGRESS_BYTES_PER_S: DRAIN}
+
+
+def usual_queue(knob: Knob) -> str:
+    """The queue of a knob that no daemon stands behind."""
+    return _USUAL.get(knob, '')

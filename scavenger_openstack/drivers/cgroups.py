@@ -21,6 +21,7 @@ at: it is foreground by being part of the host's totals.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -178,7 +179,7 @@ class Cgroups:
             samples.append(sample)
         return tuple(samples)
 
-    def refresh(self, workload: str) -> None:
+    def _read_limits(self, workload: str) -> None:
         """Read a workload's own limits anew.
 
         Only for one that has no cap of ours, which would count as its own.
@@ -203,7 +204,7 @@ class Cgroups:
                 name for name, one in self._known.items()
                 if one.workload.priority is Priority.FOREGROUND]
         for name in self._turn[:len(self._turn) if self._anew else 1]:
-            self.refresh(name)
+            self._read_limits(name)
             self._turn.remove(name)
         self._anew = max(0, self._anew - 1)
 
@@ -246,7 +247,7 @@ class Cgroups:
             return
         name = one.workload.id
         if not any(key[0] == name for key in list(self._leased)):
-            self.refresh(name)
+            self._read_limits(name)
 
     def _forget_but(self, inodes: Mapping[str, int]) -> None:
         for name, one in list(self._known.items()):
@@ -270,12 +271,6 @@ class Cgroups:
             self._directories.pop(key, None)
         self._sets.pop(name, None)
         self._allotments.forget(name)
-
-    def changed(self) -> set[str]:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.changed`: cgroups
-        that were deleted, and perhaps made again."""
-        changed, self._changed = self._changed, set()
-        return changed
 
     def memory(self) -> tuple[int, int] | None:
         """Total and available bytes of what plays the host's memory.
@@ -366,6 +361,24 @@ class Cgroups:
         if workload in self._known:
             self._known[workload].counters.wake()
         return self.read(workload, knob)
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
+        that were deleted, and perhaps made again, have changed."""
+        changed, self._changed = self._changed, set()
+        return base.Changes(changed)
+
+    def notify(self, event: base.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        return False
+
+    def slow_cpu_set(self, group: str) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSets`."""
+        return False
 
     def fast_cpu_set(self, group: str) -> FastCpuSet:
         """The quick way to move a group's CPU set; the caller has its lease.

@@ -20,6 +20,7 @@ libvirtd is asked for a connection, and then how that domain stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -29,7 +30,6 @@ import threading
 import time
 from typing import Any
 
-from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.domain_faults import Amiss
 from scavenger_openstack.drivers.domain_faults import BUSY
 from scavenger_openstack.drivers.domain_faults import Doubt
@@ -153,13 +153,13 @@ class Contact:
 
     # --- what does not work
 
-    def late(self, keys: Sequence[Key], done: threading.Event) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.late`."""
+    def late(self, keys: Sequence[Key], done: threading.Event) -> None:
+        """See :class:`scavenger_openstack.drivers.base.Late`."""
         self._doubt(Doubt(keys, done=done))
-        return True
 
-    def failed(self, key: Key, message: str, unsaid: base.Unsaid) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`.
+    def failed(self, key: Key, message: str, unsaid: Callable[[], object]
+               ) -> None:
+        """See :class:`scavenger_openstack.drivers.base.Failed`.
 
         :param message: '' when somebody else says it
         """
@@ -175,7 +175,6 @@ class Contact:
             else:
                 LOG.debug('%s', message)
                 unsaid()
-        return True
 
     def facts(self) -> dict[str, Any]:
         """For the status: the state of libvirt, why it cannot be reached

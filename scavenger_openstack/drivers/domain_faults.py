@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import logging
 import threading
@@ -21,9 +22,8 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.types import Knob
 
-Key = tuple[str, Knob]
+Key = base.Key
 
 
 class Saying(NamedTuple):
@@ -68,7 +68,7 @@ class Doubt:
 
     def __init__(self, keys: Sequence[Key], message: str = '',
                  done: threading.Event | None = None,
-                 unsaid: base.Unsaid = lambda: None) -> None:
+                 unsaid: Callable[[], object] = lambda: None) -> None:
         self.keys = tuple(keys)
         self.uuid = self.keys[0][0]
         self.message = message

@@ -16,7 +16,7 @@
 The tick reads what is known and never calls libvirt: a thread keeps what
 libvirt knows of each domain current (:mod:`.domain_keeper`), another asks
 for what disks did (:mod:`.domain_blocks`), and who writes a limit does it in
-a lane of its own for each domain (:meth:`Domains.lane`).  Before the first
+a queue of its own for each domain (:meth:`Domains.queue`).  Before the first
 cap on a knob our record is set in the domain: a domain that comes with a
 record and no lease of ours has its limit lifted.
 """
@@ -61,8 +61,6 @@ LOG = logging.getLogger(__name__)
 
 TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
 
-Key = tuple[str, Knob]
-
 
 class _Known:
     """A domain, and the descriptors that are kept for it."""
@@ -101,14 +99,14 @@ class Domains:
         self._mounts = cgroup_files.find_mounts(root_dir)
         self._libvirt = libvirt.Libvirt(uri, self._mounts.get('cpu'))
         self._contact = domain_contact.Contact(self._libvirt, timeout_s)
-        self.late, self.libvirt_facts = self._contact.late, self._contact.facts
+        self.libvirt_facts = self._contact.facts
         self._root_dir = root_dir
         self._pressure = pressure
         self._known: dict[str, _Known] = {}
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
-        self._held: dict[Key, domain_held.Held] = {}
+        self._held: dict[base.Key, domain_held.Held] = {}
         self._balloons = domain_balloon.Balloons()
         self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
@@ -248,13 +246,8 @@ class Domains:
 
     # --- limits
 
-    def changed(self) -> Collection[str]:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.changed`."""
-        changed, self._changed = self._changed, set()
-        return changed
-
-    def lane(self, workload: str, knob: Knob) -> str:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.lane`."""
+    def queue(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return workload if knob in domain_knobs.RULES else ''
 
     def read(self, workload: str, knob: Knob) -> Value | None:
@@ -346,8 +339,29 @@ class Domains:
             known.counters.wake()
         return self.read(workload, knob)
 
-    def lifted(self, workload: str, knob: Knob) -> None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.lifted`."""
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
+        changed, self._changed = self._changed, set()
+        return base.Changes(changed, self._reconcile(held), self._unmet())
+
+    def notify(self, event: base.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        match event:
+            case base.Removed(workload, knob):
+                self._removed(workload, knob)
+            case base.Late(keys, done):
+                self._contact.late(keys, done)
+                return True
+            case base.Failed(workload, knob, message, reset):
+                if not self.queue(workload, knob):
+                    return False
+                if domain_held.NOT_OURS in message:  # what removes it says so
+                    message = ''
+                self._contact.failed((workload, knob), message, reset)
+                return True
+        return False
+
+    def _removed(self, workload: str, knob: Knob) -> None:
         held = self._held.get((workload, knob))
         if held is None:
             return
@@ -361,11 +375,12 @@ class Domains:
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
-    def tidy(self, held: Collection[Key]) -> Collection[Key]:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.tidy`.
+    def _reconcile(self, held: Collection[base.Key]) -> set[base.Key]:
+        """Begin to remove limits that domains came with; which of ours have
+        to be written again.
 
-        To be written again are those whose record somebody took away, and
-        CPU sets that a vCPU has come or gone under.
+        These are those whose record another program took away, and CPU sets
+        under which a vCPU has come or gone.
         """
         known = self._keeper.snapshots
         for uuid, snapshot in known.items():
@@ -381,21 +396,14 @@ class Domains:
             (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
             if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 
-    def unmet(self) -> dict[str, int]:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.unmet`."""
+    def _unmet(self) -> dict[str, int]:
+        """Bytes that guests do not give back to their balloons."""
         snapshots = self._keeper.snapshots
         return self._balloons.unmet(
             [(snapshots[uuid], held)
              for (uuid, knob), held in list(self._held.items())
              if knob is Knob.MEMORY_BYTES and uuid in snapshots],
             time.monotonic())
-
-    def failed(self, workload: str, knob: Knob, message: str,
-               unsaid: base.Unsaid) -> bool:
-        """See :meth:`scavenger_openstack.drivers.base.Lanes.failed`."""
-        if domain_held.NOT_OURS in message:     # what removes it says so
-            message = ''
-        return self._contact.failed((workload, knob), message, unsaid)
 
     def close(self) -> None:
         """Give back what is kept open."""

@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
-import threading
 import time
 
 from oslo_config import cfg
@@ -43,7 +42,6 @@ from scavenger_openstack.drivers import uplinks
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
@@ -140,34 +138,19 @@ class Host:
             lambda: str(self._delays.facts()['why']),
             links=bool(self._links), interfaces=self._interfaces)
 
-    @property
-    def grade(self) -> dict[str, object]:
-        """What this host can tell, and what not and why."""
-        return {**self._perf.facts(), 'delays': self._delays.facts()}
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """What protecting takes on this host and is not there: sentences."""
-        return self._prerequisites.missing
-
-    @property
-    def libvirt(self) -> dict[str, object] | None:
-        """Whether it answers, and which VM does not; ``None`` without VMs.
-        """
+    def facts(self) -> base.Facts:
+        grade = {**self._perf.facts(), 'delays': self._delays.facts()}
+        missing = self._prerequisites.missing
+        if self._domains is not None:
+            return base.Facts(missing, grade, self._domains.libvirt_facts(),
+                              self._domains.instances())
         if self._without_libvirt:
-            return {'state': 'is not used', 'why': self._without_libvirt,
-                    'since_s': None, 'domains': {}, 'waits': []}
-        return (None if self._domains is None
-                else self._domains.libvirt_facts())
-
-    @property
-    def instances(self) -> Sequence[Instance]:
-        """The VMs; the same object while nothing of them changes."""
-        return () if self._domains is None else self._domains.instances()
+            return base.Facts(missing, grade, {
+                'state': 'is not used', 'why': self._without_libvirt,
+                'since_s': None, 'domains': {}, 'waits': []})
+        return base.Facts(missing, grade)
 
     def ended(self, workload: str) -> str | None:
-        """Why the last run of a VM ended, ``None`` while that is not known;
-        '' of other workloads."""
         return ('' if self._domains is None or _is_cgroup(workload)
                 else self._domains.ends.why(workload))
 
@@ -220,50 +203,28 @@ class Host:
     def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
         return self._knobs(workload, knob).write(workload, knob, value)
 
-    def lane(self, workload: str, knob: Knob) -> str:
-        if (self._domains is not None and not _is_cgroup(workload)
-                and knob is not Knob.EGRESS_BYTES_PER_S):
-            return self._domains.lane(workload, knob)
-        return base.usual_lane(workload, knob)
+    def queue(self, workload: str, knob: Knob) -> str:
+        return self._part(workload, knob).queue(workload, knob)
 
-    def changed(self) -> Collection[str]:
-        changed = self._cgroups.changed()
-        return (changed if self._domains is None
-                else changed.union(self._domains.changed()))
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        gone = self._cgroups.refresh(held).changed
+        if self._domains is None:
+            return base.Changes(gone)
+        found = self._domains.refresh(held)
+        return found._replace(changed={*gone, *found.changed})
 
-    def lifted(self, workload: str, knob: Knob) -> None:
-        if self._domains is not None and not _is_cgroup(workload):
-            self._domains.lifted(workload, knob)
-
-    def tidy(self, held: Collection[tuple[str, Knob]]
-             ) -> Collection[tuple[str, Knob]]:
-        return () if self._domains is None else self._domains.tidy(held)
-
-    def unmet(self) -> dict[str, int]:
-        return {} if self._domains is None else self._domains.unmet()
-
-    def late(self, keys: Sequence[tuple[str, Knob]],
-             done: threading.Event) -> bool:
-        return (self._domains is not None and not _is_cgroup(keys[0][0])
-                and self._domains.late(keys, done))
-
-    def failed(self, workload: str, knob: Knob, message: str,
-               unsaid: base.Unsaid) -> bool:
-        return (self._domains is not None
-                and bool(self._domains.lane(workload, knob))
-                and not _is_cgroup(workload)
-                and self._domains.failed(workload, knob, message, unsaid))
+    def notify(self, event: base.Event) -> bool:
+        key = event.keys[0] if isinstance(event, base.Late) else event[:2]
+        return self._part(*key).notify(event)
 
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 
-    @staticmethod
-    def slow_cpu_set(group: str) -> bool:
-        """Whether a group has no :meth:`fast_cpu_set`: it is a VM."""
+    def slow_cpu_set(self, group: str) -> bool:
+        """That of a VM may be many cgroups."""
         return not _is_cgroup(group)
 
     def fast_cpu_set(self, group: str) -> cgroup_sets.FastCpuSet:
-        """The quick way to move a group's CPU set."""
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:
@@ -284,6 +245,10 @@ class Host:
             if not self._taps.get(workload, ('any',)):
                 raise errors.Unsupported(
                     f'domain {workload} has no network device on this host')
+        return self._part(workload, knob)
+
+    def _part(self, workload: str, knob: Knob) -> base.Knobs:
+        if knob is Knob.EGRESS_BYTES_PER_S and self._network is not None:
             return self._network
         if self._domains is not None and not _is_cgroup(workload):
             return self._domains

@@ -21,6 +21,7 @@ a VM does not leave by a device of the host, it arrives at its tap; see
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import errno
 import logging
@@ -215,6 +216,18 @@ class Network:
                 self._read(workload, interface)  # says whose it is
             raise self._failure(interface, exc) from exc
         return self._read(workload, interface)
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        return False
 
     def close(self) -> None:
         for netns in list(self._sockets):

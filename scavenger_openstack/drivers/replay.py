@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -140,17 +141,17 @@ class Replay:
         self._name = name
         self._turns = iter(self._recording)
         self.turn: recorded.Turn | None = None
-        self.ended = False
+        self.over = False
 
     def sample(self) -> HostSample:
         """The next sample of the recording.
 
         :raises DriverError: the host could not be read at that time, the
-            line is wrong, or the recording has :attr:`ended`.
+            line is wrong, or the recording has :attr:`over`.
         """
-        if not self.ended:
+        if not self.over:
             self.turn = next(self._turns, None)
-            self.ended = self.turn is None
+            self.over = self.turn is None
         if self.turn is None:
             raise errors.DriverError(f'{self._name}: the recording has ended')
         if self.turn.sample is None:
@@ -172,7 +173,25 @@ class Replay:
     def kill(self, workload: str) -> int:
         raise self._unsupported(workload)
 
-    def fast_cpu_set(self, group: str) -> Any:
+    def queue(self, workload: str, knob: Knob) -> str:
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        return False
+
+    def facts(self) -> base.Facts:
+        return base.Facts()
+
+    def ended(self, workload: str) -> str:
+        return ''
+
+    def slow_cpu_set(self, group: str) -> bool:
+        return False
+
+    def fast_cpu_set(self, group: str) -> base.CpuSet:
         raise self._unsupported(group)
 
     def close(self) -> None:

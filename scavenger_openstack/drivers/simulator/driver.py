@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -173,6 +174,29 @@ class Simulator:
         self.plant.end(workload)
         self.kills.append((self.now, workload))
         return 1
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        return False
+
+    def facts(self) -> base.Facts:
+        return base.Facts()
+
+    def ended(self, workload: str) -> str:
+        return ''
+
+    def slow_cpu_set(self, group: str) -> bool:
+        """:mod:`scavenger_openstack.laboratory.fast` moves it by itself."""
+        return True
+
+    def fast_cpu_set(self, group: str) -> base.CpuSet:
+        raise errors.Unsupported(f'{group}: a simulated CPU set moves by '
+                                 'itself')
 
     def close(self) -> None:
         """Nothing is open."""

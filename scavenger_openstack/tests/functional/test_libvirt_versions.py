@@ -48,7 +48,7 @@ def print_facts(config: str) -> None:
     conf_.load(conf, ['--config-file', config], 'test')
     driver = host_.Host(conf)
     found = driver.sample()
-    print(len(found.cpu_busy_s) > 0, driver.libvirt)
+    print(len(found.cpu_busy_s) > 0, driver.facts().libvirt)
     driver.close()
 
 

@@ -17,6 +17,7 @@ that the format knows of happens, by the roll of a seeded die."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Iterable
 import pathlib
 import random
@@ -30,6 +31,7 @@ from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
@@ -58,6 +60,15 @@ class Nowhere:
 
     def write(self, workload: str, knob: Knob, value: Value) -> Value:
         return value
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        return False
 
 
 def options(*lines: str) -> cfg.ConfigOpts:

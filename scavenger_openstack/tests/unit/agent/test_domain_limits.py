@@ -25,6 +25,7 @@ import testtools
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import domain_record
 from scavenger_openstack.drivers import domains
 from scavenger_openstack import errors
@@ -229,7 +230,8 @@ class RecordTaken(LimitsTestCase):
             self.tick((CORES, 0.5))
             before, steps = dict(records), self.leases.held()[CORES].steps
             records.clear()
-            self.libvirtd.tell(until=lambda: bool(driver.tidy({CORES})))
+            self.libvirtd.tell(until=lambda: bool(
+                driver.refresh({CORES}).rewrite))
             self.tick((CORES, cores))
             self.assertEqual(before, records)
             self.assertEqual(steps, self.leases.held()[CORES].steps)
@@ -439,8 +441,8 @@ class Foreign(LimitsTestCase):
         self.tick((CORES, 0.5))
         lifters = self.machine.calls['in domain-lifter']
         self.machine.start()
-        self.machine.before['XMLDesc'] = lambda: self.driver.tidy(())
-        self.driver.lifted(*CORES)
+        self.machine.before['XMLDesc'] = lambda: self.driver.refresh(())
+        self.driver.notify(base.Removed(*CORES))
         time.sleep(0.05)
         self.assertEqual(lifters, self.machine.calls['in domain-lifter'])
 

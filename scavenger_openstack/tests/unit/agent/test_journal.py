@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import fixtures
 import testtools
 
@@ -46,9 +48,10 @@ class JournalTest(test_domain_limits.LimitsTestCase):
         self.driver = self.libvirtd.driver
         written = history.History(self.libvirtd.path / 'history', 2**20)
         self.addCleanup(written.close)
+        nothing: Any = None
         self.journal = journal.Journal(
             written, self.leases, self.actuator, isolation.Isolation(
-                self.driver, self.leases, perfiso.Params(), Mode.OFF),
+                nothing, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ends.why)
         self.now = 0.0
         self.tick(*WISHES)

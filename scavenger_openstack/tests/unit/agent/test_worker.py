@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Sequence
 import threading
 import time
 
@@ -21,6 +20,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import worker
+from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Knob
 
 KEY = ('/a', Knob.MEMORY_BYTES)
@@ -72,10 +72,9 @@ class WorkerTest(testtools.TestCase):
     def test_who_else_says_that_it_is_late(self) -> None:
         told: list[object] = []
 
-        def late(keys: Sequence[tuple[str, Knob]], done: threading.Event
-                 ) -> bool:
-            told.append((keys, done.is_set()))
-            return keys == [KEY]
+        def late(one: base.Late) -> bool:
+            told.append((one.keys, one.done.is_set()))
+            return one.keys == [KEY]
 
         found = worker.Worker(0.01, late)
         kernel = threading.Event()

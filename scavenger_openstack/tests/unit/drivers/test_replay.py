@@ -301,11 +301,11 @@ class DriverTest(RecordingTestCase):
         self.assertIn(':3: the host could not be read', str(
             self.assertRaises(errors.DriverError, driver.sample)))
         self.assertEqual(3.0, driver.sample().time_s)
-        self.assertFalse(driver.ended)
+        self.assertFalse(driver.over)
         for _ in range(2):
             self.assertIn('has ended', str(self.assertRaises(
                 errors.DriverError, driver.sample)))
-            self.assertTrue(driver.ended)
+            self.assertTrue(driver.over)
 
     def test_nothing_can_be_changed(self) -> None:
         self.write(HEADER, TICK)

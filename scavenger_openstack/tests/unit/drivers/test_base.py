@@ -1,0 +1,58 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Every driver has the whole contract."""
+
+from __future__ import annotations
+
+import inspect
+
+import testtools
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import cgroups
+from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers import host
+from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers import replay
+from scavenger_openstack.drivers.simulator import driver as simulator
+
+
+def contract(of: type) -> set[str]:
+    return {name for name in vars(of) if not name.startswith('_')}
+
+
+class TestContract(testtools.TestCase):
+
+    def test_nothing_is_optional(self) -> None:
+        knobs = contract(base.Knobs)
+        every = knobs | contract(base.CpuSets) | contract(base.Driver)
+        self.assertIn('notify', knobs)
+        self.assertIn('sample', every)
+        for names, parts in (
+                (knobs, (cgroups.Cgroups, domains.Domains, network.Network)),
+                (every, (host.Host, replay.Replay, simulator.Simulator))):
+            for name in names:
+                wanted = list(inspect.signature(
+                    getattr(base.Driver, name)).parameters)
+                for part in parts:
+                    self.assertEqual(wanted, list(inspect.signature(
+                        getattr(part, name)).parameters), name)
+
+    def test_types(self) -> None:
+        """Checked by mypy: each can stand where the contract is asked for."""
+        kinds: tuple[type[base.Driver], ...] = (
+            host.Host, replay.Replay, simulator.Simulator)
+        parts: tuple[type[base.Knobs], ...] = (
+            *kinds, cgroups.Cgroups, domains.Domains, network.Network)
+        self.assertEqual(6, len(parts))
