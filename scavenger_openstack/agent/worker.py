@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import threading
+import functools
 import time
 from typing import NamedTuple
 from typing import Protocol
@@ -33,13 +33,9 @@ from oslo_log import log
 
 from scavenger_openstack.agent.leases import Key
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 
 LOG = log.getLogger(__name__)
-
-
-MAX_AT_WORK = 4
-"""So many lanes work at once: each uses a connection to libvirtd, and one of
-its few threads, which Nova needs, too.  One that hangs does not count."""
 
 
 DRAIN_WAIT_S = 0.05
@@ -65,32 +61,9 @@ class Writer(Protocol):
         ...
 
 
-class _Begun:
-    """A job, and whether it has one of the turns to work."""
-
-    def __init__(self, job: Job, turns: threading.Semaphore) -> None:
-        self.job = job
-        self.done = threading.Event()
-        self._turns = turns
-        self._mutex = threading.Lock()
-        self._has = False
-
-    def take_turn(self, timeout_s: float) -> None:
-        """Wait for one so long, and then go without."""
-        self._has = self._turns.acquire(timeout=timeout_s)
-
-    def end_turn(self) -> None:
-        with self._mutex:
-            has, self._has = self._has, False
-        if has:
-            self._turns.release()
-
-
 class Worker:
-    """Does the jobs of each lane one after the other, in a thread.
-
-    A lane's thread ends when it has nothing to do, and dies with the
-    process: a write that hangs must not keep the process from ending.
+    """Does the jobs of each lane one after the other; see
+    :class:`scavenger_openstack.drivers.calls.Executor`.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
     :param notify: called with each job that is late; whether the driver
@@ -102,10 +75,8 @@ class Worker:
                  ) -> None:
         self._deadline_s = deadline_s
         self._notify = notify
-        self._mutex = threading.Lock()
-        self._turns = threading.Semaphore(MAX_AT_WORK)
-        self._lanes: dict[str, list[_Begun]] = {}
-        self._late: list[_Begun] = []
+        self._calls = calls.Executor('{}-writer', deadline_s)
+        self._late: list[calls.Call] = []
         self.pending: set[Key] = set()
         """The knobs of all jobs that are not done yet."""
 
@@ -115,29 +86,27 @@ class Worker:
         Until a job is done, its keys are pending and nobody else may touch
         them.  What it raises is logged.
         """
-        for one in self._late:
-            one.end_turn()
-        begun = [_Begun(job, self._turns) for job in jobs]
-        for one in begun:
-            job = one.job
+        for call in self._late:
+            self._calls.give_up(call)
+        begun = []
+        for job in jobs:
             self.pending.update(job.keys)
-            with self._mutex:
-                waiting = self._lanes.get(job.lane)
-                if waiting is not None:
-                    waiting.append(one)
-                    continue
-                self._lanes[job.lane] = [one]
-            threading.Thread(target=self._work, args=(job.lane,),
-                             daemon=True, name=f'{job.lane}-writer').start()
+            try:
+                begun.append(self._calls.submit(
+                    job.lane, functools.partial(self._do, job)))
+            except RuntimeError:
+                self.pending.difference_update(job.keys)
+                raise
         start = time.monotonic()
-        found = [one.done.wait(max(0.0, start - time.monotonic() + (
-            DRAIN_WAIT_S if one.job.lane == base.DRAIN
-            else self._deadline_s))) for one in begun]
-        self._late = [one for one in (*self._late, *begun)
-                      if not one.done.is_set()]
-        late = [one.job for one, done in zip(begun, found, strict=True)
-                if not done and one.job.lane != base.DRAIN
-                and not self._notify(base.Late(one.job.keys, one.done))]
+        found = [call.done.wait(max(0.0, start - time.monotonic() + (
+            DRAIN_WAIT_S if job.lane == base.DRAIN else self._deadline_s)))
+            for job, call in zip(jobs, begun, strict=True)]
+        self._late = [call for call in (*self._late, *begun)
+                      if not call.done.is_set()]
+        late = [job for job, call, done in zip(jobs, begun, found,
+                                               strict=True)
+                if not done and job.lane != base.DRAIN
+                and not self._notify(base.Late(job.keys, call.done))]
         if late:
             LOG.warning(
                 '%d limits not in force after %s s, the kernel has not '
@@ -145,20 +114,10 @@ class Worker:
                 self._deadline_s, ', '.join(job.lane for job in late))
         return found
 
-    def _work(self, lane: str) -> None:
-        while True:
-            with self._mutex:
-                waiting = self._lanes[lane]
-                if not waiting:
-                    del self._lanes[lane]
-                    return
-                one = waiting.pop(0)
-            one.take_turn(self._deadline_s)
-            try:
-                one.job.do()
-            except Exception:
-                LOG.exception('%s: unexpected failure', lane)
-            finally:
-                one.end_turn()
-                self.pending.difference_update(one.job.keys)
-                one.done.set()
+    def _do(self, job: Job) -> None:
+        try:
+            job.do()
+        except Exception:
+            LOG.exception('%s: unexpected failure', job.lane)
+        finally:
+            self.pending.difference_update(job.keys)

@@ -13,12 +13,12 @@
 
 """What the disks of domains have done: libvirt alone knows.
 
-It has to ask each QEMU, so this is done by a thread of its own, for all
-domains in one call, when the tick says so.  A QEMU that does not answer
-keeps that call for ever: then the thread is left behind with its connection,
-and the next one asks without waiting for domains that are held by a job,
-such as the call that hangs.  So only the domain itself has no numbers, and
-it has some again when it answers.
+It has to ask each QEMU, so this is done in a thread, for all domains in one
+call, when the tick says so.  A QEMU that does not answer keeps that call for
+ever: then the thread is left behind with its connection, and the next one
+asks without waiting for domains that are held by a job, such as the call that
+hangs.  So only the domain itself has no numbers, and it has some again when
+it answers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,16 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import logging
 import math
-import threading
 import time
 from typing import Any
 
-from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import calls
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.drivers.libvirt import Blocks
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)
-
-MAX_LEFT = 4
-"""So many calls may hang; more would take libvirtd's threads from Nova."""
 
 MISSING_ANSWERS = 3
 """Who is missing from so many answers is told of; short jobs are usual."""
@@ -68,17 +65,16 @@ class Statistics:
     """
 
     def __init__(self, connection: libvirt.Libvirt,
-                 contact: domain_contact.Contact, *, ticks: int,
+                 health: domain_health.Health, *, ticks: int,
                  timeout_s: float) -> None:
         self._libvirt = connection
-        self._contact = contact
+        self._health = health
         self._ticks = ticks
         self._timeout_s = timeout_s
         self._asker: _Asker | None = None
         self._left: list[_Asker] = []
         self._tick = 0
         self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
-        self._answered = 0
         self._since = 0
         self._missing: dict[str, int] = {}
         self._hangs = False
@@ -89,13 +85,12 @@ class Statistics:
         :param running: the domains that there are
         """
         asker = self._asker
-        if asker is not None:
-            if asker.answered != self._answered:
-                self._answered, answer = asker.answered, asker.answer
-                self._take(answer, running)
+        if asker is not None and asker.call is not None:
+            if asker.call.done.is_set():
+                self._take(asker.call.result, running)
+                asker.call = None
                 self._since = 0
-            elif time.monotonic() - asker.asked_s > self._timeout_s and \
-                    asker.asked != asker.answered:
+            elif time.monotonic() - asker.asked_s > self._timeout_s:
                 self._leave(asker)
         self._since += 1
         if self._since > 2 * self._ticks:
@@ -118,7 +113,7 @@ class Statistics:
                 bytes_0 + int((bytes_1 - bytes_0) * part))
 
     def close(self) -> None:
-        """End the thread, unless it hangs."""
+        """Close the connection, unless a call hangs."""
         if self._asker is not None:
             self._asker.end()
 
@@ -148,11 +143,11 @@ class Statistics:
             for uuid in (*before, *known) if uuid in running}
         for uuid, count in self._missing.items():
             if count >= MISSING_ANSWERS:    # it is said once
-                self._contact.domain_silent(uuid, 'disks')
+                self._health.domain_silent(uuid, 'disks')
             elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
-                self._contact.domain_heard(uuid, 'disks')
+                self._health.domain_heard(uuid, 'disks')
         for uuid in before.keys() - self._missing.keys():
-            self._contact.gone(uuid)
+            self._health.gone(uuid)
 
     def forget(self, uuid: str) -> None:
         """This run of the domain has ended: the next one counts anew."""
@@ -165,13 +160,13 @@ class Statistics:
         asker.end()
         self._left.append(asker)
         self._asker = None
-        self._contact.suspect()
+        self._health.suspect()
 
     def _ask(self) -> None:
         self._left = [one for one in self._left if one.alive()]
-        if self._contact.down:
+        if self._health.down:
             return
-        if len(self._left) > MAX_LEFT:
+        if len(self._left) > calls.MOST:
             if not self._hangs:
                 LOG.warning('block statistics: %d calls to libvirt hang; no '
                             'more are made until one ends; see which QEMU '
@@ -180,62 +175,46 @@ class Statistics:
             return
         self._hangs = False
         if self._asker is None:
-            self._answered = 0
-            self._asker = _Asker(self._libvirt)
+            self._asker = _Asker(self._libvirt, self._timeout_s)
         self._asker.ask()
 
 
 class _Asker:
-    """A thread with a connection, which asks when it is told to."""
+    """A connection over which libvirt is asked, one question at a time."""
 
-    def __init__(self, connection: libvirt.Libvirt) -> None:
+    def __init__(self, connection: libvirt.Libvirt, timeout_s: float) -> None:
         self._libvirt = connection
-        self._turn = threading.Event()
-        self._ended = False
-        self.asked = self.answered = 0
+        self._calls = calls.Executor('block-statistics', timeout_s)
+        self._connection: Any = None
         self.asked_s = 0.0
-        self.answer: Mapping[str, Blocks] | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True,
-                                        name='block-statistics')
-        self._thread.start()
+        self.call: calls.Call | None = None
+        """The question, until its answer was taken."""
 
     def ask(self) -> None:
         """Ask, unless there is no answer to the last question yet."""
-        if self.asked == self.answered:
+        if self.call is None:
             self.asked_s = time.monotonic()
-            self.asked += 1
-            self._turn.set()
+            self.call = self._calls.submit('block statistics', self._ask)
 
     def alive(self) -> bool:
-        return self._thread.is_alive()
+        """Whether its connection is in use."""
+        return bool(self._calls.busy)
 
     def end(self) -> None:
-        """End as soon as no call hangs."""
-        self._ended = True
-        self._turn.set()
+        """Close the connection as soon as no call hangs."""
+        self._calls.submit('block statistics', self._close)
 
-    def _run(self) -> None:
-        connection: Any = None
-        while True:
-            self._turn.wait()
-            self._turn.clear()
-            if self._ended:
-                break
-            answer: Mapping[str, Blocks] | None = None
-            try:
-                if connection is None:
-                    connection = self._libvirt.open()
-                answer = self._libvirt.blocks(connection)
-            except errors.DriverError as exc:
-                LOG.debug('%s', exc)    # who keeps the domains says it
-                if connection is not None:
-                    self._libvirt.end(connection)
-                connection = None
-            except Exception:
-                LOG.exception('block statistics: unexpected failure')
-            self.answer = answer
-            self.answered = self.asked
-            if self._ended:
-                break
-        if connection is not None:
-            self._libvirt.end(connection)
+    def _ask(self) -> Mapping[str, Blocks] | None:
+        try:
+            if self._connection is None:
+                self._connection = self._libvirt.open()
+            return self._libvirt.blocks(self._connection)
+        except errors.DriverError as exc:
+            LOG.debug('%s', exc)    # what keeps the domains logs it
+            self._close()
+            return None
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._libvirt.end(self._connection)
+        self._connection = None

@@ -10,12 +10,14 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What may be amiss with libvirt or a domain, and what is said of it."""
+
+"""What may not work in libvirt or a domain, and the words for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import enum
 import logging
 import threading
 import time
@@ -23,57 +25,67 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 
-Key = base.Key
 
-
-class Saying(NamedTuple):
-    """What the status and the log say of something that is amiss."""
+class Message(NamedTuple):
+    """What the status and the log say of a fault."""
 
     state: str
     text: str
     level: int = logging.WARNING
 
 
-LOST = Saying(
+LOST = Message(
     'cannot be reached',
     'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
     'that they have: none is set or lifted until it answers; it is tried '
     'again')
-HANGS = Saying(
+HANGS = Message(
     'does not answer',
     'libvirt does not answer (%s); VMs are measured, and keep the limits '
     'that they have: none is set or lifted until it does; see its log; VMs '
     'go on when it is restarted')
-SLOWLY = Saying(
+SLOWLY = Message(
     'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '
     'see what else it does')
-SILENT = Saying(
+SILENT = Message(
     'does not answer',
     'domain %s: its QEMU does not answer, or a job holds it; its disks have '
     'no numbers, and its limits stay as they are until it does; see virsh '
     'domcontrol, virsh domjobinfo, and its storage')
-BUSY = Saying(
+BUSY = Message(
     'has a job',
     'domain %s migrates or is being saved; its limits stay as they are '
     'until that has ended', logging.DEBUG)
 
 
-class Doubt:
-    """Something that did not work, and nobody knows why yet.
+class DomainState(enum.Enum):
+    """What libvirt says of a domain."""
+
+    ANSWERS = enum.auto()
+    HELD_UP = enum.auto()
+    """Its QEMU does not answer, or a job holds it."""
+    HAS_JOB = enum.auto()
+    GONE = enum.auto()
+    UNKNOWN = enum.auto()
+    """It has to be asked about again."""
+
+
+class PendingFault:
+    """Something that did not work, the cause of which is not known yet.
 
     :param done: set when what is late comes back; ``None`` for what failed,
         as the ``message`` says
-    :param unsaid: called when the message is dropped
+    :param reset: called when the message is dropped
     """
 
-    def __init__(self, keys: Sequence[Key], message: str = '',
+    def __init__(self, keys: Sequence[base.Key], message: str = '',
                  done: threading.Event | None = None,
-                 unsaid: Callable[[], object] = lambda: None) -> None:
+                 reset: Callable[[], object] = lambda: None) -> None:
         self.keys = tuple(keys)
         self.uuid = self.keys[0][0]
         self.message = message
         self.done = done
-        self.unsaid = unsaid
+        self.reset = reset
         self.since_s = time.monotonic()
 
     @property
@@ -81,8 +93,8 @@ class Doubt:
         return self.done is not None and not self.done.is_set()
 
 
-class Amiss:
-    """What is amiss with one, for whatever reasons.
+class Fault:
+    """What does not work in libvirt or a domain, for whatever reasons.
 
     :param quiet: whether it is no news, unless it lasts
     """
@@ -91,6 +103,6 @@ class Amiss:
         self.quiet = quiet
         self.since_s = time.monotonic()
         self.reasons: set[object] = set()
-        self.said: Saying | None = None
+        self.message: Message | None = None
         self.args: tuple[object, ...] = ()
-        self.keys: set[Key] = set()
+        self.keys: set[base.Key] = set()

@@ -30,9 +30,9 @@ import threading
 import time
 from typing import NamedTuple
 
-from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_ends
 from scavenger_openstack.drivers import domain_handle
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import domain_process
 from scavenger_openstack.drivers.domain_record import Values
 from scavenger_openstack.drivers import domain_xml
@@ -84,11 +84,11 @@ class Keeper:
     """
 
     def __init__(self, connection: libvirt.Libvirt,
-                 contact: domain_contact.Contact, *, run_dir: str,
+                 health: domain_health.Health, *, run_dir: str,
                  root_dir: str,
                  parse: Callable[[str], domain_xml.Domain]) -> None:
         self._libvirt = connection
-        self._contact = contact
+        self._health = health
         self._run_dir = run_dir
         self._root_dir = root_dir
         self._parse = parse
@@ -228,7 +228,7 @@ class Keeper:
                 watch = self._libvirt.watch(self.changed, self._lost,
                                             self.ends.tell)
                 self._sync(watch)
-                self._contact.back()
+                self._health.back()
                 retry_s = FIRST_RETRY_S
                 self._synced.set()
                 self._libvirt.log_versions(watch)
@@ -243,9 +243,9 @@ class Keeper:
             if self._closed:
                 break
             if self._hangs:
-                self._contact.silent()
+                self._health.silent()
             else:
-                self._contact.lost(why)
+                self._health.lost(why)
             with self._turn:
                 self._turn.wait_for(lambda: self._closed, retry_s)
             retry_s = min(2 * retry_s, LAST_RETRY_S)

@@ -25,10 +25,10 @@ from collections.abc import Callable
 from collections.abc import Collection
 import functools
 import logging
-import threading
 
-from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers import domain_handle
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
 from scavenger_openstack.drivers import domain_knobs
@@ -43,18 +43,19 @@ LOG = logging.getLogger(__name__)
 class Lifter:
     """Lifts them, each domain in a thread: one may hang.
 
+    :param timeout_s: how long libvirt may take for an answer
     :param ours: whether we hold a knob of a domain by now: while a call
         hung, it may have been started anew
     """
 
-    def __init__(self, contact: domain_contact.Contact,
+    def __init__(self, health: domain_health.Health,
                  keeper: domain_keeper.Keeper,
-                 ours: Callable[[str, Knob], bool]) -> None:
-        self._contact = contact
+                 timeout_s: float, ours: Callable[[str, Knob], bool]
+                 ) -> None:
+        self._health = health
         self._keeper = keeper
         self._ours = ours
-        self._mutex = threading.Lock()
-        self._busy: set[str] = set()
+        self._calls = calls.Executor('domain-lifter', timeout_s)
         self._said: dict[str, str] = {}
         self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
@@ -70,12 +71,8 @@ class Lifter:
 
     def lift(self, uuid: str, knobs: Collection[Knob]) -> None:
         """Begin to lift these, unless that domain is being seen to."""
-        with self._mutex:
-            if uuid in self._busy or self._closed:
-                return
-            self._busy.add(uuid)
-        threading.Thread(target=self._run, args=(uuid, knobs), daemon=True,
-                         name='domain-lifter').start()
+        if not self._closed and uuid not in self._calls.busy:
+            self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -83,7 +80,7 @@ class Lifter:
 
     def _run(self, uuid: str, knobs: Collection[Knob]) -> None:
         try:
-            with self._contact.domain(uuid) as handle:
+            with self._health.domain(uuid) as handle:
                 self._lift(uuid, knobs, handle)
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
@@ -92,16 +89,11 @@ class Lifter:
         except (errors.DriverError, ValueError) as exc:
             if self._said.get(uuid) != str(exc):
                 self._said[uuid] = str(exc)
-                self._contact.failed(
+                self._health.failed(
                     (uuid, next(iter(knobs))),
                     f'domain {uuid} came with a limit that is not ours; it '
                     f'is not lifted yet, the next tick tries again: {exc}',
                     functools.partial(self._said.pop, uuid, None))
-        except Exception:
-            LOG.exception('domain %s: unexpected failure', uuid)
-        finally:
-            with self._mutex:
-                self._busy.discard(uuid)
 
     def _lift(self, uuid: str, knobs: Collection[Knob],
               handle: domain_handle.Handle) -> None:

@@ -34,10 +34,10 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers import domain_balloon
 from scavenger_openstack.drivers import domain_blocks
-from scavenger_openstack.drivers import domain_contact
 from scavenger_openstack.drivers import domain_counters
 from scavenger_openstack.drivers import domain_files
 from scavenger_openstack.drivers import domain_handle
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import domain_held
 from scavenger_openstack.drivers import domain_keeper
 from scavenger_openstack.drivers.domain_keeper import Snapshot
@@ -98,8 +98,8 @@ class Domains:
                  root_dir: str = '/', pressure: bool = False) -> None:
         self._mounts = cgroup_files.find_mounts(root_dir)
         self._libvirt = libvirt.Libvirt(uri, self._mounts.get('cpu'))
-        self._contact = domain_contact.Contact(self._libvirt, timeout_s)
-        self.libvirt_facts = self._contact.facts
+        self._health = domain_health.Health(self._libvirt, timeout_s)
+        self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
         self._pressure = pressure
         self._known: dict[str, _Known] = {}
@@ -112,14 +112,14 @@ class Domains:
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = domain_blocks.Statistics(
-            self._libvirt, self._contact, ticks=stats_ticks,
+            self._libvirt, self._health, ticks=stats_ticks,
             timeout_s=timeout_s)
         self._keeper = domain_keeper.Keeper(
-            self._libvirt, self._contact, run_dir=run_dir,
+            self._libvirt, self._health, run_dir=run_dir,
             root_dir=root_dir,
             parse=lambda text: domain_xml.parse(text, floors))
-        self._lifter = domain_lift.Lifter(self._contact, self._keeper,
-                                          self._ours)
+        self._lifter = domain_lift.Lifter(self._health, self._keeper,
+                                          timeout_s, self._ours)
         self.instances = self._keeper.instances
         self.ends = self._keeper.ends
         self._keeper.start(timeout_s)
@@ -212,7 +212,7 @@ class Domains:
         """That run of a domain is over, and its limits with it."""
         uuid = known.snapshot.domain.uuid
         self.ends.over(uuid)
-        self._contact.gone(uuid)
+        self._health.gone(uuid)
         self._forget(uuid)
 
     def _forget(self, uuid: str) -> None:
@@ -277,7 +277,7 @@ class Domains:
         rule = domain_knobs.rule(knob)
         held = self._of(snapshot, knob)
         if held is None or held.ours is None:
-            with self._contact.domain(workload) as handle:
+            with self._health.domain(workload) as handle:
                 snapshot = self._look(workload, handle)
                 if knob is Knob.MEMORY_BYTES:
                     snapshot = domain_balloon.whole(snapshot,
@@ -310,7 +310,7 @@ class Domains:
             return self._files(workload, knob).write(value)
         rule = domain_knobs.rule(knob)
         held = self._held.get((workload, knob))
-        with self._contact.domain(workload) as handle:
+        with self._health.domain(workload) as handle:
             snapshot = self._look(workload, handle)
             if held is None or held is not self._of(snapshot, knob):
                 raise self._other(snapshot, held)
@@ -350,14 +350,14 @@ class Domains:
             case base.Removed(workload, knob):
                 self._removed(workload, knob)
             case base.Late(keys, done):
-                self._contact.late(keys, done)
+                self._health.late(keys, done)
                 return True
             case base.Failed(workload, knob, message, reset):
                 if not self.queue(workload, knob):
                     return False
                 if domain_held.NOT_OURS in message:  # what removes it says so
                     message = ''
-                self._contact.failed((workload, knob), message, reset)
+                self._health.failed((workload, knob), message, reset)
                 return True
         return False
 
@@ -407,7 +407,7 @@ class Domains:
 
     def close(self) -> None:
         """Give back what is kept open."""
-        self._contact.close()
+        self._health.close()
         self._lifter.close()
         self._blocks.close()
         self._keeper.close()

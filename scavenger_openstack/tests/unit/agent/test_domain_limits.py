@@ -113,12 +113,12 @@ class Words(LimitsTestCase):
         self.logs = self.useFixture(fixtures.FakeLogger(
             level=logging.WARNING))
         self.machine.before['record'] = fail
-        contact = self.libvirtd.driver._contact
-        contact.lost('gone')
+        health = self.libvirtd.driver._health
+        health.lost('gone')
         for _ in range(2):
             problem, = self.tick((CORES, 0.1)).problems
         self.assertNotIn(problem, self.logs.output)
-        contact.back()
+        health.back()
         end_s = time.monotonic() + libvirtd.DEADLINE_S
         while problem not in self.logs.output and time.monotonic() < end_s:
             self.tick((CORES, 0.1))

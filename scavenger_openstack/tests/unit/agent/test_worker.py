@@ -21,6 +21,7 @@ import testtools
 
 from scavenger_openstack.agent import worker
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.types import Knob
 
 KEY = ('/a', Knob.MEMORY_BYTES)
@@ -120,10 +121,10 @@ class WorkerTest(testtools.TestCase):
             with mutex:
                 now[0] -= 1
 
-        many = range(5 * worker.MAX_AT_WORK)
+        many = range(5 * calls.MOST)
         self.assertEqual([True] * len(many), found.run([
             job([(str(n), Knob.CPU_CORES)], work, str(n)) for n in many]))
-        self.assertEqual(worker.MAX_AT_WORK, most[0])
+        self.assertEqual(calls.MOST, most[0])
 
     def test_those_that_hang_do_not_count(self) -> None:
         found = worker.Worker(0.2)
@@ -131,7 +132,7 @@ class WorkerTest(testtools.TestCase):
         self.addCleanup(hangs.set)
         found.run([job([(str(n), Knob.CPU_CORES)],
                        lambda: hangs.wait(LONG_S), str(n))
-                   for n in range(3 * worker.MAX_AT_WORK)])
+                   for n in range(3 * calls.MOST)])
         for _ in range(4):
             done = found.run([job([OTHER], lambda: None, 'b')])
         self.assertEqual([True], done)

@@ -25,7 +25,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers import domain_blocks
-from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
@@ -46,7 +46,7 @@ except errors.ConfigError as exc:
 def blocks(ticks: int) -> domain_blocks.Statistics:
     connection = libvirt.Libvirt('qemu:///system')
     return domain_blocks.Statistics(
-        connection, domain_contact.Contact(connection, 60.0), ticks=ticks,
+        connection, domain_health.Health(connection, 60.0), ticks=ticks,
         timeout_s=60.0)
 
 
@@ -156,7 +156,7 @@ class BlockStatistics(testtools.TestCase):
         ticks(libvirtd.UUID)
         self.assertEqual(1, log.output.count('its disks have no numbers'))
         # Its next run hangs, too.
-        statistics._contact.gone(libvirtd.UUID)
+        statistics._health.gone(libvirtd.UUID)
         statistics.forget(libvirtd.UUID)
         ticks(libvirtd.UUID)
         self.assertEqual(2, log.output.count('its disks have no numbers'))

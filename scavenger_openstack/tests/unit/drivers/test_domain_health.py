@@ -24,9 +24,9 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers import domain_contact
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers import domain_handle
-from scavenger_openstack.drivers import domain_probe
+from scavenger_openstack.drivers import domain_health
 from scavenger_openstack.drivers import libvirt
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.types import Knob
@@ -52,13 +52,13 @@ class Words(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch(
-            f'{domain_contact.__name__}.LOOK_S', 0.01))
+            f'{domain_health.__name__}.LOOK_S', 0.01))
         found = self.useFixture(libvirtd.Libvirtd())
         self.log = self.useFixture(fixtures.FakeLogger())
         self.machine, self.library = found.machine, found.library
-        self.contact = domain_contact.Contact(
+        self.health = domain_health.Health(
             libvirt.Libvirt('qemu:///system'), 0.05)
-        self.addCleanup(self.contact.close)
+        self.addCleanup(self.health.close)
         self.unsaid: list[tuple[str, Knob]] = []
 
     def wait_for(self, done: Callable[[], object]) -> None:
@@ -68,7 +68,7 @@ class Words(testtools.TestCase):
             time.sleep(0.001)
 
     def failed(self, key: tuple[str, Knob] = KEY) -> None:
-        self.contact.failed(key, 'something odd', lambda:
+        self.health.failed(key, 'something odd', lambda:
                             self.unsaid.append(key))
 
     def hang(self) -> threading.Event:
@@ -103,7 +103,7 @@ class Words(testtools.TestCase):
         self.assertEqual(1, self.machine.calls['control'])
         self.raises('control', code='VIR_ERR_NO_DOMAIN')
         go.set()
-        self.wait_for(lambda: not self.contact.facts()['domains'])
+        self.wait_for(lambda: not self.health.facts()['domains'])
         self.assertNotIn('again', self.log.output)
         self.assertNotIn('odd', self.log.output)
         self.assertEqual([KEY], self.unsaid)
@@ -114,7 +114,7 @@ class Words(testtools.TestCase):
     def test_nor_when_what_was_late_comes_back(self) -> None:
         done = threading.Event()
         self.nobody_answers_again(
-            lambda: self.contact.late([KEY], done), done)
+            lambda: self.health.late([KEY], done), done)
 
     def nobody_answers_again(self, begin: Callable[[], object],
                              *events: threading.Event) -> None:
@@ -134,19 +134,19 @@ class Words(testtools.TestCase):
     def test_so_many_looks_hang(self) -> None:
         go = self.hang()
         keys = [(libvirtd.UUID[:-1] + str(number), Knob.CPU_CORES)
-                for number in range(domain_probe.MAX_HANGING + 3)]
+                for number in range(calls.MOST + 3)]
         for key in keys:
             self.failed(key)
-        self.wait_for(lambda: len(self.contact.facts()['domains'])
-                      == domain_probe.MAX_HANGING)
+        self.wait_for(lambda: len(self.health.facts()['domains'])
+                      == calls.MOST)
         time.sleep(0.3)     # many looks
-        self.assertEqual(domain_probe.MAX_HANGING,
+        self.assertEqual(calls.MOST,
                          self.machine.calls['control'])
         self.assertNotIn('odd', self.log.output)
         go.set()
-        self.wait_for(lambda: not self.contact.facts()['domains'])
+        self.wait_for(lambda: not self.health.facts()['domains'])
         self.wait_for(lambda: self.log.output.count('odd') == 3)
-        self.assertEqual(domain_probe.MAX_HANGING,
+        self.assertEqual(calls.MOST,
                          self.log.output.count('again'))
 
     def test_a_write_to_one_that_migrates_asks_for_no_connection(self
@@ -157,7 +157,7 @@ class Words(testtools.TestCase):
         before = self.machine.calls['open']
         for _ in range(20):
             with testtools.ExpectedException(domain_handle.Busy), \
-                    self.contact.domain(libvirtd.UUID):
+                    self.health.domain(libvirtd.UUID):
                 pass
             time.sleep(0.01)
         self.assertTrue(self.machine.calls['open'] - before <= 2,
@@ -169,19 +169,19 @@ class Words(testtools.TestCase):
         start, can = threading.Thread.start, threading.Event()
 
         def odd(thread: threading.Thread) -> None:
-            if thread.name == 'libvirt-contact-call' and not can.is_set():
+            if thread.name == 'libvirt-health-call' and not can.is_set():
                 raise RuntimeError("can't start new thread")
             start(thread)
 
         opened = self.library.open
         self.library.open = self.no_connection  # type: ignore[method-assign]
-        self.contact.suspect()
-        self.wait_for(lambda: self.contact.down)
+        self.health.suspect()
+        self.wait_for(lambda: self.health.down)
         self.useFixture(fixtures.MonkeyPatch('threading.Thread.start', odd))
         self.wait_for(lambda: "can't start" in self.log.output)
         self.library.open = opened      # type: ignore[method-assign]
         can.set()
-        self.wait_for(lambda: not self.contact.down)
+        self.wait_for(lambda: not self.health.down)
         self.assertIn('libvirt answers again', self.log.output)
 
     def test_a_failure_of_another_kind(self) -> None:
@@ -199,53 +199,53 @@ class Words(testtools.TestCase):
         self.assertEqual([other], self.unsaid)
 
     def test_a_failure_while_libvirt_is_gone(self) -> None:
-        self.contact.lost('it is gone')
+        self.health.lost('it is gone')
         self.failed()
-        self.contact.lost('still gone', 'another way')
-        self.assertEqual('cannot be reached', self.contact.facts()['state'])
-        self.contact.back('another way')
-        self.contact.back()
+        self.health.lost('still gone', 'another way')
+        self.assertEqual('cannot be reached', self.health.facts()['state'])
+        self.health.back('another way')
+        self.health.back()
         self.assertEqual([KEY], self.unsaid)
         first, last = self.log.output.splitlines()
         self.assertIn('libvirt cannot be reached (it is gone)', first)
         self.assertIn('1 limits were late', last)
-        self.assertEqual('answers', self.contact.facts()['state'])
+        self.assertEqual('answers', self.health.facts()['state'])
 
     def test_one_that_is_told_before_libvirt_is_known_to_be_gone(self
                                                                  ) -> None:
-        self.machine.before['control'] = lambda: self.contact.lost('gone')
+        self.machine.before['control'] = lambda: self.health.lost('gone')
         self.failed()
-        self.wait_for(lambda: self.contact.down)
+        self.wait_for(lambda: self.health.down)
         self.failed()
-        self.contact.back()
+        self.health.back()
         self.assertNotIn('odd', self.log.output)
 
     def test_the_status_says_why(self) -> None:
         for why in ('connection refused', 'permission denied'):
-            self.contact.lost(why)
-            facts = self.contact.facts()
+            self.health.lost(why)
+            facts = self.health.facts()
             self.assertEqual(('cannot be reached', why),
                              (facts['state'], facts['why']))
         self.assertNotIn('permission denied', self.log.output)
-        self.contact.back()
-        self.assertEqual('', self.contact.facts()['why'])
+        self.health.back()
+        self.assertEqual('', self.health.facts()['why'])
 
     def test_the_status_says_what_the_log_says(self) -> None:
-        self.contact.silent()
+        self.health.silent()
         self.assertIn('libvirt does not answer', self.log.output)
-        facts = self.contact.facts()
+        facts = self.health.facts()
         self.assertEqual(('does not answer', 0), (facts['state'],
                                                   facts['since_s']))
-        self.contact.back()
-        self.wait_for(lambda: not self.contact.down)
+        self.health.back()
+        self.wait_for(lambda: not self.health.down)
 
     def test_libvirt_is_slow(self) -> None:
         done = threading.Event()
-        self.contact.late([KEY], done)
+        self.health.late([KEY], done)
         self.wait_for(lambda: self.log.output)
         self.assertEqual(('is slow', [f'{libvirtd.UUID} cpu_cores'], {}), (
-            self.contact.facts()['state'], self.contact.facts()['waits'],
-            self.contact.facts()['domains']))
+            self.health.facts()['state'], self.health.facts()['waits'],
+            self.health.facts()['domains']))
         done.set()
         self.wait_for(lambda: 'again' in self.log.output)
         first, last = self.log.output.splitlines()
@@ -254,9 +254,9 @@ class Words(testtools.TestCase):
 
     def test_late_by_a_little(self) -> None:
         done = threading.Event()
-        self.contact.late([KEY], done)
+        self.health.late([KEY], done)
         done.set()
-        self.wait_for(lambda: not self.contact.facts()['waits'])
+        self.wait_for(lambda: not self.health.facts()['waits'])
         self.assertEqual('', self.log.output)
 
     def test_one_that_is_late_with_each_answer(self) -> None:
@@ -269,17 +269,17 @@ class Words(testtools.TestCase):
 
         first = ['does', 'answers']
         for _ in range(3):
-            self.contact.domain_silent(libvirtd.UUID, 'disks')
-            self.contact.domain_heard(libvirtd.UUID, 'disks')
+            self.health.domain_silent(libvirtd.UUID, 'disks')
+            self.health.domain_heard(libvirtd.UUID, 'disks')
         self.assertEqual(first, lines())
-        self.contact.gone(libvirtd.UUID)
-        self.contact.domain_silent(libvirtd.UUID, 'disks')
-        self.contact.domain_heard(libvirtd.UUID, 'disks')
+        self.health.gone(libvirtd.UUID)
+        self.health.domain_silent(libvirtd.UUID, 'disks')
+        self.health.domain_heard(libvirtd.UUID, 'disks')
         self.assertEqual(2 * first, lines())
-        self.contact.domain_silent(libvirtd.UUID, 'disks')
+        self.health.domain_silent(libvirtd.UUID, 'disks')
         self.assertEqual(2 * first, lines())
         self.useFixture(fixtures.MonkeyPatch(
-            f'{domain_contact.__name__}.QUIET_S', 0.1))
+            f'{domain_health.__name__}.QUIET_S', 0.1))
         self.wait_for(lambda: len(lines()) == 5)
-        self.contact.domain_heard(libvirtd.UUID, 'disks')
+        self.health.domain_heard(libvirtd.UUID, 'disks')
         self.assertEqual(3 * first, lines())

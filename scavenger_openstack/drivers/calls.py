@@ -1,0 +1,115 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Calls that may hang, in threads that nothing waits for without an end.
+
+The kernel reclaims before it takes a memory limit, libvirtd waits for a QEMU
+that does not answer, and none of it can be called off once it has begun.  So
+such a call is made in a thread of its own: one at a time for each target, and
+few targets at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import logging
+import threading
+from typing import Any
+
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+MOST = 4
+"""So many calls at once: each one to libvirt uses one of the few threads of
+libvirtd, which Nova needs, too."""
+
+
+class Call:
+    """One call.  When ``done`` is set it came back: with a ``result``, or
+    with an ``error`` of this project; any other is logged."""
+
+    def __init__(self, do: Callable[[], Any]) -> None:
+        self.do = do
+        self.done = threading.Event()
+        self.result: Any = None
+        self.error: errors.ScavengerError | None = None
+        self.has_turn = False
+
+
+class Executor:
+    """Makes the calls for each target one after the other, in a thread.
+
+    The thread of a target ends when it has nothing to do, and dies with the
+    process: a call that hangs must not keep the process from ending.
+
+    :param name: of the threads
+    :param patience_s: so long a call waits while :data:`MOST` are made, and
+        then goes without its turn
+    """
+
+    def __init__(self, name: str, patience_s: float) -> None:
+        self._name = name
+        self._patience_s = patience_s
+        self._mutex = threading.Lock()
+        self._turns = threading.Semaphore(MOST)
+        self._queues: dict[str, list[Call]] = {}
+
+    def submit(self, target: str, do: Callable[[], Any]) -> Call:
+        """Make a call as soon as all others for this target came back.
+
+        :raises RuntimeError: no thread can be started.
+        """
+        call = Call(do)
+        with self._mutex:
+            if target in self._queues:
+                self._queues[target].append(call)
+                return call
+            threading.Thread(target=self._run, args=(target,), daemon=True,
+                             name=self._name.format(target)).start()
+            self._queues[target] = [call]
+        return call
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """The targets with calls that did not come back yet."""
+        with self._mutex:
+            return frozenset(self._queues)
+
+    def give_up(self, call: Call) -> None:
+        """It is late: its turn goes to another."""
+        with self._mutex:
+            had, call.has_turn = call.has_turn, False
+        if had:
+            self._turns.release()
+
+    def _run(self, target: str) -> None:
+        more = True
+        while more:
+            with self._mutex:
+                call = self._queues[target][0]
+            call.has_turn = self._turns.acquire(timeout=self._patience_s)
+            try:
+                call.result = call.do()
+            except errors.ScavengerError as exc:
+                call.error = exc
+            except Exception:
+                LOG.exception('%s: unexpected failure', target)
+            self.give_up(call)
+            with self._mutex:
+                waiting = self._queues[target]
+                waiting.remove(call)
+                more = bool(waiting)
+                if not more:
+                    del self._queues[target]
+            call.done.set()
