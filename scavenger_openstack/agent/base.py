@@ -126,8 +126,9 @@ class Isolation(Protocol):
         """Whether the fast loop is the one writer of this knob."""
         ...
 
-    def stop(self) -> None:
-        """End the fast loop; its leases are lifted by the next diff."""
+    def stop(self) -> Fast:
+        """End the fast loop; what it does all the same, while a write
+        hangs.  Its leases are lifted by the next diff."""
         ...
 
     def facts(self) -> dict[str, Any]:

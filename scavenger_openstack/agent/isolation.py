@@ -86,10 +86,11 @@ class Isolation:
                holder: base_.Holder) -> decider.Fast:
         """Bring the fast loop up to date; what it does from now on."""
         runs = self._turn(wishes, rates, held_back, holder)
-        if self._fast is None:
-            return decider.NO_FAST
-        return decider.Fast(tuple(self._sets),
-                            self._floors(rates) if runs else ())
+        return self._does(self._floors(rates) if runs else ())
+
+    def _does(self, floors: tuple[Cap, ...] = ()) -> decider.Fast:
+        return (decider.NO_FAST if self._fast is None
+                else decider.Fast(tuple(self._sets), floors))
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
               holder: base_.Holder) -> bool:
@@ -146,24 +147,26 @@ class Isolation:
         self._say('observing on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
-    def stop(self, state: str = '') -> None:
+    def stop(self, state: str = '') -> decider.Fast:
         """End the fast loop; its leases are lifted by the next diff.
 
         While a write of its hangs in the kernel it stays the writer.
 
         :param state: why, for the status
+        :return: what it does all the same
         """
         if self._fast is not None:
             try:
                 self._fast.stop()
             except errors.DriverError as exc:
                 self._say(f'off: {exc}')
-                return
+                return self._does()
             self._fast = None
             state = state or 'off'
         if state:
             self._say(state)
         self._sets = {}
+        return decider.NO_FAST
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON."""

@@ -158,7 +158,10 @@ class Loop:
         except errors.DriverError as exc:
             self._say_blind(str(exc))
             if tick.stopped or tick.unwatched:
-                tick.outcome = self._actuator.reconcile({})
+                # What the fast loop set would come back without a lease.
+                fast = (self._isolation.stop() if self._isolation
+                        else decider.NO_FAST)
+                tick.outcome = self._actuator.reconcile({}, taken=fast.keys)
         else:
             self._say_blind('')
             tick.sample = orders_.protected(tick.sample, orders)

@@ -102,8 +102,9 @@ class Isolation:
                 for one in rates.workloads
                 if one.workload.priority is Priority.BACKGROUND]
 
-    def stop(self) -> None:
-        """Nothing runs."""
+    def stop(self) -> decider.Fast:
+        """No thread runs here."""
+        return decider.NO_FAST
 
     def facts(self) -> dict[str, Any]:
         return {}

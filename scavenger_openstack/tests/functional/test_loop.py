@@ -19,6 +19,7 @@ import math
 import os
 import pathlib
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -36,10 +37,13 @@ from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.drivers import base as drivers_base
+from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
@@ -88,6 +92,23 @@ class Faulty(Wish):
         return super().step(now, rates)
 
 
+class Unsteady:
+    """A driver that cannot read the host when it is told so."""
+
+    blind = False
+
+    def __init__(self, driver: drivers_base.Driver) -> None:
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def sample(self) -> HostSample:
+        if self.blind:
+            raise errors.DriverError('nothing can be read')
+        return self._driver.sample()
+
+
 class LoopTestCase(base.FunctionalTestCase):
     """A tree with two batch jobs and a service, and a loop over it."""
 
@@ -111,7 +132,8 @@ class LoopTestCase(base.FunctionalTestCase):
         conf_.register(conf)
         conf_.load(conf, ['--config-file', str(path), '--state-dir',
                           str(self.state_dir)], 'test')
-        driver = service.load_driver(conf)
+        self.driver: Any = Unsteady(service.load_driver(conf))
+        driver = self.driver
         self.addCleanup(driver.close)
         self.leases = leases_.Leases(self.state_dir, 600)
         self.leases.open()
@@ -447,6 +469,27 @@ class LoopTest(LoopTestCase):
         while time.monotonic() < until:
             self.assertEqual(before, self.cpu_set())
             time.sleep(0.01)
+
+    def test_the_fast_loop_ends_where_the_host_cannot_be_read(self) -> None:
+        """Else its limits come back without a lease when all is stopped."""
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest('needs two CPUs')
+        before = self.cpu_set()
+        self.keep_busy()
+        loop = self.loop(isolated=True)
+        self.addCleanup(loop.close)
+        loop.tick(self.now)
+        self.wait_for('the set is narrowed',
+                      lambda: self.cpu_set() != before)
+        self.driver.blind = True
+        loop.tick(self.now)
+        self.assertNotEqual(before, self.cpu_set())
+        (self.state_dir / 'stop').touch()
+        loop.tick(self.now)
+        self.assertEqual((before, {}),
+                         (self.cpu_set(), dict(self.leases.held())))
+        self.assertNotIn('fast-loop', [
+            thread.name for thread in threading.enumerate()])
 
     def keep_busy(self) -> list[subprocess.Popen[str]]:
         return [self.spawn('while True: pass', self.tree, '/batch/a')
