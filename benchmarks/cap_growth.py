@@ -32,8 +32,8 @@ import sys
 
 import charts
 
-from scavenger_openstack.algorithms import cubic
-from scavenger_openstack.algorithms import detector
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import cubic
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack.demo import plot
@@ -91,7 +91,7 @@ def equation(peak: float) -> list[float]:
 
 
 def ours(peak: float) -> list[float]:
-    params = detector.Params()
+    params = attribution.Params()
     plateau = params.plateau_s / INTERVAL_S
     return [peak * cubic.height(step, cut=params.cut, plateau=plateau)
             for step in range(math.ceil(2.6 * plateau))]

@@ -35,8 +35,8 @@ import sys
 import time
 
 from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import detector
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.cmd import exit as exit_
@@ -111,7 +111,7 @@ def shown(name: str, kind: str, found: list[float]) -> bool:
     return last <= bar
 
 
-def ticks(name: str, kind: str, controller: detector.Controller
+def ticks(name: str, kind: str, controller: attribution.Controller
           | cpi2.Controller | perfcloud.Controller) -> bool:
     """All ticks of 20 minutes, the dearest in one in twenty and the rest."""
     host = Host(1, WINDOW_S // SAMPLE_S)
@@ -152,8 +152,8 @@ def main() -> int:
                                              strict=True)]
 
         def explain(host: Host = host, total: list[float] = total
-                    ) -> attribution.Explanation:
-            return attribution.explain(
+                    ) -> explanation.Explanation:
+            return explanation.explain(
                 host.cpi, [host.load], host.uses, total=total,
                 max_chance=0.05, min_share=0.001)
         named = sorted(explain().named)
@@ -163,7 +163,7 @@ def main() -> int:
     met.append(ticks('a tick of PerfCloud', 'published',
                      perfcloud.Controller()))
     met.append(ticks('a tick of attribution', 'attribution',
-                     detector.Controller()))
+                     attribution.Controller()))
     print('all bars are met' if all(met) else 'NOT all bars are met')
     return 0
 

@@ -33,8 +33,8 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import detector
 from scavenger_openstack.algorithms import io_shares
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import perfiso
@@ -62,7 +62,7 @@ PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'io_shares': io_shares.Params,
                            'cpi2': cpi2.Params,
                            'perfcloud': perfcloud.Params,
-                           'attribution': detector.Params}
+                           'attribution': attribution.Params}
 
 DRIVERS = frozenset({'host', 'replay'})
 

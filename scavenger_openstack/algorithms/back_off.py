@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import math
 from typing import Any
 
-from scavenger_openstack.algorithms.case import Group
+from scavenger_openstack.algorithms.attribution.disturbance import Group
 
 Pair = tuple[Group, str, str]
 """Victims, their signal, and who is said to disturb it.  What one tenant's

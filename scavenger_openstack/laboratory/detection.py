@@ -27,8 +27,8 @@ import dataclasses
 import math
 from typing import Any
 
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import detector
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms import rates as rates_
 from scavenger_openstack.algorithms.sampling import Sampler
@@ -201,7 +201,7 @@ def _step(name: str, drawn: Drawn, alone: Run
     if name == 'perfcloud':
         return perfcloud.Controller(interval_s=drawn.interval_s).step
     if name == OURS:
-        return detector.Controller(interval_s=drawn.interval_s).step
+        return attribution.Controller(interval_s=drawn.interval_s).step
     several = []
     for signal in SIGNALS:
         params = cpi2.Params(signal=signal)

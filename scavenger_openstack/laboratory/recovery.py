@@ -29,8 +29,8 @@ import statistics
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import detector
 from scavenger_openstack.algorithms import rates as rates_
 from scavenger_openstack.drivers.simulator.driver import Simulator
 from scavenger_openstack.drivers.simulator.machine import Tenant
@@ -123,7 +123,7 @@ def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
 
 def ours(drawn: Drawn) -> Controller:
     """The detector, whose caps never go below the floors."""
-    controller = detector.Controller(interval_s=drawn.interval_s)
+    controller = attribution.Controller(interval_s=drawn.interval_s)
 
     def step(now: float, rates: Rates) -> Wanted:
         return {(cap.workload, cap.knob): max(

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.algorithms.cubic import Cubic
-from scavenger_openstack.algorithms.cubic import height
+from scavenger_openstack.algorithms.attribution.cubic import Cubic
+from scavenger_openstack.algorithms.attribution.cubic import height
 
 
 class CubicTest(testtools.TestCase):

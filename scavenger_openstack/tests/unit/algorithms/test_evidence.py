@@ -20,7 +20,7 @@ import random
 
 import testtools
 
-from scavenger_openstack.algorithms import evidence
+from scavenger_openstack.algorithms.attribution import evidence
 
 
 def noise(seed: int, count: int = 120) -> list[float]:

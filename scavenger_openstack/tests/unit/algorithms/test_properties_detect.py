@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.algorithms.attribution import cubic
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import cubic
-from scavenger_openstack.algorithms import detector
-from scavenger_openstack.algorithms import evidence
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Knob
@@ -134,7 +134,7 @@ class EvidenceProperties(testtools.TestCase):
             scaled = {name: [scale * one for one in uses[name]]
                       for name in names}
             total = [sum(at) for at in zip(*scaled.values(), strict=True)]
-            return set(attribution.explain(
+            return set(explanation.explain(
                 signal, [], scaled, total=total, max_chance=0.05,
                 min_share=0.05).named)
 
@@ -149,7 +149,7 @@ class ControllerProperties(testtools.TestCase):
     def test_whatever_comes_every_cap_is_above_its_floor(
             self, ticks: list[tuple[float, list[Any]]]) -> None:
         controllers: list[Any] = [
-            detector.Controller(detector.Params(sample_s=1.0)),
+            attribution.Controller(attribution.Params(sample_s=1.0)),
             perfcloud.Controller(perfcloud.Params(interval_s=1.0)),
             *[cpi2.Controller(cpi2.Params(
                 signal=signal, sample_s=1.0, period_s=1.0,

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.algorithms.trial import Tally
-from scavenger_openstack.algorithms.trial import Trial
-from scavenger_openstack.algorithms.trial import Verdict
-from scavenger_openstack.algorithms.trial import verdict
+from scavenger_openstack.algorithms.attribution.trial import Tally
+from scavenger_openstack.algorithms.attribution.trial import Trial
+from scavenger_openstack.algorithms.attribution.trial import Verdict
+from scavenger_openstack.algorithms.attribution.trial import verdict
 
 
 class TrialTest(testtools.TestCase):

@@ -20,19 +20,19 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import attribution
-from scavenger_openstack.algorithms.attribution import Explanation
-from scavenger_openstack.algorithms.case import above
-from scavenger_openstack.algorithms.case import Case
-from scavenger_openstack.algorithms.case import effect
-from scavenger_openstack.algorithms.case import Group
-from scavenger_openstack.algorithms.case import own_load
-from scavenger_openstack.algorithms.case import scale
-from scavenger_openstack.algorithms.case import THROTTLED
-from scavenger_openstack.algorithms.case import value
-from scavenger_openstack.algorithms import evidence
-from scavenger_openstack.algorithms.history import Point
-from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms.attribution.disturbance import above
+from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution.disturbance import own_load
+from scavenger_openstack.algorithms.attribution.disturbance import scale
+from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
+from scavenger_openstack.algorithms.attribution.disturbance import value
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution import explanation
+from scavenger_openstack.algorithms.attribution.explanation import Explanation
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms import sharing
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Priority
@@ -83,7 +83,7 @@ def pool(signal: str, members: Sequence[str],
             if found is not None:
                 by_member.setdefault(name, []).append((place, found))
     most = max([len(one) for one in by_member.values()], default=0)
-    if most < attribution.MIN_SAMPLES:
+    if most < explanation.MIN_SAMPLES:
         return None
     means = {name: sum([found for _, found in one]) / len(one)
              for name, one in by_member.items() if 2 * len(one) >= most}
@@ -139,7 +139,7 @@ def examine(now: float, group: Group, present: Sequence[str], signal: str,
     own = own_load(signal, load, members, taken)
     total = [sum([use(point) or 0.0 for point in sample.values()])
              for sample in taken]
-    known = attribution.explain(
+    known = explanation.explain(
         found.values, own, uses, total=total,
         max_chance=limits.max_chance, min_share=limits.min_share,
         min_use=min_use)

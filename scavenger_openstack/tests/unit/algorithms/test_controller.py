@@ -23,7 +23,7 @@ import random
 import testtools
 
 from scavenger_openstack.algorithms.allowance import Budget
-from scavenger_openstack.algorithms import detector
+from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
@@ -50,7 +50,7 @@ class DetectorTestCase(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.controller = detector.Controller(host='h', boot_id='b')
+        self.controller = attribution.Controller(host='h', boot_id='b')
         self.rng = random.Random(1)
         self.now = 1000.0
         self.decision = Decision()
@@ -259,8 +259,8 @@ class LimitingTest(DetectorTestCase):
         self.assertEqual(3, len(self.decision.incidents))
 
     def test_forgotten_after_a_while(self) -> None:
-        self.controller = detector.Controller(
-            detector.Params(remember_s=60.0))
+        self.controller = attribution.Controller(
+            attribution.Params(remember_s=60.0))
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
         self.turn(100)
@@ -374,7 +374,7 @@ class LimitingTest(DetectorTestCase):
         self.until(lambda decision: decision.caps)
 
     def test_so_many_new_caps_in_a_minute(self) -> None:
-        self.controller = detector.Controller(detector.Params(
+        self.controller = attribution.Controller(attribution.Params(
             max_caps_per_min=0))
         self.until(lambda decision: decision.incidents)
         for decision in self.turn(120):

@@ -19,8 +19,8 @@ import random
 
 import testtools
 
-from scavenger_openstack.algorithms.attribution import explain
-from scavenger_openstack.algorithms.attribution import Explanation
+from scavenger_openstack.algorithms.attribution.explanation import explain
+from scavenger_openstack.algorithms.attribution.explanation import Explanation
 
 COUNT = 120
 

@@ -20,11 +20,11 @@ import json
 import math
 from typing import Any
 
-from scavenger_openstack.algorithms import detector
-from scavenger_openstack.tests.unit.algorithms.test_detector import (
+from scavenger_openstack.algorithms import attribution
+from scavenger_openstack.tests.unit.algorithms.test_controller import (
     DetectorTestCase)
-from scavenger_openstack.tests.unit.algorithms.test_detector import HOG
-from scavenger_openstack.tests.unit.algorithms.test_detector import SHOP
+from scavenger_openstack.tests.unit.algorithms.test_controller import HOG
+from scavenger_openstack.tests.unit.algorithms.test_controller import SHOP
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -91,7 +91,7 @@ class OddInputTest(DetectorTestCase):
         state = json.loads(json.dumps(self.controller.state()))
         self.assertEqual(1, state['tally']['confirmed'])
         self.assertEqual(1, len(state['good']))
-        other = detector.Controller()
+        other = attribution.Controller()
         other.load(state, self.now)
         self.assertEqual(self.controller.state(), other.state())
 
@@ -100,7 +100,7 @@ class OddInputTest(DetectorTestCase):
                       {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
                       {'tally': {'odd': 1}}, {'instances': 3},
                       {'instances': [['hog', 'x']]}):
-            self.assertRaises((ValueError, TypeError), detector.Controller(
+            self.assertRaises((ValueError, TypeError), attribution.Controller(
                 ).load, {'saved_s': 0.5, **state}, 1.0)
 
     def test_a_state_of_a_later_time(self) -> None:
@@ -110,14 +110,14 @@ class OddInputTest(DetectorTestCase):
                  'tally': {'confirmed': 2, 'refuted': 1, 'unclear': 0}}
         self.turn(1)
         for saved_s in (None, 'x', math.nan, -1.0, self.now + 1):
-            other = detector.Controller()
+            other = attribution.Controller()
             other.load({**state, 'saved_s': saved_s}, self.now)
             other.step(self.now, self.rates())
             found = other.state()
             self.assertEqual(([], [], state['tally']), (
                 found['good'], found['backs_off'], found['tally']),
                 str(saved_s))
-        other = detector.Controller()
+        other = attribution.Controller()
         other.load({**state, 'saved_s': self.now}, self.now)
         self.assertEqual({**state, 'saved_s': self.now, 'instances': []},
                          other.state())
@@ -126,7 +126,7 @@ class OddInputTest(DetectorTestCase):
         for window_s, sample_s in ((55.0, 5.0), (600.0, 60.0),
                                    (86400.0, 5.0)):
             self.assertRaisesRegex(
-                ValueError, 'a window holds 12 to 600', detector.Params,
+                ValueError, 'a window holds 12 to 600', attribution.Params,
                 window_s=window_s, sample_s=sample_s)
 
 
@@ -269,7 +269,7 @@ class RebootTest(DetectorTestCase):
             self.assertIn('hog', self.incident().antagonists)
 
     def test_it_is_forgotten_in_the_end(self) -> None:
-        self.controller = detector.Controller(detector.Params(
+        self.controller = attribution.Controller(attribution.Params(
             remember_s=100.0))
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
@@ -307,7 +307,7 @@ class RebootTest(DetectorTestCase):
         self.until(lambda decision: not decision.caps, 100)
         state = json.loads(json.dumps(self.controller.state()))
         self.assertEqual(1, len(state['good']))
-        self.controller = detector.Controller()
+        self.controller = attribution.Controller()
         self.controller.load(state, self.now)
         self.assertEqual(self.controller.state(), state)
         self.reboot(20)
@@ -331,8 +331,8 @@ class BudgetTest(DetectorTestCase):
 
     def test_those_who_suffer_take_turns(self) -> None:
         """Twenty victims of a hog that nobody holds, two analyses each."""
-        self.controller = detector.Controller(
-            detector.Params(max_analyses_per_min=24))
+        self.controller = attribution.Controller(
+            attribution.Params(max_analyses_per_min=24))
         self.obeyed = False
         self.shop = [Workload(f'vm{n}', Priority.FOREGROUND)
                      for n in range(20)]

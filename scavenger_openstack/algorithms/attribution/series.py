@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scavenger_openstack.algorithms import case
-from scavenger_openstack.algorithms.history import Point
-from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms.attribution import disturbance
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.types import Incident
 
 MOST = 9
@@ -43,7 +43,7 @@ def of(incident: Incident, samples: Iterable[Sample], sample_s: float
     names = dict.fromkeys((*incident.antagonists,
                            *(name for name, _ in incident.suspects)))
     found = [(incident.victim, incident.signal, agos, [
-        case.value(incident.signal, sample[incident.victim])
+        disturbance.value(incident.signal, sample[incident.victim])
         if incident.victim in sample else None for sample in taken])]
     for name in list(names)[:MOST - 1]:
         used = [_use(incident.signal, sample[name]) if name in sample

@@ -27,17 +27,17 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import allowance
+from scavenger_openstack.algorithms.attribution.cubic import Cubic
+from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.trial import Tally
+from scavenger_openstack.algorithms.attribution.trial import Trial
+from scavenger_openstack.algorithms.attribution.trial import Verdict
 from scavenger_openstack.algorithms.back_off import BackOffs
 from scavenger_openstack.algorithms.back_off import Pair
-from scavenger_openstack.algorithms.case import Case
-from scavenger_openstack.algorithms.case import effect
-from scavenger_openstack.algorithms.cubic import Cubic
-from scavenger_openstack.algorithms import evidence
-from scavenger_openstack.algorithms.history import Point
-from scavenger_openstack.algorithms.history import Sample
-from scavenger_openstack.algorithms.trial import Tally
-from scavenger_openstack.algorithms.trial import Trial
-from scavenger_openstack.algorithms.trial import Verdict
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 

@@ -20,12 +20,12 @@ import math
 
 import testtools
 
-from scavenger_openstack.algorithms.case import Case
-from scavenger_openstack.algorithms.history import Point
-from scavenger_openstack.algorithms.history import Sample
-from scavenger_openstack.algorithms import restraint
-from scavenger_openstack.algorithms.restraint import Restraints
-from scavenger_openstack.algorithms.trial import Verdict
+from scavenger_openstack.algorithms.attribution import cap_control
+from scavenger_openstack.algorithms.attribution.cap_control import Restraints
+from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.trial import Verdict
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -320,7 +320,7 @@ class UnitsTest(RestraintsTestCase):
     def test_a_cap_that_holds_nobody_is_taken_back(self) -> None:
         one = case()
         self.capped(one)
-        for _ in range(restraint.IGNORED_SAMPLES + 1):
+        for _ in range(cap_control.IGNORED_SAMPLES + 1):
             self.assertTrue(self.cap() < 4)
             self.turn(uses(hog=4.0), 1.4)
         self.assertEqual((math.inf, 'open'), (self.cap(), one.outcome))

@@ -14,9 +14,9 @@
 """Names who disturbs whom, limits them just enough, and checks that it helped.
 
 Ours; it stands beside the papers' own detectors.  The evidence is that of
-:mod:`~scavenger_openstack.algorithms.attribution`, the caps follow
-:mod:`~scavenger_openstack.algorithms.cubic`, and each is a
-:mod:`~scavenger_openstack.algorithms.trial`.
+:mod:`~scavenger_openstack.algorithms.attribution.explanation`, the caps follow
+:mod:`~scavenger_openstack.algorithms.attribution.cubic`, and each is a
+:mod:`~scavenger_openstack.algorithms.attribution.trial`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ import math
 from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Budget
-from scavenger_openstack.algorithms import attribution
-from scavenger_openstack.algorithms import case as case_
-from scavenger_openstack.algorithms.case import Case
-from scavenger_openstack.algorithms.case import Group
-from scavenger_openstack.algorithms import examination
-from scavenger_openstack.algorithms.history import History
-from scavenger_openstack.algorithms.history import Sample
-from scavenger_openstack.algorithms.restraint import Restraints
-from scavenger_openstack.algorithms import series
+from scavenger_openstack.algorithms.attribution import analysis
+from scavenger_openstack.algorithms.attribution.cap_control import Restraints
+from scavenger_openstack.algorithms.attribution import disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution import explanation
+from scavenger_openstack.algorithms.attribution.history import History
+from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -139,11 +139,11 @@ class Params:
 
     def __post_init__(self) -> None:
         samples = self.window_s / self.sample_s
-        if not attribution.MIN_SAMPLES <= samples <= MOST_SAMPLES:
+        if not explanation.MIN_SAMPLES <= samples <= MOST_SAMPLES:
             raise ValueError(
                 f'window_s = {self.window_s:g} holds {samples:g} samples of '
                 f'sample_s = {self.sample_s:g}; a window holds '
-                f'{attribution.MIN_SAMPLES} to {MOST_SAMPLES}')
+                f'{explanation.MIN_SAMPLES} to {MOST_SAMPLES}')
 
 
 class Controller:
@@ -162,7 +162,7 @@ class Controller:
         sample_s = self._sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
-        self._limits = examination.Limits(
+        self._limits = analysis.Limits(
             min_effect={'cpi': params.min_effect,
                         'run_delay': params.min_effect,
                         'io_wait': params.min_io_effect},
@@ -261,7 +261,7 @@ class Controller:
         self._cases = {
             key: case for key, case in self._cases.items()
             if key[0] in groups
-            and (case.named or case.signal == case_.THROTTLED)
+            and (case.named or case.signal == disturbance.THROTTLED)
             and not case.lost(now, self.params.quiet_s) and (
                 self._restraints.remembers(case) or self._open(now, case))}
         for case in self._cases.values():
@@ -274,7 +274,7 @@ class Controller:
         looks = 0
         for group, signal in sorted(
                 [(group, signal) for group in groups
-                 for signal in case_.SIGNALS],
+                 for signal in disturbance.SIGNALS],
                 key=lambda key: self._looked_s.get(key, -math.inf)):
             if looks == self._most_looks:
                 break
@@ -287,14 +287,14 @@ class Controller:
         case = self._cases.get((group, signal))
         if case is not None and not (case.suffers or case.suffers_now):
             return False    # it is answered as it should be
-        found = examination.pool(signal, members, samples)
-        looks = found is not None and examination.worse(signal, found,
+        found = analysis.pool(signal, members, samples)
+        looks = found is not None and analysis.worse(signal, found,
                                                         self._limits)
         new = None
         if found is not None and looks:
             self.analyses += 1
             self._looked_s[group, signal] = now
-            new = examination.examine(
+            new = analysis.examine(
                 now, group, members, signal, found, samples, rates.topology,
                 self._limits if case is None else self._limits._replace(
                     max_chance=AGAIN * self._limits.max_chance))

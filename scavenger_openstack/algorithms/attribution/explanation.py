@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import evidence
-from scavenger_openstack.algorithms.evidence import Series
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution.evidence import Series
 
 MIN_SAMPLES = 12
 """Samples below which nothing is explained."""

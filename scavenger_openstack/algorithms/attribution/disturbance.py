@@ -25,9 +25,9 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-from scavenger_openstack.algorithms import history
-from scavenger_openstack.algorithms.history import Point
-from scavenger_openstack.algorithms.history import Sample
+from scavenger_openstack.algorithms.attribution import history
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Priority
@@ -101,7 +101,7 @@ def own_load(signal: str, load: str, members: Sequence[str],
     """What the group and the rest of the foreground do of themselves.
 
     :param load: the field of a point that tells the group's own load, see
-        :mod:`~scavenger_openstack.algorithms.examination`
+        :mod:`~scavenger_openstack.algorithms.attribution.analysis`
     """
     found = []
     for sample in samples:
