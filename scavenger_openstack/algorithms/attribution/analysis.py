@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.disturbance import above
-from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import Group
 from scavenger_openstack.algorithms.attribution.disturbance import own_load
@@ -107,9 +107,9 @@ def worse(signal: str, found: Pool, limits: Limits) -> bool:
     return effect(signal, best, now) >= limits.min_effect[signal]
 
 
-def examine(now: float, group: Group, present: Sequence[str], signal: str,
+def analyse(now: float, group: Group, present: Sequence[str], signal: str,
             found: Pool, samples: Sequence[Sample],
-            topology: Mapping[int, Cpu], limits: Limits) -> Case | None:
+            topology: Mapping[int, Cpu], limits: Limits) -> Disturbance | None:
     """Look for who makes a group suffer; ``None`` when nobody does.
 
     :param present: who of the group is there now; some may be too young to
@@ -117,10 +117,10 @@ def examine(now: float, group: Group, present: Sequence[str], signal: str,
     """
     last = samples[-1]
     if signal == THROTTLED:
-        return Case(group, signal, now, found.means, 0.0,
-                    limits.own_limit_share, 0.0, cause='own_limit',
-                    members=dict.fromkeys(found.means,
-                                          limits.own_limit_share))
+        return Disturbance(
+            group, signal, now, found.means, 0.0, limits.own_limit_share, 0.0,
+            cause='own_limit', members=dict.fromkeys(
+                found.means, limits.own_limit_share))
     taken = [samples[place] for place in found.places]
     members = list(found.means)
     use, min_use = _use(signal, last, limits)
@@ -146,9 +146,9 @@ def examine(now: float, group: Group, present: Sequence[str], signal: str,
     least = limits.min_effect[signal]
     if not known.named or effect(signal, known.base, known.raised) < least:
         return None
-    return _case(now, group, signal, found, taken, known, load, own,
-                 [name for name in present if name not in found.means],
-                 least)
+    return _disturbance(
+        now, group, signal, found, taken, known, load, own,
+        [name for name in present if name not in found.means], least)
 
 
 def _use(signal: str, sample: Sample, limits: Limits
@@ -202,10 +202,10 @@ def _load(signal: str, found: Pool, members: Sequence[str],
             own_load(signal, load, members, samples)[0], constant))))
 
 
-def _case(now: float, group: Group, signal: str, found: Pool,
-          samples: Sequence[Sample], known: Explanation, load: str,
-          own: Sequence[Sequence[float]], newcomers: Sequence[str],
-          least: float) -> Case:
+def _disturbance(now: float, group: Group, signal: str, found: Pool,
+                 samples: Sequence[Sample], known: Explanation, load: str,
+                 own: Sequence[Sequence[float]], newcomers: Sequence[str],
+                 least: float) -> Disturbance:
     together = known.together
     middle = sum(evidence.low_and_high(together)) / 2
     works = [use > middle for use in together]
@@ -214,7 +214,7 @@ def _case(now: float, group: Group, signal: str, found: Pool,
         found.values, [[1.0] * len(together), *own, together])
     rest_values = [one for one, busy in zip(found.values, works,
                                             strict=True) if not busy]
-    return Case(
+    return Disturbance(
         group, signal, now, found.means, known.base, least,
         _stddev(rest_values),
         cause=_cause(signal, list(found.means), samples, works, least),

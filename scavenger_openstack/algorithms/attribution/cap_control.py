@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
-from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
@@ -83,7 +83,7 @@ class Restraint:
     """
 
     cap: Cubic
-    cases: list[Case]
+    cases: list[Disturbance]
     reason: str
     loose: int = 0
     ignored: int = 0
@@ -99,7 +99,7 @@ class Attempt:
     It waits while an antagonist rests, and goes on when he is back.
     """
 
-    case: Case
+    case: Disturbance
     trial: Trial
     keys: list[Key]
 
@@ -114,11 +114,11 @@ class Remembered(NamedTuple):
     good: float
     proved: bool
     until_s: float
-    cases: tuple[Case, ...] = ()
+    cases: tuple[Disturbance, ...] = ()
     reason: str = ''
 
 
-class Restraints:
+class CapControl:
     """All caps of one detector on one host.
 
     Times in seconds, ``plateau`` in samples; else as the options say.
@@ -145,7 +145,7 @@ class Restraints:
         return tuple([Cap(name, knob, one.cap.value, self._owner, one.reason)
                       for (name, knob), one in self._held.items()])
 
-    def action(self, case: Case) -> str:
+    def action(self, case: Disturbance) -> str:
         """What is to be done about a case; observing, it is only said."""
         if not case.named:
             return 'nothing: nobody else has a part in it'
@@ -153,11 +153,11 @@ class Restraints:
                          if case in one.cases})
         return f'cap {", ".join(capped)}' if capped else 'nothing now'
 
-    def holds(self, case: Case) -> bool:
+    def holds(self, case: Disturbance) -> bool:
         """Whether somebody is limited for it."""
         return any(case in one.cases for one in self._held.values())
 
-    def remembers(self, case: Case) -> bool:
+    def remembers(self, case: Disturbance) -> bool:
         """Whether somebody would be limited for it if he came back."""
         return any(case in known.cases for known in self._good.values())
 
@@ -180,7 +180,7 @@ class Restraints:
             good, one.cap.proved, now + self._remember_s, tuple(one.cases),
             one.reason)
 
-    def answer(self, now: float, case: Case, samples: Sequence[Sample],
+    def answer(self, now: float, case: Disturbance, samples: Sequence[Sample],
                again: Collection[str] = ()) -> None:
         """Limit the antagonists of a case, each who is not limited yet.
 
@@ -242,7 +242,7 @@ class Restraints:
             self._set_s.append(now)
         return found
 
-    def _set(self, now: float, key: Key, case: Case, use: float,
+    def _set(self, now: float, key: Key, case: Disturbance, use: float,
              chance: float, floor: float) -> Restraint:
         harm = effect(case.signal, case.base, case.raised)
         safe = use * min(1.0, case.tolerated / harm) if harm > 0 else use
@@ -258,7 +258,7 @@ class Restraints:
             f'innocent seems so guilty with a chance of {chance:.1g}')
 
     def step(self, now: float, sample: Sample,
-             cases: Collection[Case]) -> None:
+             cases: Collection[Disturbance]) -> None:
         """Judge and adapt what is held, by the newest sample.
 
         :param cases: those there are; no cap outlives all of its cases
@@ -291,7 +291,7 @@ class Restraints:
         self._meet(now, sample, cases)
 
     def _meet(self, now: float, sample: Sample,
-              cases: Collection[Case]) -> None:
+              cases: Collection[Disturbance]) -> None:
         """Limit those who come back at their last good cap.
 
         That they disturb was confirmed before, or is being tried; their
@@ -317,7 +317,7 @@ class Restraints:
                 case.start_over()
 
     def _judge(self, now: float, obeyed: Mapping[Key, float],
-               cases: Collection[Case]) -> None:
+               cases: Collection[Disturbance]) -> None:
         """Go on with the trials; caps that did not help are lifted."""
         left = []
         for attempt in self._attempts:
@@ -343,12 +343,12 @@ class Restraints:
         self._attempts = left
         self._back_offs.expire(now)
 
-    def _concerns(self, key: Key, case: Case) -> bool:
+    def _concerns(self, key: Key, case: Disturbance) -> bool:
         """Whether somebody is limited for a case, or rests meanwhile."""
         one = self._held.get(key) or self._good.get(key)
         return one is not None and case in one.cases
 
-    def _conclude(self, now: float, key: Key, case: Case,
+    def _conclude(self, now: float, key: Key, case: Disturbance,
                   found: Verdict) -> None:
         pair = _pair(case, key[0])
         if found is Verdict.CONFIRMED:
@@ -381,7 +381,7 @@ class Restraints:
             self._remember(now, key, one.cap.good)
 
     def _cut_more(self, one: Restraint, use: float,
-                  suffering: Sequence[Case]) -> None:
+                  suffering: Sequence[Disturbance]) -> None:
         """Less for an antagonist, unless less has not helped before."""
         one.loose = 0
         one.fresh = True
@@ -421,7 +421,7 @@ class Restraints:
                               in state.get('tally', {}).items()})
 
 
-def _pair(case: Case, name: str) -> Pair:
+def _pair(case: Disturbance, name: str) -> Pair:
     return case.group, case.signal, name
 
 

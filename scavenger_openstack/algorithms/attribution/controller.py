@@ -28,10 +28,11 @@ from typing import Any
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
-from scavenger_openstack.algorithms.attribution.cap_control import Restraints
-from scavenger_openstack.algorithms.attribution import disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.cap_control import CapControl
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution.disturbance import SIGNALS
+from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Sample
@@ -169,8 +170,8 @@ class Controller:
             max_chance=params.max_chance, min_share=params.min_share,
             min_misses_per_s=params.min_misses_per_s,
             own_limit_share=params.own_limit_share)
-        self._cases: dict[tuple[Group, str], Case] = {}
-        self._restraints = Restraints(
+        self._disturbances: dict[tuple[Group, str], Disturbance] = {}
+        self._caps = CapControl(
             NAME, cut=params.cut, first_cut=params.first_cut,
             plateau=params.plateau_s / sample_s,
             trial_samples=params.trial_samples,
@@ -194,22 +195,21 @@ class Controller:
             if rates.cpu_model not in (None, self._cpu_model):
                 # No base holds on another CPU.
                 self._history.clear()
-                self._cases.clear()
+                self._disturbances.clear()
                 self._cpu_model = rates.cpu_model
             self._time_s = now
             self._forget_the_gone(now, rates)
             if self._history.add(now, rates):
                 self._judge(now, rates)
         return Decision(
-            self._restraints.caps(),
-            tuple([incident for case in self._cases.values()
-                   if self._open(now, case)
-                   for incident in case.incidents(
-                       self._host, self._boot_id,
-                       self._restraints.action(case))]),
+            self._caps.caps(),
+            tuple([incident for one in self._disturbances.values()
+                   if self._open(now, one)
+                   for incident in one.incidents(
+                       self._host, self._boot_id, self._caps.action(one))]),
             {'samples': len(self._history.samples),
-             'analyses': self.analyses, 'cases': len(self._cases),
-             'tried': dataclasses.asdict(self._restraints.tally)})
+             'analyses': self.analyses, 'cases': len(self._disturbances),
+             'tried': dataclasses.asdict(self._caps.tally)})
 
     def _forget_the_gone(self, now: float, rates: Rates) -> None:
         """Also those whose id another workload has now.
@@ -240,33 +240,33 @@ class Controller:
                 self._history.forget_before(one.id, one.created_s)
         for name, known in before.items():
             if there.get(name) != known:
-                for case in self._cases.values():
-                    case.forget(name, away=name in self._away)
-        self._restraints.leave(now, self._away)
-        self._restraints.keep(self._away.keys() | {
+                for disturbance in self._disturbances.values():
+                    disturbance.forget(name, away=name in self._away)
+        self._caps.leave(now, self._away)
+        self._caps.keep(self._away.keys() | {
             name for name, known in there.items()
             if known[1] is Priority.BACKGROUND
             and before.get(name) in (None, known)})
         self._there = there
 
-    def _open(self, now: float, case: Case) -> bool:
+    def _open(self, now: float, disturbance: Disturbance) -> bool:
         """Whether it goes on; one that is over may still be remembered."""
-        return (self._restraints.holds(case)
-                or not case.over(now, self.params.quiet_s))
+        return (self._caps.holds(disturbance)
+                or not disturbance.over(now, self.params.quiet_s))
 
     def _judge(self, now: float, rates: Rates) -> None:
         """What a new sample says."""
         samples = list(self._history.samples)
         groups = _groups(samples[-1])
-        self._cases = {
-            key: case for key, case in self._cases.items()
+        self._disturbances = {
+            key: one for key, one in self._disturbances.items()
             if key[0] in groups
-            and (case.named or case.signal == disturbance.THROTTLED)
-            and not case.lost(now, self.params.quiet_s) and (
-                self._restraints.remembers(case) or self._open(now, case))}
-        for case in self._cases.values():
-            case.see(now, samples[-1])
-        self._restraints.step(now, samples[-1], set(self._cases.values()))
+            and (one.named or one.signal == THROTTLED)
+            and not one.lost(now, self.params.quiet_s)
+            and (self._caps.remembers(one) or self._open(now, one))}
+        for disturbance in self._disturbances.values():
+            disturbance.see(now, samples[-1])
+        self._caps.step(now, samples[-1], set(self._disturbances.values()))
         self._looked_s = {key: looked_s for key, looked_s
                           in self._looked_s.items() if key[0] in groups}
         # Who was not looked at for longest comes first: nobody can keep
@@ -274,7 +274,7 @@ class Controller:
         looks = 0
         for group, signal in sorted(
                 [(group, signal) for group in groups
-                 for signal in disturbance.SIGNALS],
+                 for signal in SIGNALS],
                 key=lambda key: self._looked_s.get(key, -math.inf)):
             if looks == self._most_looks:
                 break
@@ -284,8 +284,9 @@ class Controller:
     def _look(self, now: float, group: Group, members: list[str],
               signal: str, samples: list[Sample], rates: Rates) -> bool:
         """Whether that took an analysis."""
-        case = self._cases.get((group, signal))
-        if case is not None and not (case.suffers or case.suffers_now):
+        disturbance = self._disturbances.get((group, signal))
+        if disturbance is not None and not (
+                disturbance.suffers or disturbance.suffers_now):
             return False    # it is answered as it should be
         found = analysis.pool(signal, members, samples)
         looks = found is not None and analysis.worse(signal, found,
@@ -294,18 +295,18 @@ class Controller:
         if found is not None and looks:
             self.analyses += 1
             self._looked_s[group, signal] = now
-            new = analysis.examine(
+            new = analysis.analyse(
                 now, group, members, signal, found, samples, rates.topology,
-                self._limits if case is None else self._limits._replace(
+                self._limits if disturbance is None else self._limits._replace(
                     max_chance=AGAIN * self._limits.max_chance))
-        if case is None:
+        if disturbance is None:
             if new is None:
                 return looks
-            case = self._cases[group, signal] = new
-            case.see(now, samples[-1])
+            disturbance = self._disturbances[group, signal] = new
+            disturbance.see(now, samples[-1])
         elif new is not None:
-            case.learn(new)
-        self._restraints.answer(now, case, samples,
+            disturbance.learn(new)
+        self._caps.answer(now, disturbance, samples,
                                 new.named if new is not None else ())
         return looks
 
@@ -315,14 +316,14 @@ class Controller:
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""
-        self._restraints.allowance.give(budget)
+        self._caps.allowance.give(budget)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
         if not math.isfinite(self._time_s):
             return {}
         until_s = self._time_s + self.params.remember_s
-        return {'saved_s': self._time_s, **self._restraints.state(),
+        return {'saved_s': self._time_s, **self._caps.state(),
                 'instances': [
                     *([name, until_s] for name, known in self._there.items()
                       if known == (None, Priority.BACKGROUND)),
@@ -338,12 +339,12 @@ class Controller:
         """
         saved_s = state.get('saved_s')
         if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
-            self._restraints.load({'tally': state.get('tally', {})})
+            self._caps.load({'tally': state.get('tally', {})})
             return
         self._away = {
             str(name): (float(until_s), (None, Priority.BACKGROUND))
             for name, until_s in state.get('instances', ())}
-        self._restraints.load(state)
+        self._caps.load(state)
         self._time_s = saved_s
 
 

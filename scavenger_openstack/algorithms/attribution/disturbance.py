@@ -43,7 +43,7 @@ SHARES = ('run_delay', THROTTLED)
 """Signals that are shares of a whole: differences count, not ratios."""
 
 SMOOTHING = 0.5
-"""Weight of the newest sample in the level of a case."""
+"""Weight of the newest sample in the level of a disturbance."""
 
 TOLERATED = {'cpi': 0.65, 'run_delay': 0.4, 'io_wait': 1.2,
              THROTTLED: 0.75}
@@ -116,7 +116,7 @@ def own_load(signal: str, load: str, members: Sequence[str],
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Case:
+class Disturbance:
     """One group and signal, from its first disturbance to its last.
 
     ``base``, ``raised`` and ``stddev`` are of the pooled signal:
@@ -228,7 +228,7 @@ class Case:
         """Somebody was limited more: what was before tells nothing now."""
         self.excess = None
 
-    def learn(self, found: Case) -> None:
+    def learn(self, found: Disturbance) -> None:
         """Whoever is named now is named from now on; the rest stays, so
         that a long disturbance does not become normal."""
         self.named |= found.named
@@ -253,7 +253,7 @@ class Case:
 
     def incidents(self, host: str, boot_id: str,
                   action: str) -> list[Incident]:
-        """One for each victim.  Its id stays as long as the case."""
+        """One for each victim.  Its id stays as long as the disturbance."""
         return [Incident(
             id=incident_id(host, boot_id, name, self.signal, self.start_s),
             time_s=self.start_s, host=host, victim=name,

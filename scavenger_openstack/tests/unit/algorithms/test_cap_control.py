@@ -21,8 +21,8 @@ import math
 import testtools
 
 from scavenger_openstack.algorithms.attribution import cap_control
-from scavenger_openstack.algorithms.attribution.cap_control import Restraints
-from scavenger_openstack.algorithms.attribution.disturbance import Case
+from scavenger_openstack.algorithms.attribution.cap_control import CapControl
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import Verdict
@@ -34,11 +34,12 @@ STEP_S = 5.0
 FLOOR = {Knob.CPU_CORES: 0.1, Knob.IO_BYTES_PER_S: 1e6}
 
 
-def case(group: str = 'web', signal: str = 'cpi',
-         named: Sequence[str] = ('hog',)) -> Case:
+def disturbance(group: str = 'web', signal: str = 'cpi',
+         named: Sequence[str] = ('hog',)) -> Disturbance:
     """Undisturbed it is 1; 1.1 is suffering; a sigma is 0.02."""
-    return Case((group,), signal, 0.0, {group: 1.0}, 1.0, 0.1, 0.02, 'cache',
-                {group: 1.1}, named=dict.fromkeys(named, 0.01), raised=1.4)
+    return Disturbance(
+        (group,), signal, 0.0, {group: 1.0}, 1.0, 0.1, 0.02, 'cache',
+        {group: 1.1}, named=dict.fromkeys(named, 0.01), raised=1.4)
 
 
 def uses(**cores: float | None) -> Sample:
@@ -54,15 +55,15 @@ def uses(**cores: float | None) -> Sample:
     return found
 
 
-class RestraintsTestCase(testtools.TestCase):
+class CapControlTestCase(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.held = Restraints(
+        self.held = CapControl(
             'test', cut=0.3, first_cut=0.6, plateau=24.0, trial_samples=3,
             back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6)
         self.now = 1000.0
-        self.cases: list[Case] = []
+        self.disturbances: list[Disturbance] = []
         self.samples: list[Sample] = []
 
     def cap(self, name: str = 'hog', knob: Knob = Knob.CPU_CORES) -> float:
@@ -71,33 +72,33 @@ class RestraintsTestCase(testtools.TestCase):
                    or [math.inf])
 
     def turn(self, sample: Sample, *levels: float | None) -> None:
-        """One sample, with a level for each of the cases."""
+        """One sample, with a level for each of the disturbances."""
         self.now += STEP_S
         self.samples = [*self.samples[-20:], sample]
-        for one, level in zip(self.cases, levels, strict=True):
+        for one, level in zip(self.disturbances, levels, strict=True):
             one.newest = level
             one.latest = (None if level is None
                           else level / (1 + one.shift) - 1)
             one.excess = one.latest
-        self.held.step(self.now, sample, set(self.cases))
+        self.held.step(self.now, sample, set(self.disturbances))
 
-    def answer(self, one: Case, again: Sequence[str] = ()) -> None:
+    def answer(self, one: Disturbance, again: Sequence[str] = ()) -> None:
         self.held.answer(self.now, one, self.samples, again)
 
-    def capped(self, *cases: Case) -> None:
+    def capped(self, *found: Disturbance) -> None:
         """Suffering under a hog of 4 cores, and answered."""
-        self.cases = list(cases)
+        self.disturbances = list(found)
         for _ in range(3):
-            self.turn(uses(hog=4.0), *[1.4] * len(cases))
-        for one in cases:
+            self.turn(uses(hog=4.0), *[1.4] * len(found))
+        for one in found:
             self.answer(one)
 
 
-class TrialTest(RestraintsTestCase):
+class TrialTest(CapControlTestCase):
 
     def test_what_is_set_together_is_one_trial(self) -> None:
-        both = case(named=('hog', 'mate'))
-        self.cases = [both]
+        both = disturbance(named=('hog', 'mate'))
+        self.disturbances = [both]
         for _ in range(3):
             self.turn(uses(hog=4.0, mate=2.0), 1.4)
         self.answer(both)
@@ -109,7 +110,7 @@ class TrialTest(RestraintsTestCase):
                                      self.held.tally.unclear))
 
     def test_the_rest_of_an_antagonist_proves_nothing(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(20):
             self.turn(uses(hog=0.0), 1.0)
@@ -117,7 +118,7 @@ class TrialTest(RestraintsTestCase):
         self.assertEqual('open', one.outcome)
 
     def test_a_trial_waits_while_the_antagonist_rests(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         first, sets = self.cap(), 0
         for _ in range(3):
@@ -136,7 +137,7 @@ class TrialTest(RestraintsTestCase):
                                      self.held.tally.unclear))
 
     def test_coming_back_is_no_new_cap(self) -> None:
-        self.capped(case())
+        self.capped(disturbance())
         for _ in range(20):     # within what is one minute to the limit
             for _ in range(4):
                 self.turn(uses(hog=0.0), 1.0)
@@ -145,8 +146,8 @@ class TrialTest(RestraintsTestCase):
             self.assertTrue(self.cap() < 4)
 
     def test_a_verdict_is_of_those_at_work(self) -> None:
-        both = case(named=('hog', 'mate'))
-        self.cases = [both]
+        both = disturbance(named=('hog', 'mate'))
+        self.disturbances = [both]
         for _ in range(3):
             self.turn(uses(hog=4.0, mate=2.0), 1.4)
         self.answer(both)
@@ -164,7 +165,7 @@ class TrialTest(RestraintsTestCase):
         self.assertTrue(self.cap('mate') < 2)
 
     def test_who_is_named_anew_is_tried_anew(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         less = 0.9 * self.cap()
         for _ in range(21):     # so much is work now
@@ -178,34 +179,34 @@ class TrialTest(RestraintsTestCase):
         self.assertEqual(1, self.held.tally.confirmed)
 
     def test_nor_does_a_victim_of_whom_nothing_is_known(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         before = self.cap()
         for _ in range(20):
             self.turn(uses(hog=self.cap()), None)
         self.assertEqual(('open', before), (one.outcome, self.cap()))
 
-    def test_a_trial_ends_with_its_case(self) -> None:
-        one, other = case(), case('shop')
+    def test_a_trial_ends_with_its_disturbance(self) -> None:
+        one, other = disturbance(), disturbance('shop')
         self.capped(one, other)
-        self.cases = [other]
+        self.disturbances = [other]
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)
         self.assertEqual('open', one.outcome)
         self.assertEqual(0, self.held.tally.unclear)
 
 
-class BackOffTest(RestraintsTestCase):
+class BackOffTest(CapControlTestCase):
 
     def test_what_one_victim_feigns_does_not_protect_from_another(
             self) -> None:
-        feigns, honest = case('feigns'), case('honest')
+        feigns, honest = disturbance('feigns'), disturbance('honest')
         self.capped(feigns)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)
         self.assertIs(Verdict.UNCLEAR, feigns.outcome)
         self.assertEqual(math.inf, self.cap())
-        self.cases = [feigns, honest]
+        self.disturbances = [feigns, honest]
         self.turn(uses(hog=4.0), 1.4, 1.4)
         self.answer(feigns)
         self.assertEqual(math.inf, self.cap())
@@ -216,7 +217,7 @@ class BackOffTest(RestraintsTestCase):
         self.assertFalse(self.held.holds(feigns))
 
     def test_it_is_forgotten_after_twice_the_time(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)
@@ -226,12 +227,12 @@ class BackOffTest(RestraintsTestCase):
         self.assertEqual([], self.held.state()['backs_off'])
 
 
-class GoodTest(RestraintsTestCase):
+class GoodTest(CapControlTestCase):
     """What was harmless once need not be harmless now."""
 
-    def good(self) -> Case:
+    def good(self) -> Disturbance:
         """Capped, proved harmless, lifted because it rests."""
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(8):
             self.turn(uses(hog=self.cap()), 1.0)
@@ -255,7 +256,7 @@ class GoodTest(RestraintsTestCase):
         self.assertTrue(self.cap() <= 0.2)
 
     def test_what_was_not_proved_protects_nobody(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(5):      # it rests before anything was proved
             self.turn(uses(hog=0.01), 1.0)
@@ -266,11 +267,11 @@ class GoodTest(RestraintsTestCase):
         self.assertTrue(self.cap() <= 0.2)
 
 
-class FutileTest(RestraintsTestCase):
+class FutileTest(CapControlTestCase):
 
     def test_who_is_at_his_floor_for_nothing_is_let_go(self) -> None:
         """The level at which the victim suffers is its own from then on."""
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(6):
             self.turn(uses(hog=self.cap()), 1.0)
@@ -284,7 +285,7 @@ class FutileTest(RestraintsTestCase):
         self.assertAlmostEqual(0.4, one.shift)
 
     def test_until_it_gets_worse_with_him(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(6):
             self.turn(uses(hog=self.cap()), 1.0)
@@ -297,18 +298,18 @@ class FutileTest(RestraintsTestCase):
                         sum(used[100:]) / 100)
 
     def test_but_not_while_it_helps(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(60):
             self.turn(uses(hog=self.cap()), 1.02 + 0.8 * self.cap())
         self.assertEqual(0.1, self.cap())
 
 
-class UnitsTest(RestraintsTestCase):
+class UnitsTest(CapControlTestCase):
 
     def test_reads_and_writes_are_limited_each(self) -> None:
-        one = case(signal='io_wait')
-        self.cases = [one]
+        one = disturbance(signal='io_wait')
+        self.disturbances = [one]
         for _ in range(3):
             self.turn(uses(io_hog=100e6), 1.4)
         self.answer(one)
@@ -318,7 +319,7 @@ class UnitsTest(RestraintsTestCase):
         self.assertIs(Verdict.CONFIRMED, one.outcome)
 
     def test_a_cap_that_holds_nobody_is_taken_back(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(cap_control.IGNORED_SAMPLES + 1):
             self.assertTrue(self.cap() < 4)
@@ -326,7 +327,7 @@ class UnitsTest(RestraintsTestCase):
         self.assertEqual((math.inf, 'open'), (self.cap(), one.outcome))
 
     def test_an_unknown_use_changes_nothing(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.0)
@@ -336,10 +337,10 @@ class UnitsTest(RestraintsTestCase):
         self.assertEqual(before, self.cap())
 
 
-class GoneTest(RestraintsTestCase):
+class GoneTest(CapControlTestCase):
 
     def test_who_is_gone_is_forgotten_altogether(self) -> None:
-        one = case()
+        one = disturbance()
         self.capped(one)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)

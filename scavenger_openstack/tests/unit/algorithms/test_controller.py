@@ -291,9 +291,9 @@ class LimitingTest(DetectorTestCase):
     def test_a_base_that_was_too_high_is_lowered(self) -> None:
         """When it is seen how well they do without the hog."""
         self.until(lambda decision: decision.caps)
-        case = next(iter(self.controller._cases.values()))
-        case.base *= 1.5
-        case.own = [factor * 1.5 for factor in case.own]
+        disturbance = next(iter(self.controller._disturbances.values()))
+        disturbance.base *= 1.5
+        disturbance.own = [factor * 1.5 for factor in disturbance.own]
         self.wants = lambda now: 4.0
         used = []
         for _ in range(900):
