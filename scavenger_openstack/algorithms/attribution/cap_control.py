@@ -11,15 +11,18 @@
 # under the License.
 
 
-"""The caps of a detector: set, tried, adapted, remembered and lifted.
+"""The limits of a detector: set, tried, adapted, remembered and removed.
 
-None of the constants is in a paper unless it says so.
+What moves an antagonist, and what its limit does then, is in
+:mod:`~scavenger_openstack.algorithms.attribution.antagonist`.  None of the
+constants is in a paper unless it says so.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -27,17 +30,21 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import allowance
+from scavenger_openstack.algorithms.attribution.antagonist import Antagonist
+from scavenger_openstack.algorithms.attribution.antagonist import Event
+from scavenger_openstack.algorithms.attribution.antagonist import Limit
+from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
+from scavenger_openstack.algorithms.attribution.disturbance import Effects
+from scavenger_openstack.algorithms.attribution.disturbance import Group
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import Verdict
-from scavenger_openstack.algorithms.back_off import BackOffs
-from scavenger_openstack.algorithms.back_off import Pair
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 
@@ -47,79 +54,44 @@ KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
 Key = tuple[str, Knob]
 
 LOOSE = 2.0
-"""A cap is lifted when it has been so many times the use for
+"""A limit is removed when it has been so many times the use for
 :data:`LOOSE_SAMPLES`.  Source: DESIGN 7.10."""
 
 LOOSE_SAMPLES = 3
 
 OBEYED = 1.3
-"""Whoever uses more than so many times his cap is not held by it: the
-detector observes, or the write failed.  Such a cap proves nothing."""
+"""A workload that uses more than so many times its limit is not held by it:
+the detector observes, or the write failed.  Such a limit proves nothing."""
 
 DIRECTIONS = 2
 """A disk's limit counts each direction and each device; its use does not."""
 
 IGNORED_SAMPLES = 12
-"""A cap that holds nobody for so long is taken back; whoever is named again
-gets a new one."""
+"""A limit that holds nothing for so long is removed; an antagonist that is
+named again gets a new one."""
 
 FUTILE_SAMPLES = 6
-"""Of suffering more than half as much as before, with an antagonist at his
-floor; then the victim is like that without him, and his cap may grow until
+"""Of suffering more than half as much as before, with an antagonist at its
+floor; then the victim is like that without it, and its limit may grow until
 it gets worse."""
 
 WORKING = 0.5
-"""Part of what he uses when he works, or of his cap, from which an
-antagonist is at work.  What is suffered while he rests is not his doing."""
+"""Part of what it uses when it works, or of its limit, from which an
+antagonist is at work.  What is suffered while it rests is attributed to
+nothing."""
 
 
-@dataclasses.dataclass(slots=True)
-class Restraint:
-    """One antagonist's cap on one knob, and the cases that asked for it.
+class Good(NamedTuple):
+    """The last good limit of an antagonist; ``proved`` when no victim
+    suffered while it was used up."""
 
-    ``levels``: the effects on those that suffered when it was cut first,
-    since it last grew; ``futile``: how often since then there was nothing to
-    cut.
-    """
-
-    cap: Cubic
-    cases: list[Disturbance]
-    reason: str
-    loose: int = 0
-    ignored: int = 0
-    fresh: bool = True
-    futile: int = 0
-    levels: dict[int, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(slots=True)
-class Attempt:
-    """The caps that were set for a case at one instant: one experiment.
-
-    It waits while an antagonist rests, and goes on when he is back.
-    """
-
-    case: Disturbance
-    trial: Trial
-    keys: list[Key]
-
-
-class Remembered(NamedTuple):
-    """An antagonist whose cap was lifted: it did not need it, or is away.
-
-    ``good`` is its last cap; ``proved`` when nobody suffered while it used
-    that up.  Without ``cases``, as after a restart, it has to be named again.
-    """
-
-    good: float
+    value: float
     proved: bool
     until_s: float
-    cases: tuple[Disturbance, ...] = ()
-    reason: str = ''
 
 
 class CapControl:
-    """All caps of one detector on one host.
+    """All limits of one detector on one host.
 
     Times in seconds, ``plateau`` in samples; else as the options say.
     """
@@ -132,75 +104,67 @@ class CapControl:
         self._first_cut = first_cut
         self._plateau = plateau
         self._trial_samples = trial_samples
+        self._back_off_s = back_off_s
         self._remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
-        self._held: dict[Key, Restraint] = {}
-        self._attempts: list[Attempt] = []
-        self._good: dict[Key, Remembered] = {}
-        self._back_offs = BackOffs(back_off_s)
+        self.antagonists: dict[Key, Antagonist] = {}
+        self._good: dict[Key, Good] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
 
     def caps(self) -> tuple[Cap, ...]:
-        return tuple([Cap(name, knob, one.cap.value, self._owner, one.reason)
-                      for (name, knob), one in self._held.items()])
+        return tuple([
+            Cap(*key, limit.cap.value, self._owner, one.reason)
+            for key, one, limit in self._limited()])
 
-    def action(self, case: Disturbance) -> str:
-        """What is to be done about a case; observing, it is only said."""
-        if not case.named:
-            return 'nothing: nobody else has a part in it'
-        capped = sorted({name for (name, _), one in self._held.items()
-                         if case in one.cases})
-        return f'cap {", ".join(capped)}' if capped else 'nothing now'
+    def limited(self, disturbance: Disturbance) -> list[str]:
+        """The antagonists that are limited for it."""
+        return sorted({key[0] for key, one, _ in self._limited()
+                       if disturbance in one.trials})
 
-    def holds(self, case: Disturbance) -> bool:
-        """Whether somebody is limited for it."""
-        return any(case in one.cases for one in self._held.values())
-
-    def remembers(self, case: Disturbance) -> bool:
-        """Whether somebody would be limited for it if he came back."""
-        return any(case in known.cases for known in self._good.values())
+    def remembers(self, disturbance: Disturbance) -> bool:
+        """Whether an antagonist would be limited for it, or is."""
+        return any(disturbance in one.trials
+                   for one in self.antagonists.values())
 
     def keep(self, present: Collection[str]) -> None:
-        """Forget all about those who are gone, or made anew."""
-        self._held = {key: one for key, one in self._held.items()
+        """Forget all about those that are gone, or made anew."""
+        self.antagonists = {key: one for key, one in self.antagonists.items()
+                       if key[0] in present}
+        self._good = {key: good for key, good in self._good.items()
                       if key[0] in present}
-        self._good = {key: one for key, one in self._good.items()
-                      if key[0] in present}
-        self._back_offs.keep(present)
 
     def leave(self, now: float, names: Collection[str]) -> None:
-        """These are away, as while they reboot: their caps await them."""
-        for key in [key for key in self._held if key[0] in names]:
-            self._remember(now, key, self._held[key].cap.value)
+        """These are away, as while they reboot: their limits await them."""
+        for key, _, limit in self._limited():
+            if key[0] in names:
+                self._remember(now, key, limit.cap.value, Event.AWAY)
 
-    def _remember(self, now: float, key: Key, good: float) -> None:
-        one = self._held.pop(key)
-        self._good[key] = Remembered(
-            good, one.cap.proved, now + self._remember_s, tuple(one.cases),
-            one.reason)
-
-    def answer(self, now: float, case: Disturbance, samples: Sequence[Sample],
-               again: Collection[str] = ()) -> None:
-        """Limit the antagonists of a case, each who is not limited yet.
+    def answer(self, now: float, disturbance: Disturbance,
+               samples: Sequence[Sample], again: Collection[str] = ()
+               ) -> Effects:
+        """Limit the antagonists of a disturbance that are not limited yet.
 
         :param samples: of the window, the newest last
-        :param again: whom the evidence names right now, whatever was
+        :param again: those that the evidence names right now, whatever was
             harmless before
         """
-        knob = KNOBS.get(case.signal)
-        if knob is None or not case.suffers_now or case.newest is None:
-            return
-        keys = []
-        for name, chance in case.named.items():
-            key = (name, knob)
-            if self._back_offs.hold(now, _pair(case, name)):
+        effects = Effects()
+        knob = KNOBS.get(disturbance.signal)
+        if (knob is None or not disturbance.suffers_now
+                or disturbance.newest is None):
+            return effects
+        trial = Trial(disturbance.newest, disturbance.stddev,
+                      self._trial_samples)
+        for name, chance in disturbance.named.items():
+            key = name, knob
+            one = self.antagonists.setdefault(key, Antagonist())
+            if now < one.alone.get(_pair(disturbance), (now, 0.0))[0]:
                 continue
-            held = self._held.get(key)
-            if held is not None:
-                if case not in held.cases:
-                    held.cases.append(case)
-                    case.start_over()
+            if one.limit is not None:
+                if disturbance not in one.trials:
+                    one.trials[disturbance] = None
+                    effects.limited.add(disturbance)
                 continue
             use = _working(samples, name, knob)
             if (use is None
@@ -208,32 +172,100 @@ class CapControl:
                 continue
             if not self._one_more(now):
                 break
-            self._held[key] = self._set(
-                now, key, case, use, chance,
-                samples[-1][name].workload.floor.get(knob, 0.0))
-            keys.append(key)
-        if keys:
-            for attempt in self._attempts:
-                if attempt.case is case:    # named anew while they rested
-                    attempt.keys = [key for key in attempt.keys
-                                    if key not in keys]
-            self._attempts.append(Attempt(case, Trial(
-                case.newest, case.stddev, self._trial_samples), keys))
-            case.start_over()
+            one.reason = _reason(disturbance, chance)
+            self._set(key, Event.NAMED, self._first(
+                now, key, disturbance, use,
+                samples[-1][name].workload.floor.get(knob, 0.0)))
+            one.trials = {**one.trials, disturbance: trial}
+            effects.limited.add(disturbance)
+        return effects
+
+    def step(self, now: float, sample: Sample,
+             disturbances: Collection[Disturbance]) -> Effects:
+        """Judge and adapt what is limited, by the newest sample.
+
+        :param disturbances: those there are; no limit outlives all of its own
+        """
+        effects = Effects()
+        for one in self.antagonists.values():
+            one.attribute({each: trial for each, trial in one.trials.items()
+                           if each in disturbances}, Event.OVER)
+        obeyed: dict[Key, float] = {}
+        for key, one, limit in self._limited():
+            point = sample.get(key[0])
+            use = None if point is None else _use(key[1], point)
+            if point is None or use is None:
+                continue
+            if limit.fresh:     # set at the end of this sample
+                limit.fresh = False
+                continue
+            if use <= OBEYED * _held_to(key[1], limit.cap.value, point):
+                obeyed[key] = use
+                limit.ignored = 0
+                continue
+            limit.ignored += 1
+            if limit.ignored >= IGNORED_SAMPLES:
+                one.move(Event.NOT_HELD_AGAIN
+                         if limit.again and key in self._good
+                         else Event.NOT_HELD)
+        self._judge(now, obeyed, effects)
+        for key, _, limit in self._limited():
+            if key in obeyed:
+                self._adapt(now, key, limit, obeyed[key], effects)
+        self._meet(now, sample, effects)
+        return effects
+
+    def _limited(self) -> Iterator[tuple[Key, Antagonist, Limit]]:
+        for key, one in self.antagonists.items():
+            if one.limit is not None:
+                yield key, one, one.limit
+
+    def _set(self, key: Key, event: Event, cap: Cubic) -> None:
+        """Set a limit; it is looked at after those that were set before."""
+        one = self.antagonists[key] = self.antagonists.pop(key)
+        one.move(event, cap)
+
+    def _first(self, now: float, key: Key, disturbance: Disturbance,
+               use: float, floor: float) -> Cubic:
+        """The limit of an antagonist that is named."""
+        harm = effect(disturbance.signal, disturbance.base,
+                      disturbance.raised)
+        safe = use * min(1.0, disturbance.tolerated / harm
+                         ) if harm > 0 else use
+        cut = self._first_cut
+        good = self._good.get(key)
+        if good is not None and now < good.until_s and good.value < use:
+            safe, cut = good.value / (1 - self._cut), self._cut
+        return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
 
     def _harmful(self, now: float, key: Key, use: float,
                  again: bool) -> bool:
         """Whether so much use may be limited, by what is remembered."""
-        known = self._good.get(key)
-        if (known is None or now >= known.until_s or not known.proved
-                or use > known.good):
+        good = self._good.get(key)
+        if (good is None or now >= good.until_s or not good.proved
+                or use > good.value):
             return True
-        if again:       # what he does now is not what was harmless
-            del self._good[key]
+        if again:       # what it does now is not what was harmless
+            self._forget(key)
         return again
 
+    def _remember(self, now: float, key: Key, value: float,
+                  event: Event) -> None:
+        one = self.antagonists[key]
+        assert one.limit is not None
+        self._good[key] = Good(value, one.limit.cap.proved,
+                               now + self._remember_s)
+        one.move(event)
+
+    def _forget(self, key: Key) -> None:
+        """The last good limit tells nothing any more."""
+        del self._good[key]
+        one = self.antagonists.get(key)
+        if one is not None and one.state is State.REMEMBERED:
+            one.move(Event.FORGOTTEN)
+
     def _one_more(self, now: float) -> bool:
-        """Whether a new cap may be set; if so it is counted."""
+        """Whether a new limit may be set; if so it is counted."""
         while self._set_s and now - self._set_s[0] >= 60:
             self._set_s.popleft()
         found = (len(self._set_s) < self._max_caps_per_min
@@ -242,187 +274,142 @@ class CapControl:
             self._set_s.append(now)
         return found
 
-    def _set(self, now: float, key: Key, case: Disturbance, use: float,
-             chance: float, floor: float) -> Restraint:
-        harm = effect(case.signal, case.base, case.raised)
-        safe = use * min(1.0, case.tolerated / harm) if harm > 0 else use
-        cut = self._first_cut
-        known = self._good.get(key)
-        if known is not None and now < known.until_s and known.good < use:
-            safe, cut = known.good / (1 - self._cut), self._cut
-        return Restraint(
-            Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau),
-            [case],
-            f'{case.signal} of {", ".join(list(case.members)[:3])} rises '
-            f'from {case.base:.3g} to {case.raised:.3g} with its use; an '
-            f'innocent seems so guilty with a chance of {chance:.1g}')
+    def _judge(self, now: float, obeyed: Mapping[Key, float],
+               effects: Effects) -> None:
+        """Go on with the trials; limits that did not help are removed."""
+        trials: dict[Trial, tuple[Disturbance, list[Key]]] = {}
+        for key, one in self.antagonists.items():
+            for disturbance, trial in one.trials.items():
+                if trial is not None:
+                    trials.setdefault(trial, (disturbance, []))[1].append(key)
+        for trial, (disturbance, keys) in trials.items():
+            limits = {key: limit for key in keys
+                      if (limit := self.antagonists[key].limit) is not None}
+            # The rest of an antagonist would prove any limit right.
+            if not limits or disturbance.newest is None or any(
+                    obeyed.get(key, 0.0) < WORKING * limit.cap.value
+                    for key, limit in limits.items()):
+                continue
+            found = trial.add(disturbance.newest)
+            if found is None:
+                continue
+            self.tally.add(found)
+            effects.verdicts[disturbance] = found
+            for key in keys:
+                self._conclude(now, self.antagonists[key], disturbance, found)
+        for one in self.antagonists.values():
+            one.alone = {pair: (until_s, wait_s) for pair, (until_s, wait_s)
+                         in one.alone.items() if now < until_s + wait_s}
 
-    def step(self, now: float, sample: Sample,
-             cases: Collection[Disturbance]) -> None:
-        """Judge and adapt what is held, by the newest sample.
+    def _conclude(self, now: float, one: Antagonist,
+                  disturbance: Disturbance, found: Verdict) -> None:
+        pair = _pair(disturbance)
+        trials = {**one.trials, disturbance: None}
+        if found is Verdict.CONFIRMED:
+            one.alone.pop(pair, None)
+        else:
+            del trials[disturbance]
+            if one.limit is not None:   # of one that rests nothing was learnt
+                one.leave_alone(now, pair, self._back_off_s)
+        one.attribute(trials, Event.DID_NOT_HELP)
 
-        :param cases: those there are; no cap outlives all of its cases
-        """
-        obeyed: dict[Key, float] = {}
-        for key, one in list(self._held.items()):
-            one.cases = [case for case in one.cases if case in cases]
-            if not one.cases:
-                del self._held[key]
-                continue
-            point = sample.get(key[0])
-            use = None if point is None else _use(key[1], point)
-            if point is None or use is None:
-                continue
-            if one.fresh:       # set at the end of this sample
-                one.fresh = False
-                continue
-            if use <= OBEYED * _held_to(key[1], one.cap.value, point):
-                obeyed[key] = use
-                one.ignored = 0
-                continue
-            one.ignored += 1
-            if one.ignored >= IGNORED_SAMPLES:
-                del self._held[key]
-        self._judge(now, obeyed, cases)
-        tried = {key for attempt in self._attempts for key in attempt.keys}
-        for key, use in obeyed.items():
-            if key in self._held:
-                self._adapt(now, key, use, key in tried)
-        self._meet(now, sample, cases)
+    def _adapt(self, now: float, key: Key, limit: Limit, use: float,
+               effects: Effects) -> None:
+        one = self.antagonists[key]
+        suffering = [each for each in one.trials
+                     if each.suffers and each not in effects.limited]
+        if one.state is not State.ON_TRIAL:
+            if suffering and use >= WORKING * limit.cap.value:
+                self._cut_more(one, limit, use, suffering, effects)
+                return
+            if all(each.at_ease and each not in effects.limited
+                   for each in one.trials):
+                one.move(Event.AT_EASE, use=use)
+        limit.loose = (limit.loose + 1 if limit.cap.value >= LOOSE * use
+                       else 0)
+        if limit.loose >= LOOSE_SAMPLES:
+            self._remember(now, key, limit.cap.good, Event.RESTS)
 
-    def _meet(self, now: float, sample: Sample,
-              cases: Collection[Disturbance]) -> None:
-        """Limit those who come back at their last good cap.
+    def _cut_more(self, one: Antagonist, limit: Limit, use: float,
+                  suffering: Sequence[Disturbance], effects: Effects) -> None:
+        """Less for an antagonist, unless less has not helped before."""
+        limit.futile += limit.cap.at_floor
+        levels = [(limit.levels.setdefault(each, each.latest), each.latest)
+                  for each in suffering if each.latest is not None]
+        if (limit.futile >= FUTILE_SAMPLES
+                and all(now > before / 2 for before, now in levels)):
+            one.move(Event.IN_VAIN)
+            effects.undisturbed.update(suffering)
+        else:
+            one.move(Event.SUFFERS, use=use, cut=self._cut)
+        effects.limited.update(suffering)
+
+    def _meet(self, now: float, sample: Sample, effects: Effects) -> None:
+        """Limit those that come back at their last good limit.
 
         That they disturb was confirmed before, or is being tried; their
         victims need not wait for it to be seen again.  They were counted
-        as new caps when they were named.
+        as new limits when they were named.
         """
-        for key, known in list(self._good.items()):
-            if now >= known.until_s:
-                del self._good[key]
+        for key, good in list(self._good.items()):
+            if now >= good.until_s:
+                self._forget(key)
                 continue
             point = sample.get(key[0])
             use = None if point is None else _use(key[1], point)
-            alive = [case for case in known.cases if case in cases]
-            if (point is None or use is None or use <= known.good
-                    or key in self._held or not alive):
+            one = self.antagonists.get(key)
+            if (point is None or use is None or use <= good.value
+                    or one is None or one.state is not State.REMEMBERED):
                 continue
-            self._held[key] = Restraint(
-                Cubic(use, known.good / (1 - self._cut), cut=self._cut,
-                      floor=point.workload.floor.get(key[1], 0.0),
-                      plateau=self._plateau),
-                alive, known.reason)
-            for case in alive:
-                case.start_over()
-
-    def _judge(self, now: float, obeyed: Mapping[Key, float],
-               cases: Collection[Disturbance]) -> None:
-        """Go on with the trials; caps that did not help are lifted."""
-        left = []
-        for attempt in self._attempts:
-            case = attempt.case
-            attempt.keys = [key for key in attempt.keys
-                            if self._concerns(key, case)]
-            if case not in cases or not attempt.keys:
-                continue
-            held = [key for key in attempt.keys if key in self._held]
-            found = None
-            # The rest of an antagonist would prove any cap right.
-            if held and case.newest is not None and all(
-                    obeyed.get(key, 0.0) >= WORKING
-                    * self._held[key].cap.value for key in held):
-                found = attempt.trial.add(case.newest)
-            if found is None:
-                left.append(attempt)
-                continue
-            self.tally.add(found)
-            case.outcome = found
-            for key in attempt.keys:
-                self._conclude(now, key, case, found)
-        self._attempts = left
-        self._back_offs.expire(now)
-
-    def _concerns(self, key: Key, case: Disturbance) -> bool:
-        """Whether somebody is limited for a case, or rests meanwhile."""
-        one = self._held.get(key) or self._good.get(key)
-        return one is not None and case in one.cases
-
-    def _conclude(self, now: float, key: Key, case: Disturbance,
-                  found: Verdict) -> None:
-        pair = _pair(case, key[0])
-        if found is Verdict.CONFIRMED:
-            self._back_offs.end(pair)
-            return
-        one = self._held.get(key)
-        if one is None:     # he rests: nothing was learnt about him
-            known = self._good[key]
-            self._good[key] = known._replace(
-                cases=tuple([other for other in known.cases
-                             if other is not case]))
-            return
-        one.cases.remove(case)
-        if not one.cases:
-            del self._held[key]
-        self._back_offs.begin(now, pair)
-
-    def _adapt(self, now: float, key: Key, use: float, tried: bool) -> None:
-        one = self._held[key]
-        suffering = [case for case in one.cases if case.suffers]
-        if not tried and suffering and use >= WORKING * one.cap.value:
-            self._cut_more(one, use, suffering)
-            return
-        if not tried and all(case.at_ease for case in one.cases):
-            one.cap.quiet(use)
-            one.futile = 0
-            one.levels.clear()
-        one.loose = one.loose + 1 if one.cap.value >= LOOSE * use else 0
-        if one.loose >= LOOSE_SAMPLES:
-            self._remember(now, key, one.cap.good)
-
-    def _cut_more(self, one: Restraint, use: float,
-                  suffering: Sequence[Disturbance]) -> None:
-        """Less for an antagonist, unless less has not helped before."""
-        one.loose = 0
-        one.fresh = True
-        one.futile += one.cap.at_floor
-        effects = [(one.levels.setdefault(id(case), case.latest), case.latest)
-                   for case in suffering if case.latest is not None]
-        if (one.futile >= FUTILE_SAMPLES
-                and all(now > before / 2 for before, now in effects)):
-            for case in suffering:
-                case.rebase()
-            one.futile = 0
-            one.levels.clear()
-            one.cap.probe()
-        else:
-            one.cap.contended(use, cut=self._cut)
-        for case in suffering:
-            case.start_over()
+            self._set(key, Event.RETURNS_ON_TRIAL if any(one.trials.values())
+                      else Event.RETURNS, Cubic(
+                          use, good.value / (1 - self._cut), cut=self._cut,
+                          floor=point.workload.floor.get(key[1], 0.0),
+                          plateau=self._plateau))
+            effects.limited.update(one.trials)
 
     def state(self) -> dict[str, Any]:
         """What was learnt about antagonists; plain JSON values."""
-        return {'good': [[*key, one.good, one.proved, one.until_s]
-                         for key, one in self._good.items()],
-                'backs_off': self._back_offs.state(),
+        return {'good': [[*key, *good] for key, good in self._good.items()],
+                'backs_off': [[list(group), signal, key[0], *times]
+                              for key, one in self.antagonists.items()
+                              for (group, signal), times
+                              in one.alone.items()],
                 'tally': dataclasses.asdict(self.tally)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from :meth:`state`, of this boot.
 
+        What is remembered has to be named again.
+
         :raises ValueError, TypeError: it is damaged.
         """
         self._good = {
-            (str(name), Knob(knob)): Remembered(float(value), bool(proved),
-                                                float(until_s))
+            (str(name), Knob(knob)): Good(float(value), bool(proved),
+                                          float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
-        self._back_offs.load(state.get('backs_off', ()))
+        self.antagonists = {}
+        for group, signal, name, until_s, wait_s in state.get('backs_off',
+                                                              ()):
+            if signal not in KNOBS:
+                raise ValueError(f'{signal!r} leads to no limit')
+            self.antagonists.setdefault(
+                (str(name), KNOBS[signal]), Antagonist()).alone[
+                    tuple(map(str, group)), signal] = (float(until_s),
+                                                       float(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number
                               in state.get('tally', {}).items()})
 
 
-def _pair(case: Disturbance, name: str) -> Pair:
-    return case.group, case.signal, name
+def _pair(disturbance: Disturbance) -> tuple[Group, str]:
+    return disturbance.group, disturbance.signal
+
+
+def _reason(disturbance: Disturbance, chance: float) -> str:
+    return (f'{disturbance.signal} of '
+            f'{", ".join(list(disturbance.members)[:3])} rises from '
+            f'{disturbance.base:.3g} to {disturbance.raised:.3g} with its '
+            f'use; an innocent seems so guilty with a chance of {chance:.1g}')
 
 
 def _use(knob: Knob, point: Point) -> float | None:
@@ -431,7 +418,7 @@ def _use(knob: Knob, point: Point) -> float | None:
 
 
 def _held_to(knob: Knob, cap: float, point: Point) -> float:
-    """What somebody can use at most under a cap."""
+    """What a workload can use at most under a cap."""
     if knob is Knob.IO_BYTES_PER_S:
         return cap * DIRECTIONS * max(1, len(point.workload.disks))
     return cap
@@ -439,7 +426,7 @@ def _held_to(knob: Knob, cap: float, point: Point) -> float:
 
 def _working(samples: Sequence[Sample], name: str, knob: Knob
              ) -> float | None:
-    """What an antagonist uses now, ``None`` while he does not work."""
+    """What an antagonist uses now, ``None`` while it does not work."""
     uses = [found for one in samples if name in one
             and (found := _use(knob, one[name])) is not None]
     point = samples[-1].get(name)

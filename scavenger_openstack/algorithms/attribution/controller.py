@@ -206,7 +206,7 @@ class Controller:
             tuple([incident for one in self._disturbances.values()
                    if self._open(now, one)
                    for incident in one.incidents(
-                       self._host, self._boot_id, self._caps.action(one))]),
+                       self._host, self._boot_id, self._caps.limited(one))]),
             {'samples': len(self._history.samples),
              'analyses': self.analyses, 'cases': len(self._disturbances),
              'tried': dataclasses.asdict(self._caps.tally)})
@@ -251,7 +251,7 @@ class Controller:
 
     def _open(self, now: float, disturbance: Disturbance) -> bool:
         """Whether it goes on; one that is over may still be remembered."""
-        return (self._caps.holds(disturbance)
+        return (bool(self._caps.limited(disturbance))
                 or not disturbance.over(now, self.params.quiet_s))
 
     def _judge(self, now: float, rates: Rates) -> None:
@@ -266,7 +266,10 @@ class Controller:
             and (self._caps.remembers(one) or self._open(now, one))}
         for disturbance in self._disturbances.values():
             disturbance.see(now, samples[-1])
-        self._caps.step(now, samples[-1], set(self._disturbances.values()))
+        effects = self._caps.step(now, samples[-1],
+                                  set(self._disturbances.values()))
+        for disturbance in self._disturbances.values():
+            disturbance.take(effects)
         self._looked_s = {key: looked_s for key, looked_s
                           in self._looked_s.items() if key[0] in groups}
         # Who was not looked at for longest comes first: nobody can keep
@@ -306,8 +309,8 @@ class Controller:
             disturbance.see(now, samples[-1])
         elif new is not None:
             disturbance.learn(new)
-        self._caps.answer(now, disturbance, samples,
-                                new.named if new is not None else ())
+        disturbance.take(self._caps.answer(
+            now, disturbance, samples, new.named if new is not None else ()))
         return looks
 
     def evidence(self, incident: Incident) -> list[series.Series]:

@@ -28,6 +28,7 @@ import math
 from scavenger_openstack.algorithms.attribution import history
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.attribution.trial import Verdict
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Priority
@@ -113,6 +114,20 @@ def own_load(signal: str, load: str, members: Sequence[str],
     return [found, [sum([point.cores or 0.0 for point in sample.values()
                          if point.workload.priority is Priority.FOREGROUND])
                     for sample in samples]]
+
+
+@dataclasses.dataclass(slots=True)
+class Effects:
+    """What disturbances have to know of what was done about them.
+
+    ``limited``: more than before, so their levels before tell nothing now.
+    ``undisturbed``: those that suffer as much without their antagonists.
+    """
+
+    limited: set[Disturbance] = dataclasses.field(default_factory=set)
+    undisturbed: set[Disturbance] = dataclasses.field(default_factory=set)
+    verdicts: dict[Disturbance, Verdict] = dataclasses.field(
+        default_factory=dict)
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -213,20 +228,19 @@ class Disturbance:
         if middle < -BETTER * self.least:
             self._move(middle)
 
-    def rebase(self) -> None:
-        """As it is now it is without its antagonists, too."""
-        if self.latest is not None:
-            self._move(self.latest)
-
     def _move(self, by: float) -> None:
         self.shift = (self.shift + by if self.signal in SHARES
                       else (1 + self.shift) * (1 + by) - 1)
         self.recent.clear()
         self.excess = None
 
-    def start_over(self) -> None:
-        """Somebody was limited more: what was before tells nothing now."""
-        self.excess = None
+    def take(self, effects: Effects) -> None:
+        """What was done about it."""
+        if self in effects.undisturbed and self.latest is not None:
+            self._move(self.latest)
+        if self in effects.limited:
+            self.excess = None
+        self.outcome = effects.verdicts.get(self, self.outcome)
 
     def learn(self, found: Disturbance) -> None:
         """Whoever is named now is named from now on; the rest stays, so
@@ -252,8 +266,14 @@ class Disturbance:
         self.members.pop(name, None)
 
     def incidents(self, host: str, boot_id: str,
-                  action: str) -> list[Incident]:
-        """One for each victim.  Its id stays as long as the disturbance."""
+                  limited: Sequence[str]) -> list[Incident]:
+        """One for each victim.  Its id stays as long as the disturbance.
+
+        :param limited: the antagonists that are limited for it, or would be
+        """
+        action = (f'cap {", ".join(limited)}' if limited
+                  else 'nothing now' if self.named
+                  else 'nothing: nobody else has a part in it')
         return [Incident(
             id=incident_id(host, boot_id, name, self.signal, self.start_s),
             time_s=self.start_s, host=host, victim=name,

@@ -59,6 +59,9 @@ class CapControlTestCase(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.begin()
+
+    def begin(self) -> None:
         self.held = CapControl(
             'test', cut=0.3, first_cut=0.6, plateau=24.0, trial_samples=3,
             back_off_s=300.0, remember_s=3600.0, max_caps_per_min=6)
@@ -80,10 +83,12 @@ class CapControlTestCase(testtools.TestCase):
             one.latest = (None if level is None
                           else level / (1 + one.shift) - 1)
             one.excess = one.latest
-        self.held.step(self.now, sample, set(self.disturbances))
+        effects = self.held.step(self.now, sample, set(self.disturbances))
+        for one in self.disturbances:
+            one.take(effects)
 
     def answer(self, one: Disturbance, again: Sequence[str] = ()) -> None:
-        self.held.answer(self.now, one, self.samples, again)
+        one.take(self.held.answer(self.now, one, self.samples, again))
 
     def capped(self, *found: Disturbance) -> None:
         """Suffering under a hog of 4 cores, and answered."""
@@ -214,7 +219,24 @@ class BackOffTest(CapControlTestCase):
         self.assertTrue(self.cap() < 4)
         # Nor does the first get into the cap of the second.
         self.answer(feigns)
-        self.assertFalse(self.held.holds(feigns))
+        self.assertEqual([], self.held.limited(feigns))
+
+    def test_what_did_not_help_after_a_rest_is_not_limited_at_once(
+            self) -> None:
+        """That it was limited before gives it no other chance."""
+        one = disturbance()
+        self.capped(one)
+        for _ in range(4):      # it rests before anything was proved
+            self.turn(uses(hog=0.0), 1.0)
+        self.turn(uses(hog=4.0), 1.4)
+        self.assertTrue(self.cap() < 4)
+        for _ in range(4):
+            self.turn(uses(hog=self.cap()), 1.4)
+        self.assertIs(Verdict.UNCLEAR, one.outcome)
+        for _ in range(20):
+            self.turn(uses(hog=4.0), 1.4)
+            self.answer(one)
+            self.assertEqual(math.inf, self.cap())
 
     def test_it_is_forgotten_after_twice_the_time(self) -> None:
         one = disturbance()

@@ -97,7 +97,9 @@ class OddInputTest(DetectorTestCase):
 
     def test_a_damaged_state(self) -> None:
         for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
-                      {'backs_off': 3}, {'tally': {'confirmed': 'x'}},
+                      {'backs_off': 3},
+                      {'backs_off': [[['a'], 'odd', 'hog', 1, 2]]},
+                      {'tally': {'confirmed': 'x'}},
                       {'tally': {'odd': 1}}, {'instances': 3},
                       {'instances': [['hog', 'x']]}):
             self.assertRaises((ValueError, TypeError), attribution.Controller(

@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""An antagonist: its states, what moves it, and what its limit does then.
+
+The disturbance of an incident is attributed to each of its antagonists, and
+each is in one of these states.  The documentation draws :data:`TABLE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+import enum
+
+from scavenger_openstack.algorithms.attribution.cubic import Cubic
+from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
+from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution.trial import Trial
+from scavenger_openstack.algorithms import back_off
+
+
+class State(enum.StrEnum):
+    """Of one antagonist and one knob."""
+
+    SUSPECTED = 'suspected'
+    ON_TRIAL = 'on trial'
+    CONFIRMED = 'confirmed'
+    LOOSENING = 'loosening'
+    REMEMBERED = 'remembered'
+
+
+class Event(enum.StrEnum):
+    """What moves it."""
+
+    NAMED = 'named, at work, and a victim suffers'
+    HELPED = 'the limit helped; no disturbance is on trial any more'
+    DID_NOT_HELP = 'the limit did not help; nothing else is attributed to it'
+    SUFFERS = 'a victim suffers while the limit is used'
+    AT_EASE = 'all victims are at ease'
+    IN_VAIN = 'at its floor for some samples, and a victim suffers as before'
+    RESTS = 'for some samples it uses less than half of its limit'
+    AWAY = 'the instance is stopped'
+    NOT_HELD = 'for some samples it uses more than its limit'
+    NOT_HELD_AGAIN = 'the same, after it returned'
+    OVER = 'the disturbances are over, or their victims are gone'
+    RETURNS = 'it uses more than its last good limit'
+    RETURNS_ON_TRIAL = 'the same, before its trial was over'
+    FORGOTTEN = 'remember_s has passed, or it is named for using less'
+
+
+class Change(enum.StrEnum):
+    """What happens to its limit."""
+
+    NONE = 'stays'
+    SET = 'set to a first guess'
+    SET_GOOD = 'set to the last good one'
+    CUT = 'cut'
+    GROW = 'grows if it is used up'
+    PROBE = 'grows until a victim suffers more'
+    REMOVE = 'removed'
+
+
+_ENDS = {
+    Event.RESTS: (State.REMEMBERED, Change.REMOVE),
+    Event.AWAY: (State.REMEMBERED, Change.REMOVE),
+    Event.NOT_HELD: (State.SUSPECTED, Change.REMOVE),
+    Event.NOT_HELD_AGAIN: (State.REMEMBERED, Change.REMOVE),
+    Event.OVER: (State.SUSPECTED, Change.REMOVE),
+}
+_ADAPTED = {
+    Event.SUFFERS: (State.CONFIRMED, Change.CUT),
+    Event.AT_EASE: (State.LOOSENING, Change.GROW),
+    Event.IN_VAIN: (State.LOOSENING, Change.PROBE),
+    **_ENDS,
+}
+
+TABLE: Mapping[State, Mapping[Event, tuple[State, Change]]] = {
+    State.SUSPECTED: {
+        Event.NAMED: (State.ON_TRIAL, Change.SET),
+    },
+    State.ON_TRIAL: {
+        Event.HELPED: (State.CONFIRMED, Change.NONE),
+        Event.DID_NOT_HELP: (State.SUSPECTED, Change.REMOVE),
+        **_ENDS,
+    },
+    State.CONFIRMED: _ADAPTED,
+    State.LOOSENING: _ADAPTED,
+    State.REMEMBERED: {
+        Event.NAMED: (State.ON_TRIAL, Change.SET),
+        Event.RETURNS: (State.CONFIRMED, Change.SET_GOOD),
+        Event.RETURNS_ON_TRIAL: (State.ON_TRIAL, Change.SET_GOOD),
+        Event.DID_NOT_HELP: (State.SUSPECTED, Change.NONE),
+        Event.OVER: (State.SUSPECTED, Change.NONE),
+        Event.FORGOTTEN: (State.SUSPECTED, Change.NONE),
+    },
+}
+"""Where each event leads, and what it does to the limit.  Nothing else
+moves an antagonist."""
+
+
+@dataclasses.dataclass(slots=True)
+class Limit:
+    """What is in force, and how that goes.
+
+    ``again``: it began as the last good one, for an antagonist that returned.
+    ``levels``: the effects on those that suffered when it was cut first,
+    since it last grew; ``futile``: how often since then there was nothing to
+    cut.
+    """
+
+    cap: Cubic
+    again: bool = False
+    loose: int = 0
+    ignored: int = 0
+    fresh: bool = True
+    futile: int = 0
+    levels: dict[Disturbance, float] = dataclasses.field(default_factory=dict)
+
+    def change(self, change: Change, use: float, cut: float) -> None:
+        """Do what the table says; ``use`` and ``cut`` as in a cubic cap."""
+        if change is Change.CUT:
+            self.cap.contended(use, cut=cut)
+        elif change is Change.GROW:
+            self.cap.quiet(use)
+        elif change is Change.PROBE:
+            self.cap.probe()
+        if change in (Change.CUT, Change.PROBE):
+            self.loose, self.fresh = 0, True
+        if change in (Change.GROW, Change.PROBE):
+            self.futile, self.levels = 0, {}
+
+
+@dataclasses.dataclass(slots=True)
+class Antagonist:
+    """One workload and knob: its state, and all that goes with it.
+
+    ``trials``: the disturbances that are attributed to it, each with the
+    trial of what was limited for it at one instant, ``None`` when that is
+    over or never was.  ``alone``: for which it is not limited until when
+    since that did not help, and how long that is.  What one tenant's VMs
+    feign must not protect it from the others.
+    """
+
+    state: State = State.SUSPECTED
+    limit: Limit | None = None
+    trials: dict[Disturbance, Trial | None] = dataclasses.field(
+        default_factory=dict)
+    reason: str = ''
+    alone: dict[tuple[Group, str], tuple[float, float]] = dataclasses.field(
+        default_factory=dict)
+
+    def move(self, event: Event, cap: Cubic | None = None, *,
+             use: float = 0.0, cut: float = 0.0) -> None:
+        """Go where the table says.
+
+        :param cap: the limit to set, when it says so
+        """
+        self.state, change = TABLE[self.state][event]
+        if cap is not None:
+            self.limit = Limit(cap, again=change is Change.SET_GOOD)
+        elif change is Change.REMOVE:
+            self.limit = None
+        elif self.limit is not None:
+            self.limit.change(change, use, cut)
+        if self.state is State.SUSPECTED:
+            self.trials = {}
+
+    def attribute(self, trials: dict[Disturbance, Trial | None],
+                  last: Event) -> None:
+        """From now on these disturbances alone are attributed to it.
+
+        :param last: what moves it when there are none
+        """
+        self.trials = trials
+        if self.state is not State.SUSPECTED and not trials:
+            self.move(last)
+        elif self.state is State.ON_TRIAL and not any(trials.values()):
+            self.move(Event.HELPED)
+
+    def leave_alone(self, now: float, pair: tuple[Group, str],
+                    first_s: float) -> None:
+        """A limit did not help: for twice as long as the last time."""
+        wait_s = back_off.longer(self.alone.get(pair, (0.0, 0.0))[1],
+                                 first=first_s, most=back_off.LONGEST_S)
+        self.alone[pair] = now + wait_s, wait_s
