@@ -35,7 +35,7 @@ from scavenger_openstack.types import Knob
 K = TypeVar('K')
 
 WouldKey = tuple[str, str, Knob]
-"""Who would set it, the workload, the knob."""
+"""The controller that would set it, the workload, the knob."""
 
 
 class Told(NamedTuple):

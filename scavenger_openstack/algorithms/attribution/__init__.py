@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who disturbs whom: what the entry point ``attribution`` means."""
+"""The detector of our own: what the entry point ``attribution`` means."""
 
 from scavenger_openstack.algorithms.attribution.controller import Controller
 from scavenger_openstack.algorithms.attribution.controller import Params

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Looking for who makes a group of VMs suffer, in the samples of a window."""
+"""Looking for what makes a group of VMs suffer, in the samples of a window."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """The signal of a group: mean over its members, each over his own mean
+    """The signal of a group: mean over its members, each over its own mean
     (``means``) unless it is a share.  ``places`` are those of the samples.
     """
 
@@ -73,7 +73,7 @@ class Pool(NamedTuple):
 
 def pool(signal: str, members: Sequence[str],
          samples: Sequence[Sample]) -> Pool | None:
-    """Of those who were there for most of the time; ``None`` if too short.
+    """Of those that were there for most of the time; ``None`` if too short.
     """
     by_member: dict[str, list[tuple[int, float]]] = {}
     for place, sample in enumerate(samples):
@@ -110,10 +110,10 @@ def worse(signal: str, found: Pool, limits: Limits) -> bool:
 def analyse(now: float, group: Group, present: Sequence[str], signal: str,
             found: Pool, samples: Sequence[Sample],
             topology: Mapping[int, Cpu], limits: Limits) -> Disturbance | None:
-    """Look for who makes a group suffer; ``None`` when nobody does.
+    """Look for what makes a group suffer; ``None`` when no workload does.
 
-    :param present: who of the group is there now; some may be too young to
-        have a part in ``found``
+    :param present: those of the group that are there now; some may be too
+        young to have a part in ``found``
     """
     last = samples[-1]
     if signal == THROTTLED:
@@ -154,7 +154,7 @@ def analyse(now: float, group: Group, present: Sequence[str], signal: str,
 def _use(signal: str, sample: Sample, limits: Limits
          ) -> tuple[Callable[[Point], float | None], float]:
     """Use of the resource whose contention a signal shows, and how much of
-    it nobody would feel."""
+    it no victim would feel."""
     if signal == 'io_wait':
         return (lambda point: point.disk), 0.0
     if signal == 'cpi' and any(point.misses_per_s is not None
@@ -165,10 +165,10 @@ def _use(signal: str, sample: Sample, limits: Limits
 
 def _series(name: str, use: Callable[[Point], float | None],
             samples: Sequence[Sample]) -> list[float] | None:
-    """What a suspect used, sample by sample; 0 while he was not there.
+    """What a suspect used, sample by sample; 0 while it was not there.
 
     Short gaps are filled with what was known last.  ``None`` when too
-    little is known to accuse him.
+    little is known to accuse it.
     """
     found: list[float] = []
     unknown, last = 0, 0.0
@@ -227,10 +227,10 @@ def _disturbance(now: float, group: Group, signal: str, found: Pool,
 
 def _victims(signal: str, names: Iterable[str], samples: Sequence[Sample],
              works: Sequence[bool], least: float) -> dict[str, float]:
-    """Those who suffer, each with the threshold of his own signal.
+    """Those that suffer, each with the threshold of its own signal.
 
-    Who came later, and was never seen undisturbed, is compared with those
-    who stand before him.
+    A member that came later, and was never seen undisturbed, is compared
+    with those that stand before it.
     """
     found, rests = {}, []
     for name in names:

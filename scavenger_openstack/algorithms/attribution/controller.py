@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Names who disturbs whom, limits them just enough, and checks that it helped.
+"""Names antagonists, limits them just enough, and checks that it helped.
 
 Ours; it stands beside the papers' own detectors.  The evidence is that of
 :mod:`~scavenger_openstack.algorithms.attribution.explanation`, the caps follow
@@ -46,8 +46,8 @@ from scavenger_openstack.types import Workload
 NAME = 'attribution'
 
 AGAIN = 0.1
-"""Part of ``max_chance`` once somebody was named: whoever looks again and
-again finds a coincidence in the end."""
+"""Part of ``max_chance`` once an antagonist was named: looking again and again
+finds a coincidence in the end."""
 
 Known = tuple[float | None, Priority]
 """What a name stands for: when its workload was made, ``None`` for an
@@ -82,13 +82,13 @@ class Params:
                 'innocents and takes longer.',
         'min': 1e-9, 'max': 1.0, 'source': 'not in a paper; DESIGN 7.13'})
     min_share: float = dataclasses.field(default=0.05, metadata={
-        'help': "Share of everybody's use of the contended resource by "
-                "which a suspect's own use has to vary.",
+        'help': 'Share of all use of the contended resource by which the '
+                'use of a suspect has to vary.',
         'min': 0.0, 'max': 1.0, 'source': 'not in a paper'})
     min_misses_per_s: float = dataclasses.field(default=1e6, metadata={
         'help': 'Misses of the last-level cache per second by which a '
-                "suspect's own have to vary before cpi can be his doing. A "
-                'million are 64 MB/s.',
+                "suspect's own have to vary before cpi can be attributed to "
+                'it. A million are 64 MB/s.',
         'min': 0.0, 'max': 1e12, 'source': 'not in a paper'})
     min_effect: float = dataclasses.field(default=0.1, metadata={
         'help': 'Least part by which cpi has to rise, and least part of its '
@@ -272,7 +272,7 @@ class Controller:
             disturbance.take(effects)
         self._looked_s = {key: looked_s for key, looked_s
                           in self._looked_s.items() if key[0] in groups}
-        # Who was not looked at for longest comes first: nobody can keep
+        # What was not looked at for longest comes first: no group can keep
         # the others from it by suffering, or feigning to, all the time.
         looks = 0
         for group, signal in sorted(
@@ -352,7 +352,7 @@ class Controller:
 
 
 def _groups(sample: Sample) -> dict[Group, list[str]]:
-    """The foreground by application; who has none is alone."""
+    """The foreground by application; a workload without one is alone."""
     found: dict[Group, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload

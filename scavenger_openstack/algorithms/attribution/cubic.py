@@ -17,7 +17,7 @@ As in PerfCloud's equation 1, a cap is cut when there is contention and
 grows along a cubic otherwise: fast at first, hardly near the height where
 contention was met last, then faster and faster.  Unlike there it is a
 multiple of that height, so no unit has to be told, and an antagonist that
-comes back is met at his last good cap.  The constants are not in the paper.
+comes back is met at its last good cap.  The constants are not in the paper.
 """
 
 from __future__ import annotations

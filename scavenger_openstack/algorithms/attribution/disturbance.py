@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""One disturbance: who suffers from what, since when, and by whom.
+"""One disturbance: a group of victims, their signal, since when, and why.
 
 The VMs of one application are looked at together: what disturbs them is
 common to them, their noise is not.  None of the constants is in a paper.
@@ -139,7 +139,7 @@ class Disturbance:
     the effect from which it suffers, beyond what its own load explains:
     ``own`` has a constant and one factor for each of :func:`own_load`,
     of ``load``.
-    ``members`` are the victims, each with the threshold of his own signal.
+    ``members`` are the victims, each with the threshold of its own signal.
     """
 
     group: Group
@@ -243,7 +243,7 @@ class Disturbance:
         self.outcome = effects.verdicts.get(self, self.outcome)
 
     def learn(self, found: Disturbance) -> None:
-        """Whoever is named now is named from now on; the rest stays, so
+        """What is named now is named from now on; the rest stays, so
         that a long disturbance does not become normal."""
         self.named |= found.named
         self.members = found.members | self.members

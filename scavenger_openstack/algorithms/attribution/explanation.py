@@ -13,13 +13,13 @@
 
 """Which suspects a victim's signal follows, alone or together.
 
-Beyond the papers: CPI2 looks at one suspect at a time (section 9 names
-groups as its gap) and PerfCloud takes whoever correlates; both take a
-coincidence for a cause, and a victim's own doing for somebody else's.  Here
-the victim's own load is taken out first, suspects are taken in one after
-the other as long as chance does not explain them (DESIGN 7.13), and who
-hardly uses the resource cannot be named however well he correlates.  None of
-the constants is in a paper.
+Beyond the papers: CPI2 looks at one suspect at a time (section 4.2 names
+groups as its gap) and PerfCloud takes all that correlate; both take a
+coincidence for a cause, and attribute to others what a victim does itself.
+Here the victim's own load is taken out first, suspects are taken in one after
+the other as long as chance does not explain them (DESIGN 7.13), and a suspect
+that hardly uses the resource cannot be named however well it correlates.
+None of the constants is in a paper.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIN_SAMPLES = 12
 """Samples below which nothing is explained."""
 
 MOST_NAMED = 5
-"""Rounds of naming: nobody looks for a sixth."""
+"""Rounds of naming: a sixth is not looked for."""
 
 MOST_SHIFTED = 8
 """Suspects that are shifted in time to see what chance can do."""
@@ -47,8 +47,8 @@ ALIKE = 0.8
 """Correlation from which two suspects cannot be told apart in time."""
 
 ALIKE_SHARE = 0.4
-"""Whoever cannot be told apart from an antagonist and moves the resource at
-least so much as he does is in it with him."""
+"""A suspect that cannot be told apart from an antagonist and moves the
+resource at least so much is named with it."""
 
 
 EXPLAINED = 1e-6
@@ -79,11 +79,11 @@ def explain(signal: Series, own: Sequence[Series],
 
     :param signal: one number per sample, at least :data:`MIN_SAMPLES`
     :param own: what the victim does of itself; it is no suspect's fault
-    :param uses: of the contended resource, by suspect; 0 where he is not
-    :param total: everybody's use, the victim's too
+    :param uses: of the contended resource, by suspect; 0 where it is not
+    :param total: use of all workloads, the victim's too
     :param max_chance: that any innocent among all suspects is named
     :param min_share: of a high total, by which a suspect's use has to vary;
-        whoever suffers himself uses more too, but never much
+        a workload that suffers uses more too, but never much
     :param min_use: the same in the unit of the use
     """
     count = len(signal)
@@ -122,7 +122,7 @@ def _name(left: Series, left_steps: Series, moves: Mapping[str, Series],
           max_chance: float) -> dict[str, float]:
     """Take suspects in, best first, while chance does not explain them.
 
-    What one explains is taken out of the signal, and out of those who are
+    What one explains is taken out of the signal, and out of those that are
     left, before the next is looked for.
     """
     level = evidence.Residuals(left, moves)
@@ -181,7 +181,7 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
 
 def _add_those_alike(named: dict[str, float], moves: Mapping[str, Series],
                      uses: Mapping[str, Series]) -> None:
-    """Who works and rests with an antagonist, and uses about as much."""
+    """Those that work and rest with an antagonist, and use about as much."""
     for first, chance in list(named.items()):
         for name, move in moves.items():
             if (name not in named

@@ -149,7 +149,7 @@ class History:
         return True
 
     def forget_before(self, name: str, created_s: float) -> None:
-        """Somebody else had this name before; what he did goes."""
+        """Another workload had this name before; what that did goes."""
         self._sums.pop(name, None)
         for sample in self.samples:
             if (name in sample

@@ -39,7 +39,7 @@ def verdict(before: float, after: Sequence[float],
 
     :param before: the signal when the cap was set
     :param after: the samples since then
-    :param stddev: of the signal when nobody disturbs
+    :param stddev: of the undisturbed signal
     """
     better = before - sum(after) / len(after)
     if better > stddev:
