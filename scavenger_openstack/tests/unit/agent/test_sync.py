@@ -412,8 +412,8 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, frozenset({'a'}),
-            frozenset({'p'}), (orders.Override(
-                'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),),
+            frozenset({'p'}), orders.Overrides((orders.Override(
+                'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0)), one.orders)
         self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
                          one.refused.keys())
@@ -507,9 +507,10 @@ class DirectivesTest(SyncTestCase):
             told.directives_digest for told in self.conductor.reports])
         self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
                          self.conductor.reports[-1].facts.refused.keys())
-        self.assertEqual(*(
+        before, after = (
             one.orders._replace(overrides=orders.Overrides(), budget=None)
-            for one in (self.sync, self.make())))
+            for one in (self.sync, self.make()))
+        self.assertEqual(before, after)
 
     def test_overrides_that_say_nothing(self) -> None:
         knob: Any
