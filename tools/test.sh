@@ -65,7 +65,7 @@ docs() {
 
 # Run some of the tests; print subunit.  stestr ends with 1 when nothing
 # matches, which is no fault when only some tests are asked for.  A test that
-# hangs must not keep the summary: after 40 minutes, three times what a stage
+# hangs must not keep the summary: after 30 minutes, three times what a stage
 # takes here, what is still running is interrupted.  In a process group of its
 # own Ctrl-C would not reach it.
 tests() {
@@ -73,7 +73,7 @@ tests() {
     shift 2
     [ ! -t 2 ] || group=--foreground
     echo "== $which tests" >&2
-    timeout $group --signal=INT --kill-after=60 2400 \
+    timeout $group --signal=INT --kill-after=60 1800 \
         stestr --test-path "scavenger_openstack/tests$path" run --subunit \
         "$@" ${regex:+"$regex"} || code=$?
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
