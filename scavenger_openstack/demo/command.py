@@ -67,7 +67,7 @@ WHO_S = 170.0
 EXIT = {'passed': 0, 'failed': 1, 'inconclusive': 3, 'not judged': 0}
 EXIT_INTERRUPTED = 130
 NEXT = 'Next, who disturbs whom: sudo .venv/bin/scavenger-demo --who'
-NEXT_WHO = ('Next, on your own host: doc/source/installation.rst; in mode '
+NEXT_WHO = ('Next, on your own host: doc/source/install/index.rst; in mode '
             'observe the agent limits nothing, and scavenger-agent status '
             'shows what it would do')
 
