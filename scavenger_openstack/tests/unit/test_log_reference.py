@@ -1,0 +1,217 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The log reference and the code say the same.
+
+A *template* is a text in the code with :data:`HOLE` in place of each value.
+A line of the reference matches a template that begins like it; a word of
+:data:`BLANK`, such as a single capital, stands for a value, ``...`` for
+anything.  What is logged as ``'%s'`` gets its text elsewhere: one call further
+in the same module it is looked for, beyond that only the lines of the
+reference are checked.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+import functools
+import pathlib
+import re
+
+import testtools
+
+TOP = pathlib.Path(__file__).parents[3]
+PACKAGE = TOP / 'scavenger_openstack'
+REFERENCE = TOP / 'doc/source/admin/log.rst'
+
+ROOMS = ('agent', 'drivers')
+"""Rooms whose warnings and errors must be in the reference."""
+
+HOLE = '\0'
+BLANK = re.compile(r'(\.\.\.)|\b(?:[A-Z]|KNOB|URI)\b')
+VALUE = re.compile(r'%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]')
+LOUD = {'warning', 'error', 'exception', 'critical', 'log'}
+LEAST = 5
+"""A line of the reference with fewer letters would match almost anything."""
+
+
+@functools.cache
+def modules() -> dict[pathlib.Path, ast.Module]:
+    return {path: ast.parse(path.read_bytes())
+            for path in sorted(PACKAGE.rglob('*.py'))
+            if PACKAGE / 'tests' not in path.parents}
+
+
+def templates(node: ast.expr) -> list[str]:
+    """What a text may be, with a hole for each value."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [VALUE.sub(HOLE, text).replace('%%', '%')]
+        case ast.JoinedStr(values=values):
+            return [''.join(
+                str(one.value) if isinstance(one, ast.Constant) else HOLE
+                for one in values)]
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return [a + b for a in templates(left) for b in templates(right)]
+        case ast.IfExp(body=body, orelse=other):
+            return templates(body) + templates(other)
+    return [HOLE]
+
+
+def is_loud(call: ast.Call) -> bool:
+    """Whether a call logs at WARNING or above."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id='LOG'),
+                                         attr=level)) if level in LOUD:
+            return level != 'log' or not re.search(
+                r'^logging\.(INFO|DEBUG)$', ast.unparse(call.args[0]))
+    return False
+
+
+def logged(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and template of all that a module logs at WARNING or above."""
+    constants = {
+        target.id: statement.value for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets if isinstance(target, ast.Name)}
+    relays = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        given = [one.arg for one in function.args.args if one.arg != 'self']
+        for call in ast.walk(function):
+            if not (isinstance(call, ast.Call) and is_loud(call)):
+                continue
+            log = isinstance(call.func, ast.Attribute) \
+                and call.func.attr == 'log'
+            form, *values = call.args[1:] if log else call.args
+            while isinstance(form, ast.Constant) and form.value == '%s':
+                form, *values = values
+            if isinstance(form, ast.Name):
+                if form.id in given:
+                    relays.add((function.name, given.index(form.id)))
+                form = constants.get(form.id, form)
+            for text in templates(form):
+                yield call.lineno, text
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            name = ast.unparse(call.func).rpartition('.')[2]
+            for relay, place in relays:
+                if name == relay and len(call.args) > place:
+                    for text in templates(call.args[place]):
+                        yield call.lineno, text
+
+
+@functools.cache
+def texts() -> frozenset[str]:
+    """All templates of the package but those of docstrings."""
+    found = set()
+    for tree in modules().values():
+        plain = {statement.value for statement in ast.walk(tree)
+                 if isinstance(statement, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) \
+                    and node not in plain:
+                found.update(templates(node))
+    return frozenset(found)
+
+
+def lines() -> list[str]:
+    """The first column of the reference."""
+    cells = re.findall(r'^ +\* - (.*?)(?=^ +- )', REFERENCE.read_text(),
+                       re.M | re.S)
+    return [' '.join(line.split()) for cell in cells
+            for line in re.findall('``(.*?)``', cell, re.S)]
+
+
+@functools.cache
+def pattern(line: str) -> re.Pattern[str]:
+    """What begins like a line of the reference."""
+    made, at = '', 0
+    for blank in BLANK.finditer(line):
+        made += re.escape(line[at:blank.start()])
+        made += '.*?' if blank[1] else f'{HOLE}+'
+        at = blank.end()
+    return re.compile(made + re.escape(line[at:]), re.S)
+
+
+def matches(line: str, template: str) -> bool:
+    return pattern(line).match(template) is not None
+
+
+def read(template: str) -> str:
+    return template.replace(HOLE, '...')
+
+
+class LogReference(testtools.TestCase):
+
+    def test_each_warning_has_a_line(self) -> None:
+        missing = []
+        for path, tree in modules().items():
+            if path.relative_to(PACKAGE).parts[0] not in ROOMS:
+                continue
+            for number, template in sorted(set(logged(tree))):
+                if re.search('[a-z]{3}', template) and not any(
+                        matches(line, template) for line in lines()):
+                    missing.append(f'{path.relative_to(TOP)}:{number} '
+                                   f'{read(template)}')
+        if missing:
+            self.fail('\n  '.join([f'add to {REFERENCE.relative_to(TOP)}:',
+                                   *missing]))
+
+    def test_each_line_is_in_the_code(self) -> None:
+        stale = [line for line in lines() if not any(
+            matches(line, template) for template in texts())]
+        if stale:
+            self.fail('\n  '.join([
+                f'{REFERENCE.relative_to(TOP)} has lines that the code '
+                'does not have:', *stale]))
+
+    def test_lines_say_enough(self) -> None:
+        self.assertGreater(len(lines()), 50)
+        self.assertEqual([], [line for line in lines() if len(
+            BLANK.sub('', line)) < LEAST])
+
+    def test_no_line_is_there_twice(self) -> None:
+        self.assertEqual(sorted(set(lines())), sorted(lines()))
+
+
+class Templates(testtools.TestCase):
+    """What this test finds in a module."""
+
+    def found(self, source: str) -> list[str]:
+        return [read(text) for _, text in logged(ast.parse(source))]
+
+    def test_formats(self) -> None:
+        self.assertEqual(['... has %, ... MiB'], self.found(
+            "def f(): LOG.warning('%s has %%, %.1f MiB', a, b)"))
+        self.assertEqual(['a', 'b'], self.found(
+            "def f(): LOG.error('a' if x else 'b')"))
+        self.assertEqual([], self.found("def f(): LOG.info('a')"))
+        self.assertEqual([], self.found(
+            "def f(): LOG.log(logging.INFO, 'a')"))
+        self.assertEqual(['a'], self.found(
+            "def f(): LOG.log(x if y else z, 'a')"))
+
+    def test_constants_and_relays(self) -> None:
+        self.assertEqual(['a b'], self.found(
+            "TEXT = 'a ' 'b'\ndef f(): LOG.warning(TEXT)"))
+        self.assertEqual(['...', 'no ... of ...'], self.found(
+            "def f(self, about, text): LOG.warning('%s', text)\n"
+            "self.f('x', f'no {a} of ' + b)"))
+
+    def test_matches(self) -> None:
+        self.assertTrue(matches('X has N MiB more', '\0 has \0 MiB more ...'))
+        self.assertTrue(matches('... MiB more', 'a \0 has \0 MiB more'))
+        self.assertFalse(matches('X has N MiB less', '\0 has \0 MiB more'))
+        self.assertFalse(matches('X has N MiB', 'a \0 has \0 MiB'))
