@@ -23,7 +23,7 @@ project = 'scavenger_openstack'
 author = 'scavenger_openstack contributors'
 copyright = author
 
-extensions = ['oslo_config.sphinxext', 'api_reference']
+extensions = ['oslo_config.sphinxext', 'api_reference', 'program_help']
 root_doc = 'index'
 exclude_patterns: list[str] = []
 
@@ -35,3 +35,28 @@ html_theme_options = {
     'page_width': '70rem',
     'fixed_sidebar': True,
 }
+
+man_pages = [
+    (f'cli/{name}', name, what, [author], section)
+    for name, section, what in (
+        ('scavenger-agent', 8,
+         'set limits on background work of this host'),
+        ('scavenger-restore', 8,
+         'restore what an agent has limited'),
+        ('scavenger-standalone', 8,
+         'agent, watcher and control plane of one host'),
+        ('scavenger-manage', 8,
+         'manage the database of the control plane'),
+        ('scavenger-status', 8,
+         'check before an upgrade'),
+        ('scavenger-conductor', 8,
+         'store what agents report'),
+        ('scavenger-api', 8,
+         'serve the API on loopback'),
+        ('scavenger-demo', 8,
+         'show on this machine what the agent does'),
+        ('scavenger-replay', 1,
+         'decide again on what was recorded'),
+        ('scavenger-simulate', 1,
+         'compare policies on simulated hosts'),
+    )]

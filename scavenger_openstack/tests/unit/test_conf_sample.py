@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import io
+import os
 import pathlib
 import socket
 
@@ -22,8 +23,12 @@ from oslo_config import cfg
 from oslo_config import generator
 import testtools
 
+from scavenger_openstack import conf as conf_
+
 TOP = pathlib.Path(__file__).parents[3]
 SAMPLE = TOP / 'etc/scavenger/scavenger.conf.sample'
+STARTER = TOP / 'etc/scavenger/scavenger.conf.starter'
+STARTER_LINES = 15
 GENERATOR = TOP / 'etc/scavenger/scavenger-config-generator.conf'
 
 
@@ -55,3 +60,25 @@ class Sample(testtools.TestCase):
         self.assertEqual([], [
             line for line in SAMPLE.read_text().splitlines()
             if line and not line.startswith(('#', '['))])
+
+
+def loaded(*arguments: str) -> dict[str, object]:
+    """What the agent takes from its configuration: option -> value."""
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    conf_.load(conf, ['--config-file', os.devnull, *arguments], 'agent')
+    return {f'[{section or "DEFAULT"}] {option.dest}':
+            getattr(conf[section] if section else conf, option.dest)
+            for section, options in conf_.list_opts() for option in options}
+
+
+class Starter(testtools.TestCase):
+
+    def test_it_is_short(self) -> None:
+        lines = STARTER.read_text().splitlines()
+        self.assertLessEqual(len(lines), STARTER_LINES)
+        self.assertEqual([], [line for line in lines if len(line) > 79])
+
+    def test_the_agent_takes_it_and_only_observes(self) -> None:
+        """It says what holds without it, so it hides no other default."""
+        self.assertEqual(loaded(), loaded('--config-file', str(STARTER)))

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each program has a page in the documentation, which is a manual page."""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import pathlib
+import runpy
+from types import ModuleType
+
+import testtools
+
+TOP = pathlib.Path(__file__).parents[3]
+SOURCE = TOP / 'doc/source'
+
+
+def programs() -> list[str]:
+    setup = configparser.ConfigParser()
+    setup.read(TOP / 'setup.cfg')
+    return [line.partition('=')[0].strip() for line in
+            setup['entry_points']['console_scripts'].strip().splitlines()]
+
+
+def extension(name: str) -> ModuleType:
+    """A module of the documentation."""
+    spec = importlib.util.spec_from_file_location(
+        name, SOURCE / f'_ext/{name}.py')
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+class Pages(testtools.TestCase):
+
+    def test_each_program_has_a_page_that_shows_its_help(self) -> None:
+        for program in programs():
+            page = SOURCE / f'cli/{program}.rst'
+            self.assertTrue(page.exists(), f'write {page}')
+            text = page.read_text()
+            self.assertIn(f'\n.. program-help:: {program}\n', text)
+            for title in ('Description', 'Exit code', 'Examples'):
+                self.assertIn(f'\n{title}\n===', text, page.name)
+
+    def test_each_page_is_a_manual_page(self) -> None:
+        pages = runpy.run_path(str(SOURCE / 'conf.py'))['man_pages']
+        self.assertEqual(sorted((f'cli/{one}', one) for one in programs()),
+                         sorted(page[:2] for page in pages))
+
+
+class Help(testtools.TestCase):
+
+    def test_each_command_of_a_program(self) -> None:
+        found = {' '.join(words): text for words, text in
+                 extension('program_help').helps(['scavenger-manage'])}
+        self.assertIn('scavenger-manage db purge', found)
+        self.assertIn('--older-than', found['scavenger-manage db purge'])
+        self.assertEqual([], [text for text in found.values()
+                              if not text.startswith('usage: ')])
+
+    def test_a_program_that_prints_nothing(self) -> None:
+        self.assertRaises(ValueError, extension('program_help').help_of,
+                          ['no-such-program'])
