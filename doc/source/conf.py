@@ -23,7 +23,8 @@ project = 'scavenger_openstack'
 author = 'scavenger_openstack contributors'
 copyright = author
 
-extensions = ['oslo_config.sphinxext', 'api_reference', 'program_help']
+extensions = ['oslo_config.sphinxext', 'api_reference', 'data_path',
+              'program_help', 'rooms']
 root_doc = 'index'
 exclude_patterns: list[str] = []
 

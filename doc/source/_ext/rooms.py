@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The directive ``rooms``: the packages, by their level of imports.
+
+The levels are those that the test of imports enforces, the words are the first
+sentence of a package's docstring, else of :data:`WORDS`.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+
+import scavenger_openstack
+from scavenger_openstack.tests.unit import test_imports
+
+HERE = pathlib.Path(scavenger_openstack.__file__).parent
+
+WORDS = {
+    'agent': 'The loops, leases, status and history of one host, and the '
+             'watcher.',
+    'algorithms': 'Pure functions and small state: values and the time in, '
+                  'values out; one file or a few per paper.',
+    'cmd': 'Entry points of the programs.',
+    'decision': 'Pure: from rates to the limits that are wanted.',
+    'drivers': 'What reads and writes a host; one module per foreign '
+               'library.',
+    'recording': 'The format of recordings, its reader and its writer.',
+    'restore': 'The watcher and its grammar; standard library only.',
+    'simulator': 'A simulated host.',
+}
+
+
+class Rooms(Directive):
+
+    def run(self) -> list[nodes.Node]:
+        lines = ['.. list-table::', '   :header-rows: 1',
+                 '   :widths: 10 25 65', '', '   * - Level', '     - Room',
+                 '     - What is in there']
+        for room, level in sorted(test_imports.LEVELS.items(),
+                                  key=lambda one: (one[1], one[0])):
+            if room and path(room) is not None:
+                lines += [f'   * - {level}', f'     - ``{room}``',
+                          f'     - {described(room)}']
+        found = nodes.Element()
+        self.state.nested_parse(StringList(lines, 'rooms'), 0, found)
+        return found.children
+
+
+def path(room: str) -> pathlib.Path | None:
+    """Where a room is; none of those that are still to come."""
+    for found in (HERE / room / '__init__.py', HERE / f'{room}.py'):
+        if found.exists():
+            return found
+    return None
+
+
+def described(room: str) -> str:
+    """
+    :raises KeyError: nothing says what is in there.
+    """
+    found = path(room)
+    assert found is not None
+    text = ast.get_docstring(ast.parse(found.read_bytes()))
+    if not text:
+        return WORDS[room]
+    return ' '.join(text.partition('\n\n')[0].split())
+
+
+def setup(app: Any) -> dict[str, Any]:
+    app.add_directive('rooms', Rooms)
+    return {'parallel_read_safe': True}
