@@ -10,62 +10,33 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The log reference and the code say the same.
+"""The references of log, status and kill switch say what the code says.
 
-A *template* is a text in the code with :data:`HOLE` in place of each value.
-A line of the reference matches a template that begins like it; a word of
-:data:`BLANK`, such as a single capital, stands for a value, ``...`` for
-anything.  What is logged as ``'%s'`` gets its text elsewhere: one call further
-in the same module it is looked for, beyond that only the lines of the
-reference are checked.
+What is logged as ``'%s'`` gets its text elsewhere: one call further in the
+same module it is looked for, beyond that only the lines of the reference are
+checked.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-import functools
 import pathlib
 import re
 
 import testtools
 
+from scavenger_openstack.tests.unit import templates
+
 TOP = pathlib.Path(__file__).parents[3]
-PACKAGE = TOP / 'scavenger_openstack'
 REFERENCE = TOP / 'doc/source/admin/log.rst'
 
 ROOMS = ('agent', 'drivers')
 """Rooms whose warnings and errors must be in the reference."""
 
-HOLE = '\0'
-BLANK = re.compile(r'(\.\.\.)|\b(?:[A-Z]|KNOB|URI)\b')
-VALUE = re.compile(r'%(?:\(\w+\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]')
 LOUD = {'warning', 'error', 'exception', 'critical', 'log'}
 LEAST = 5
 """A line of the reference with fewer letters would match almost anything."""
-
-
-@functools.cache
-def modules() -> dict[pathlib.Path, ast.Module]:
-    return {path: ast.parse(path.read_bytes())
-            for path in sorted(PACKAGE.rglob('*.py'))
-            if PACKAGE / 'tests' not in path.parents}
-
-
-def templates(node: ast.expr) -> list[str]:
-    """What a text may be, with a hole for each value."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return [VALUE.sub(HOLE, text).replace('%%', '%')]
-        case ast.JoinedStr(values=values):
-            return [''.join(
-                str(one.value) if isinstance(one, ast.Constant) else HOLE
-                for one in values)]
-        case ast.BinOp(op=ast.Add(), left=left, right=right):
-            return [a + b for a in templates(left) for b in templates(right)]
-        case ast.IfExp(body=body, orelse=other):
-            return templates(body) + templates(other)
-    return [HOLE]
 
 
 def is_loud(call: ast.Call) -> bool:
@@ -101,29 +72,15 @@ def logged(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 if form.id in given:
                     relays.add((function.name, given.index(form.id)))
                 form = constants.get(form.id, form)
-            for text in templates(form):
+            for text in templates.of(form):
                 yield call.lineno, text
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func).rpartition('.')[2]
             for relay, place in relays:
                 if name == relay and len(call.args) > place:
-                    for text in templates(call.args[place]):
+                    for text in templates.of(call.args[place]):
                         yield call.lineno, text
-
-
-@functools.cache
-def texts() -> frozenset[str]:
-    """All templates of the package but those of docstrings."""
-    found = set()
-    for tree in modules().values():
-        plain = {statement.value for statement in ast.walk(tree)
-                 if isinstance(statement, ast.Expr)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) \
-                    and node not in plain:
-                found.update(templates(node))
-    return frozenset(found)
 
 
 def lines() -> list[str]:
@@ -134,44 +91,26 @@ def lines() -> list[str]:
             for line in re.findall('``(.*?)``', cell, re.S)]
 
 
-@functools.cache
-def pattern(line: str) -> re.Pattern[str]:
-    """What begins like a line of the reference."""
-    made, at = '', 0
-    for blank in BLANK.finditer(line):
-        made += re.escape(line[at:blank.start()])
-        made += '.*?' if blank[1] else f'{HOLE}+'
-        at = blank.end()
-    return re.compile(made + re.escape(line[at:]), re.S)
-
-
-def matches(line: str, template: str) -> bool:
-    return pattern(line).match(template) is not None
-
-
-def read(template: str) -> str:
-    return template.replace(HOLE, '...')
-
-
 class LogReference(testtools.TestCase):
 
     def test_each_warning_has_a_line(self) -> None:
         missing = []
-        for path, tree in modules().items():
-            if path.relative_to(PACKAGE).parts[0] not in ROOMS:
+        for path, tree in templates.modules().items():
+            if path.relative_to(templates.PACKAGE).parts[0] not in ROOMS:
                 continue
             for number, template in sorted(set(logged(tree))):
                 if re.search('[a-z]{3}', template) and not any(
-                        matches(line, template) for line in lines()):
+                        templates.matches(line, template) for line in lines()):
                     missing.append(f'{path.relative_to(TOP)}:{number} '
-                                   f'{read(template)}')
+                                   f'{templates.read(template)}')
         if missing:
             self.fail('\n  '.join([f'add to {REFERENCE.relative_to(TOP)}:',
                                    *missing]))
 
     def test_each_line_is_in_the_code(self) -> None:
         stale = [line for line in lines() if not any(
-            matches(line, template) for template in texts())]
+            templates.matches(line, template)
+            for template in templates.texts())]
         if stale:
             self.fail('\n  '.join([
                 f'{REFERENCE.relative_to(TOP)} has lines that the code '
@@ -180,17 +119,46 @@ class LogReference(testtools.TestCase):
     def test_lines_say_enough(self) -> None:
         self.assertGreater(len(lines()), 50)
         self.assertEqual([], [line for line in lines() if len(
-            BLANK.sub('', line)) < LEAST])
+            templates.BLANK.sub('', line)) < LEAST])
 
     def test_no_line_is_there_twice(self) -> None:
         self.assertEqual(sorted(set(lines())), sorted(lines()))
+
+
+class OtherReferences(testtools.TestCase):
+    """Texts of commands that the documentation explains."""
+
+    def terms(self, page: str, begin: str, end: str, term: str) -> list[str]:
+        text = (TOP / 'doc/source/admin' / page).read_text()
+        text = text[text.index(begin):]
+        return re.findall(term, text[:text.index(end)], re.M)
+
+    def printed(self, terms: list[str], least: int) -> None:
+        self.assertGreaterEqual(len(terms), least)
+        self.assertEqual([], [term for term in terms if not any(
+            templates.matches(f'...{term}', template)
+            for template in templates.texts())])
+
+    def test_status(self) -> None:
+        self.printed(self.terms('status.rst', 'Other lines\n---',
+                                'As JSON\n---', r'^\*([^*]+)\*'), 10)
+
+    def test_states(self) -> None:
+        states = self.terms('status.rst', '*state* is one of', '*grade* says',
+                            r'^([a-z][a-z: ]+?)(?:  .*| see .*)$')
+        self.printed([part for state in states
+                      for part in state.split(': ')], 4)
+
+    def test_kill_switch(self) -> None:
+        self.printed(self.terms('run-book.rst', 'Stop everything\n===',
+                                'By hand,', r'^``(.+)``$'), 5)
 
 
 class Templates(testtools.TestCase):
     """What this test finds in a module."""
 
     def found(self, source: str) -> list[str]:
-        return [read(text) for _, text in logged(ast.parse(source))]
+        return [templates.read(text) for _, text in logged(ast.parse(source))]
 
     def test_formats(self) -> None:
         self.assertEqual(['... has %, ... MiB'], self.found(
@@ -211,7 +179,9 @@ class Templates(testtools.TestCase):
             "self.f('x', f'no {a} of ' + b)"))
 
     def test_matches(self) -> None:
-        self.assertTrue(matches('X has N MiB more', '\0 has \0 MiB more ...'))
-        self.assertTrue(matches('... MiB more', 'a \0 has \0 MiB more'))
-        self.assertFalse(matches('X has N MiB less', '\0 has \0 MiB more'))
-        self.assertFalse(matches('X has N MiB', 'a \0 has \0 MiB'))
+        for yes, line, template in (
+                (True, 'X has N MiB more', '\0 has \0 MiB more ...'),
+                (True, '... MiB more', 'a \0 has \0 MiB more'),
+                (False, 'X has N MiB less', '\0 has \0 MiB more'),
+                (False, 'X has N MiB', 'a \0 has \0 MiB')):
+            self.assertIs(yes, templates.matches(line, template), line)
