@@ -24,7 +24,7 @@ author = 'scavenger_openstack contributors'
 copyright = author
 
 extensions = ['oslo_config.sphinxext', 'api_reference', 'data_path',
-              'program_help', 'rooms']
+              'incident_states', 'program_help', 'rooms']
 root_doc = 'index'
 exclude_patterns: list[str] = []
 
