@@ -31,15 +31,14 @@ from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_allotments
 from scavenger_openstack.drivers import cgroup_counters
+from scavenger_openstack.drivers import cgroup_directories
 from scavenger_openstack.drivers import cgroup_files
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers import cgroup_kill
 from scavenger_openstack.drivers import cgroup_knobs
 from scavenger_openstack.drivers import cgroup_memory
 from scavenger_openstack.drivers import cgroup_parents
-from scavenger_openstack.drivers import cgroup_sets
 from scavenger_openstack.drivers.cgroup_sets import FastCpuSet
-from scavenger_openstack.drivers import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -119,17 +118,13 @@ class Cgroups:
         self._devices = cgroup_knobs.device_numbers(tuple(io_devices),
                                                     root_dir)
         self._rules = cgroup_knobs.rules(self._disks)
-        # The kernel does not take away a set from who has processes, so
-        # one of v2 that was empty comes back as all CPUs: the same effect.
-        self._no_cpus = format_cpus(online_cpus.possible(root_dir))
+        self._opened = cgroup_directories.Directories(self._mounts, root_dir)
         self._counted = [disk.encode() for disk in self._disks()]
         self._sources = cgroup_counters.sources(self._mounts, self._counted,
                                                 pressure=pressure)
         self._allotments = cgroup_allotments.Allotments(self._mounts,
                                                         self._rules)
         self._known: dict[str, _Known] = {}
-        self._directories: dict[tuple[str, str], Directory] = {}
-        self._sets: dict[str, FastCpuSet] = {}
         self._leased: dict[tuple[str, Knob], int] = {}
         self._turn: list[str] = []
         self._anew = 0
@@ -267,9 +262,7 @@ class Cgroups:
         self._let_go(name)
 
     def _let_go(self, name: str) -> None:
-        for key in [k for k in list(self._directories) if k[0] == name]:
-            self._directories.pop(key, None)
-        self._sets.pop(name, None)
+        self._opened.forget(name)
         self._allotments.forget(name)
 
     def memory(self) -> tuple[int, int] | None:
@@ -286,9 +279,9 @@ class Cgroups:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
         try:
             if self._is_tree(knob):
-                return format_cpus(self._set_in_force(workload)) or None
+                return format_cpus(self._opened.set_in_force(workload)) or None
             rule = self._rule(knob)
-            return rule.read(self._directory(workload, rule.controller))
+            return rule.read(self._opened.directory(workload, rule.controller))
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
@@ -317,11 +310,11 @@ class Cgroups:
         """
         try:
             if self._is_tree(knob):
-                directory = self._directory(workload, 'cpuset')
-                steps = self._set_of(workload).steps()
+                directory = self._opened.directory(workload, 'cpuset')
+                steps = self._opened.cpu_set(workload).steps()
             else:
                 rule = self._rule(knob)
-                directory = self._directory(workload, rule.controller)
+                directory = self._opened.directory(workload, rule.controller)
                 steps = directory.steps(rule.entries(directory))
         except errors.WorkloadGone:
             self._let_go(workload)
@@ -344,12 +337,12 @@ class Cgroups:
         try:
             if self._is_tree(knob):
                 self._check_same(workload, knob,
-                                 self._directory(workload, 'cpuset'))
+                                 self._opened.directory(workload, 'cpuset'))
                 self._allotments.about_to_narrow(workload)
-                self._set_of(workload).set(_cpus(value))
+                self._opened.cpu_set(workload).set(_cpus(value))
             else:
                 rule = self._rule(knob)
-                directory = self._directory(workload, rule.controller)
+                directory = self._opened.directory(workload, rule.controller)
                 self._check_same(workload, knob, directory)
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
@@ -387,7 +380,7 @@ class Cgroups:
         """
         self._parents.check_writable(group)
         self._allotments.about_to_narrow(group)
-        return self._set_of(group)
+        return self._opened.cpu_set(group)
 
     def kill(self, workload: str) -> int:
         """End all processes of a workload; return how many.
@@ -406,8 +399,7 @@ class Cgroups:
         """Give back what is kept open."""
         for name in list(self._known):
             self._forget(name)
-        self._directories.clear()
-        self._sets.clear()
+        self._opened.clear()
 
     def _is_tree(self, knob: Knob) -> bool:
         return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
@@ -422,39 +414,6 @@ class Cgroups:
                     return rule
         raise errors.Unsupported(
             f'{knob}: this host has no cgroup controller for it')
-
-    def _directory(self, name: str, controller: str) -> Directory:
-        found = self._directories.get((name, controller))
-        if found is None:
-            if not cgroup_parents.is_normal(name):
-                raise errors.Unsupported(f'{name!r} is not a cgroup here')
-            mount = self._mounts[controller]
-            path = mount.path + name
-            try:
-                found = Directory(path, version=mount.version,
-                                  no_cpus=self._no_cpus)
-            except OSError as exc:
-                raise cgroup_files.explain(exc, path) from exc
-            self._directories[name, controller] = found
-        return found
-
-    def _set_of(self, name: str) -> FastCpuSet:
-        found = self._sets.get(name)
-        if found is None:
-            if 'cpuset' not in self._mounts:
-                raise errors.Unsupported(
-                    'cpu_set: this host has no cpuset controller')
-            found = FastCpuSet(self._directory(name, 'cpuset'),
-                               self._root_dir)
-            self._sets[name] = found
-        return found
-
-    def _set_in_force(self, name: str) -> frozenset[int]:
-        """The CPU set of v1."""
-        directory = self._directory(name, 'cpuset')
-        known = self._sets.get(name)
-        return (cgroup_sets.read_cpus(directory) if known is None
-                else known.read())
 
     def _check_same(self, name: str, knob: Knob,
                     directory: Directory) -> None:

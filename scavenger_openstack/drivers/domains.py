@@ -15,7 +15,7 @@
 
 The tick reads what is known and never calls libvirt: a thread keeps what
 libvirt knows of each domain current (:mod:`.domain_keeper`), another asks
-for what disks did (:mod:`.domain_blocks`), and who writes a limit does it in
+for what disks did (:mod:`.domain_blocks`), and the writes of limits wait in
 a queue of its own for each domain (:meth:`Domains.queue`).  Before the first
 cap on a knob our record is set in the domain: a domain that comes with a
 record and no lease of ours has its limit lifted.
@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Mapping
 import logging
-import threading
 import time
 
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
@@ -108,15 +107,13 @@ class Domains:
         self.changes = 0    # so often other domains were there, or altered
         self._held: dict[base.Key, domain_held.Held] = {}
         self._balloons = domain_balloon.Balloons()
-        self._mutex = threading.Lock()
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = domain_blocks.Statistics(
             self._libvirt, self._health, ticks=stats_ticks,
             timeout_s=timeout_s)
         self._keeper = domain_keeper.Keeper(
-            self._libvirt, self._health, run_dir=run_dir,
-            root_dir=root_dir,
+            self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
             parse=lambda text: domain_xml.parse(text, floors))
         self._lifter = domain_lift.Lifter(self._health, self._keeper,
                                           timeout_s, self._ours)
@@ -352,18 +349,17 @@ class Domains:
             case base.Late(keys, done):
                 self._health.late(keys, done)
                 return True
-            case base.Failed(workload, knob, message, reset):
-                if not self.queue(workload, knob):
-                    return False
-                if domain_held.NOT_OURS in message:  # what removes it says so
-                    message = ''
-                self._health.failed((workload, knob), message, reset)
+            case base.Failed(workload, knob, text, reset) if self.queue(
+                    workload, knob):
+                # What removes a limit that is not ours logs it.
+                self._health.failed(
+                    (workload, knob),
+                    '' if domain_held.NOT_OURS in text else text, reset)
                 return True
         return False
 
     def _removed(self, workload: str, knob: Knob) -> None:
-        held = self._held.get((workload, knob))
-        if held is None:
+        if (held := self._held.get((workload, knob))) is None:
             return
         if knob is Knob.MEMORY_BYTES:
             self._balloons.rises(workload, held)
@@ -376,12 +372,9 @@ class Domains:
         self._held.pop((workload, knob), None)
 
     def _reconcile(self, held: Collection[base.Key]) -> set[base.Key]:
-        """Begin to remove limits that domains came with; which of ours have
-        to be written again.
-
-        These are those whose record another program took away, and CPU sets
-        under which a vCPU has come or gone.
-        """
+        """Begin to remove limits that domains came with.  To be written again
+        are those of ours whose record another program took away, and CPU sets
+        under which a vCPU has come or gone."""
         known = self._keeper.snapshots
         for uuid, snapshot in known.items():
             knobs = [knob for knob in snapshot.records
@@ -397,7 +390,6 @@ class Domains:
             if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 
     def _unmet(self) -> dict[str, int]:
-        """Bytes that guests do not give back to their balloons."""
         snapshots = self._keeper.snapshots
         return self._balloons.unmet(
             [(snapshots[uuid], held)
