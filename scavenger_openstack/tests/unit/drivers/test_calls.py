@@ -34,10 +34,18 @@ class TestExecutor(testtools.TestCase):
         self.log = self.useFixture(fixtures.FakeLogger())
         self.calls = calls.Executor('call-{}', 0.01)
         self.go = threading.Event()
+        self.begun = threading.Semaphore(0)
         self.addCleanup(self.go.set)
 
     def hang(self, target: str) -> calls.Call:
-        return self.calls.submit(target, lambda: self.go.wait(LONG_S))
+        """One that has begun, and does not come back."""
+        def do() -> None:
+            self.begun.release()
+            self.go.wait(LONG_S)
+
+        call = self.calls.submit(target, do)
+        self.assertTrue(self.begun.acquire(timeout=LONG_S))
+        return call
 
     def test_what_comes_of_a_call(self) -> None:
         def fail() -> None:
@@ -76,9 +84,9 @@ class TestExecutor(testtools.TestCase):
         for call in hanging[:1] * 2:    # its turn is one turn
             self.calls.give_up(call)
         self.assertTrue(other.done.wait(LONG_S))
-        begun_s = time.monotonic()
+        start_s = time.monotonic()
         self.assertTrue(self.calls.submit('more', str).done.wait(LONG_S))
-        self.assertLess(time.monotonic() - begun_s, LONG_S / 2)
+        self.assertLess(time.monotonic() - start_s, LONG_S / 2)
 
     def test_no_thread_can_be_started(self) -> None:
         def refuse(thread: threading.Thread) -> None:
