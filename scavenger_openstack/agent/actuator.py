@@ -17,9 +17,9 @@ that with what is in force, leases what it is about to touch for the first
 time, writes, reads back, and lifts what nobody wants any more.  A write
 that failed shows again in the next diff, so nothing is retried here.
 
-``restore`` is the state of a knob as restore steps.  The steps that a lease
-holds are the state before us; the steps that follow each write of ours are
-kept in memory, so that a third party's write can be told from our own.
+The state of a knob is told as restore steps.  Those that a lease holds are
+the state before us, and each write is handed them; those that follow a write
+of ours are kept in memory, to tell another program's write from our own.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ class Actuator:
         self._leases = leases
         self._worker: worker.Writer = writer or worker.Worker(
             deadline_s, driver.notify)
-        self._ours: dict[Key, Value | None] = {}
-        self._ours_steps: dict[Key, Sequence[base.Step]] = {}
+        self._ours: dict[Key, originals.Written] = {}
         self._complained: dict[Key, str] = {}
         self._forgot: dict[Key, str] = {}
         self._refusals = refusals.Refusals()
@@ -118,7 +117,7 @@ class Actuator:
                 continue
             if (key in self._ours and key in held and key[0] not in changed
                     and (hash(key[0]) + self._tick) % LOOK_TICKS):
-                current[key] = self._ours[key]
+                current[key] = self._ours[key].value
                 found[key] = held[key].original
                 continue
             why = key not in held and self._why_not(cap)
@@ -205,9 +204,10 @@ class Actuator:
     def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
         """Whether this very cap was set, and what is in force came of it:
         not every value can be had."""
-        old = self.in_force.get(key)
+        old, ours = self.in_force.get(key), self._ours.get(key)
         return (old is not None and old.value == cap.value
-                and current is not None and current == self._ours.get(key))
+                and current is not None and ours is not None
+                and current == ours.value)
 
     def _lane_of(self, key: Key, what: str) -> str:
         """Where a knob is tightened, loosened or lifted."""
@@ -279,7 +279,6 @@ class Actuator:
         key = (workload, knob)
         # From now on what we wrote does not tell who wrote what is there.
         self._ours.pop(key, None)
-        self._ours_steps.pop(key, None)
         now = self._driver.restore_steps(*key)
         held = self._leases.held().get(key)
         if key in self._leases.lost():
@@ -333,7 +332,6 @@ class Actuator:
         """Drop what is remembered of a knob that we no longer hold."""
         self.in_force.pop(key, None)
         self._ours.pop(key, None)
-        self._ours_steps.pop(key, None)
         self._complained.pop(key, None)
         self._refusals.end(key)
 
@@ -379,30 +377,32 @@ class Actuator:
             self.hold(*key)
         self._ours.pop(key, None)   # half a write is not somebody else's
         with self._leases.writing(*key):
-            self._ours[key] = self._driver.write(*key, value)
-        self._ours_steps[key] = self._driver.restore_steps(*key)
+            found = self._driver.write(
+                *key, value, self._leases.held()[key].steps)
+        self._ours[key] = originals.Written(
+            found, self._driver.restore_steps(*key))
         return True
 
     def _check_drift(self, key: Key, current: Value | None) -> bool:
         """Whether somebody else wrote the knob; that is noted."""
-        if originals.same(current, self._ours[key]):
+        ours = self._ours[key]
+        if originals.same(current, ours.value):
             return False
         now = self._driver.restore_steps(*key)
         held = self._leases.held()[key]
-        if now == self._ours_steps.get(key):    # but of so many vCPUs
+        if now == ours.steps:   # but of so many vCPUs
             self.in_force.pop(key, None)
-            self._ours[key] = current
+            self._ours[key] = ours._replace(value=current)
             return False
         if originals.made_anew(held.steps, now):
             raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
-            held.steps, self._ours_steps.get(key, ()), now), current)
+            held.steps, ours.steps, now), current)
         LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
                     'that is what will be given back',
-                    key[0], key[1], current, self._ours[key])
+                    key[0], key[1], current, ours.value)
         self.in_force.pop(key, None)
-        self._ours[key] = current
-        self._ours_steps[key] = now
+        self._ours[key] = originals.Written(current, now)
         return True
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:

@@ -37,6 +37,14 @@ DRIFT_SLACK = 0.001
 """Values closer than this share are one to the kernel, which rounds."""
 
 
+class Written(NamedTuple):
+    """What a knob held right after we wrote it: by that another program's
+    write is told from our own.  It is never given back."""
+
+    value: Value | None
+    steps: Sequence[Step]
+
+
 class Seen(NamedTuple):
     """What one look at some knobs found.
 

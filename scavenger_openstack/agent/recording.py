@@ -23,6 +23,7 @@ import collections
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import errno
@@ -113,8 +114,9 @@ class Noted:
         self.queue, self.refresh = knobs.queue, knobs.refresh
         self.notify = knobs.notify
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
-        found = self._knobs.write(workload, knob, value)
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        found = self._knobs.write(workload, knob, value, original)
         self._written.append((workload, knob, value, found))
         return found
 

@@ -117,9 +117,13 @@ class Knobs(Protocol):
         """What brings back the knob as it stands at this moment."""
         ...
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[Step]) -> Value | None:
         """Put ``value`` in force; return what :meth:`read` then says.
 
+        :param original: the steps of the knob's lease: what it held before
+            us.  A driver keeps no other memory of that, but for what has to
+            travel with the workload.
         :raises Refused: the kernel does not take this value now.
         """
         ...

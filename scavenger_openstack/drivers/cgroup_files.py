@@ -211,7 +211,7 @@ class Directory:
         self._fd = open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
         self.inode = os.fstat(self._fd.number).st_ino
         self._files: dict[tuple[str, int], Fd] = {}
-        self._ours: dict[Entry, tuple[str, str]] = {}
+        self._ours: dict[Entry, str] = {}
 
     def _file(self, name: str, flags: int) -> Fd:
         found = self._files.get((name, flags))
@@ -354,34 +354,36 @@ class Directory:
             raise explain(exc, f'cannot write {text!r} to '
                                f'{self.path}/{entry.file}') from exc
 
-    def original(self, entry: Entry) -> str:
-        """An entry's text as it would be without us.
-
-        What we wrote ourselves does not count; what somebody else wrote
-        over it does.
+    def before(self, entry: Entry, original: Sequence[base.Step]) -> str:
+        """An entry's text as it was before us, by the steps of its lease;
+        as it is now, if they do not name it.
 
         :raises DriverError: it cannot be read.
         """
-        now = self.get(entry)
-        ours = self._ours.get(entry)
-        if ours is not None and ours[0] == now:
-            return ours[1]
-        self._ours.pop(entry, None)
-        return now
+        for step in original:
+            if (step.get('file'), step.get('device', '')) != entry[:2]:
+                continue
+            text = str(step['text'])
+            if not entry.field:
+                return text
+            for part in text.split():
+                if part.startswith(f'{entry.field}='):
+                    return part
+        return self.get(entry)
 
-    def wrote(self, entry: Entry, original: str) -> None:
+    def wrote(self, entry: Entry) -> None:
         """Remember that what ``entry`` holds now is ours.
 
         :raises DriverError: it cannot be read.
         """
-        self._ours[entry] = (self.get(entry), original)
+        self._ours[entry] = self.get(entry)
 
     def ours(self, entry: Entry) -> bool:
         """Whether an entry still holds what we wrote.
 
         :raises DriverError: it cannot be read.
         """
-        return entry in self._ours and self._ours[entry][0] == self.get(entry)
+        return entry in self._ours and self._ours[entry] == self.get(entry)
 
     def disown(self, entry: Entry) -> None:
         """Forget that what ``entry`` holds was ours."""

@@ -20,11 +20,13 @@ these hold, in an order in which they can be written back.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import errno
 import math
 import os
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import cgroup_counters
 from scavenger_openstack.drivers.cgroup_files import Directory
 from scavenger_openstack.drivers.cgroup_files import Entry
@@ -50,11 +52,14 @@ _MAX = Entry('memory.max')
 
 
 class Rule(NamedTuple):
-    """How one knob works with one version of cgroups."""
+    """How one knob works with one version of cgroups.
+
+    ``write`` gets the steps of the knob's lease, too.
+    """
 
     controller: str
     read: Callable[[Directory], Value | None]
-    write: Callable[[Directory, Value], None]
+    write: Callable[[Directory, Value, Sequence[base.Step]], None]
     entries: Callable[[Directory], list[Entry]]
 
 
@@ -261,12 +266,11 @@ def _read_memory_v2(d: Directory) -> Value | None:
 
 def _write_memory_v2(d: Directory, value: Value) -> None:
     limit = int(number(Knob.MEMORY_BYTES, value))
-    original = d.original(_HIGH)
     high, most = _limits_v2(d)
     if limit > most:  # so that high never stands above max on the way up
         d.put(_MAX, str(limit))
     d.put(_HIGH, str(limit))
-    d.wrote(_HIGH, original)
+    d.wrote(_HIGH)
     # memory.max below what cannot be reclaimed would call the OOM killer,
     # and killing is not what a limit was asked for.
     use = d.read_int('memory.current')
@@ -275,7 +279,7 @@ def _write_memory_v2(d: Directory, value: Value) -> None:
     elif use - cgroup_counters.droppable_bytes(d) <= limit:
         # The rest (reclaimable slab, mostly) is no use in the sense of
         # memory_bytes: nothing to refuse.  memory.high holds alone.
-        d.wrote(_MAX, d.original(_MAX))
+        d.wrote(_MAX)
     else:
         d.disown(_MAX)
         raise _refused(d, limit, use)
@@ -318,14 +322,15 @@ def _io_rule(knob: Knob, version: int,
                       for entry in entries(d))
         return None if loosest == math.inf else loosest
 
-    def write(d: Directory, value: Value) -> None:
+    def write(d: Directory, value: Value,
+              original: Sequence[base.Step]) -> None:
         wanted = max(1, int(number(knob, value)))
         for entry in entries(d):
-            original = d.original(entry)
-            limit = int(min(wanted, _limit_of(d, entry, original)))
+            # A direction that the workload's own limit holds lower stays so.
+            limit = int(min(wanted, _limit_of(
+                d, entry, d.before(entry, original))))
             d.put(entry, f'{entry.field}={limit}' if entry.field
                   else str(limit))
-            d.wrote(entry, original)
 
     return Rule('blkio', read, write, entries)
 
@@ -352,6 +357,14 @@ def _write_paused_v2(d: Directory, value: Value) -> None:
     d.put(Entry('cgroup.freeze'), str(int(paused)))
 
 
+def _alone(controller: str, read: Callable[[Directory], Value | None],
+           write: Callable[[Directory, Value], None],
+           entries: Callable[[Directory], list[Entry]]) -> Rule:
+    """A knob whose values do not depend on what it held before us."""
+    return Rule(controller, read, lambda d, value, _: write(d, value),
+                entries)
+
+
 def rules(devices: Callable[[], tuple[str, ...]]
           ) -> dict[tuple[Knob, int], Rule]:
     """How each knob works, by knob and cgroup version.
@@ -362,26 +375,26 @@ def rules(devices: Callable[[], tuple[str, ...]]
     :param devices: the disks that I/O limits are about
     """
     table = {
-        (Knob.CPU_CORES, 1): Rule('cpu', _read_quota_v1, _write_quota_v1,
-                                  _only('cpu.cfs_quota_us')),
-        (Knob.CPU_CORES, 2): Rule('cpu', _read_quota_v2, _write_quota_v2,
-                                  _only('cpu.max')),
-        (Knob.CPU_IDLE, 1): Rule('cpu', _read_idle, _write_idle,
-                                 _idle_entries('cpu.shares')),
-        (Knob.CPU_IDLE, 2): Rule('cpu', _read_idle, _write_idle,
-                                 _idle_entries('cpu.weight')),
-        (Knob.CPU_SET, 2): Rule('cpuset', _read_set_v2, _write_set_v2,
-                                _only('cpuset.cpus')),
-        (Knob.MEMORY_BYTES, 1): Rule('memory', _read_memory_v1,
-                                     _write_memory_v1,
-                                     _only('memory.limit_in_bytes')),
-        (Knob.MEMORY_BYTES, 2): Rule('memory', _read_memory_v2,
-                                     _write_memory_v2,
-                                     _only('memory.max', 'memory.high')),
-        (Knob.PAUSED, 1): Rule('freezer', _read_paused_v1, _write_paused_v1,
-                               _only('freezer.state')),
-        (Knob.PAUSED, 2): Rule('freezer', _read_paused_v2, _write_paused_v2,
-                               _only('cgroup.freeze')),
+        (Knob.CPU_CORES, 1): _alone('cpu', _read_quota_v1, _write_quota_v1,
+                                    _only('cpu.cfs_quota_us')),
+        (Knob.CPU_CORES, 2): _alone('cpu', _read_quota_v2, _write_quota_v2,
+                                    _only('cpu.max')),
+        (Knob.CPU_IDLE, 1): _alone('cpu', _read_idle, _write_idle,
+                                   _idle_entries('cpu.shares')),
+        (Knob.CPU_IDLE, 2): _alone('cpu', _read_idle, _write_idle,
+                                   _idle_entries('cpu.weight')),
+        (Knob.CPU_SET, 2): _alone('cpuset', _read_set_v2, _write_set_v2,
+                                  _only('cpuset.cpus')),
+        (Knob.MEMORY_BYTES, 1): _alone('memory', _read_memory_v1,
+                                       _write_memory_v1,
+                                       _only('memory.limit_in_bytes')),
+        (Knob.MEMORY_BYTES, 2): _alone('memory', _read_memory_v2,
+                                       _write_memory_v2,
+                                       _only('memory.max', 'memory.high')),
+        (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
+                                 _write_paused_v1, _only('freezer.state')),
+        (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
+                                 _write_paused_v2, _only('cgroup.freeze')),
     }
     for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
         for version in (1, 2):

@@ -322,11 +322,13 @@ class Cgroups:
         self._leased[workload, knob] = directory.inode
         return steps
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
 
+        :param original: without it, the knob holds its original
         :raises WorkloadGone: also when the cgroup was made anew since
             :meth:`restore_steps` described this knob.
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
@@ -347,7 +349,7 @@ class Cgroups:
                 if knob is Knob.CPU_SET:
                     self._allotments.about_to_narrow(workload)
                     value = format_cpus(_cpus(value))
-                rule.write(directory, value)
+                rule.write(directory, value, original)
         except errors.WorkloadGone:
             self._let_go(workload)
             raise

@@ -53,5 +53,5 @@ class Idle:
         return self._directory.steps(self._rule.entries(self._directory))
 
     def write(self, value: Value) -> Value | None:
-        self._rule.write(self._directory, value)
+        self._rule.write(self._directory, value, ())
         return self.read()

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 import logging
 import time
 
@@ -290,10 +291,9 @@ class Domains:
                  'knob': str(knob), 'values': domain_knobs.for_libvirt(
                      values, self._libvirt.no_quota_us)}]
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
-        """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
-
-        Only background is ever written to.
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        """See :meth:`.base.Knobs.write`; only background is written to.
 
         :raises WorkloadGone: also when the domain was started anew since
             :meth:`restore_steps` described this knob.

@@ -200,8 +200,10 @@ class Host:
     def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
         return self._knobs(workload, knob).restore_steps(workload, knob)
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
-        return self._knobs(workload, knob).write(workload, knob, value)
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step]) -> Value | None:
+        return self._knobs(workload, knob).write(
+            workload, knob, value, original)
 
     def queue(self, workload: str, knob: Knob) -> str:
         return self._part(workload, knob).queue(workload, knob)

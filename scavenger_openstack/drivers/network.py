@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 import errno
 import logging
 import os
@@ -197,7 +198,8 @@ class Network:
                  'netns': netns, 'dev': name, 'ifindex': first,
                  **({'also': also} if also else {})}]
 
-    def write(self, workload: str, knob: Knob, value: Value) -> float | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
         device = _device(interface)

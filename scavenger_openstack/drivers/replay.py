@@ -167,7 +167,8 @@ class Replay:
     def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
         raise self._unsupported(workload)
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step]) -> Value | None:
         raise self._unsupported(workload)
 
     def kill(self, workload: str) -> int:

@@ -142,7 +142,8 @@ class Simulator:
                  'inode': workload,
                  'text': str(self._caps.get((workload, knob), ''))}]
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
         members = self._members(workload)
         if workload == GROUP and knob not in GROUP_KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} on a group')

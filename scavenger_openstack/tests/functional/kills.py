@@ -340,11 +340,12 @@ def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     lease = ('        if key[1] is Knob.CPU_SET or key not in '
              'self._leases.held():\n'
              '            self.hold(*key)\n')
-    write = '            self._ours[key] = self._driver.write(*key, value)\n'
+    write = ('            found = self._driver.write(\n'
+             '                *key, value, self._leases.held()[key].steps)\n')
     return broken_package(
         directory, 'agent/actuator.py', (lease, ''),
         (f'        with self._leases.writing(*key):\n{write}',
-         f'{write[4:]}{lease}'))
+         '        found = self._driver.write(*key, value, ())\n' + lease))
 
 
 def broken_package(directory: pathlib.Path, file: str,

@@ -293,9 +293,15 @@ class TestIo(CgroupsCase):
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
         for value, read in ((5e6, 1000000), (5e5, 500000), (2e6, 1000000)):
             self.assertEqual(value, driver.write(
-                name, Knob.IO_BYTES_PER_S, value))
+                name, Knob.IO_BYTES_PER_S, value, steps))
             self.assertEqual(f'{self.number} {read}',
                              self.tree.read('blkio', '/bg/a', file))
+        # A driver that set nothing so far goes by the lease, too.
+        self.driver('a', io_devices=[self.number]).write(
+            name, Knob.IO_BYTES_PER_S, 8e6, steps)
+        self.assertEqual([f'{self.number} 1000000', f'{self.number} 8000000'],
+                         self.texts('blkio', '/bg/a', file,
+                                    'blkio.throttle.write_bps_device'))
         restore(steps)
         self.assertEqual([f'{self.number} 1000000', ''], self.texts(
             'blkio', '/bg/a', file, 'blkio.throttle.write_bps_device'))

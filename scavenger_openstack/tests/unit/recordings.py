@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Sequence
 import pathlib
 import random
 from typing import Any
@@ -58,7 +59,8 @@ class Nowhere:
     def restore_steps(self, workload: str, knob: Knob) -> list[Any]:
         return []
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value:
         return value
 
     def queue(self, workload: str, knob: Knob) -> str:

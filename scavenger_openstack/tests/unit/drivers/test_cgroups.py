@@ -322,6 +322,18 @@ class TestKnobs(CgroupsCase):
         (self.where / 'cpu.idle').write_text('1\n')
         self.assertEqual([('cpu.idle', '1')], self.steps(Knob.CPU_IDLE))
 
+    def test_a_value_is_bounded_by_the_original_of_the_lease(self) -> None:
+        """Not by what is there, which may be ours, of an agent before."""
+        steps = self.cgroups.restore_steps('/batch/a', Knob.IO_BYTES_PER_S)
+        for original, last in ((steps, 'wbps=500'), ((), 'wbps=7')):
+            (self.where / 'io.max').write_text(
+                '8:0 rbps=7 wbps=7\n8:32 rbps=7 wbps=7\n')
+            self.cgroups.write('/batch/a', Knob.IO_BYTES_PER_S, 3000,
+                               original)
+            # A plain file holds what was written to it last.
+            self.assertTrue((self.where / 'io.max').read_text().startswith(
+                f'8:32 {last}'))
+
     def test_garbage(self) -> None:
         for file in ('cpu.max', 'cpu.idle', 'memory.max', 'cgroup.freeze'):
             (self.where / file).write_text('garbage\n')

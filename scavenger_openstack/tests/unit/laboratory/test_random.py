@@ -20,6 +20,7 @@ what was done to the host.
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 import dataclasses
 import pathlib
 import random
@@ -32,6 +33,7 @@ from testtools import content
 from scavenger_openstack.agent.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.simulator.driver import GROUP
 from scavenger_openstack.drivers.simulator.driver import Simulator
 from scavenger_openstack.drivers.simulator.machine import Machine
@@ -97,7 +99,8 @@ class Host(Simulator):
         own |= {cpu for cpu, number in users.items() if number == 1}
         return (self.online - own) or {max(self.online)}
 
-    def write(self, workload: str, knob: Knob, value: Value) -> Value | None:
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
         self.judged[knob] += 1
         if workload not in (GROUP, *[one.id for one in BATCH]):
             self.faults.append(f'{self.now} s: {workload} {knob} = {value}')

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a write knows of the knob as it was before us."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import testtools
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.drivers.simulator.machine import Machine
+from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack import errors
+from scavenger_openstack.laboratory.leases import Leases
+from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+
+KEY = ('batch', Knob.CPU_CORES)
+
+
+class Host(Simulator):
+    """Keeps what each write was handed."""
+
+    def __init__(self) -> None:
+        super().__init__(Machine(), [Tenant(
+            id=KEY[0], priority=Priority.BACKGROUND)], seed=1)
+        self.advance(1.0)
+        self.handed: list[tuple[Value, Sequence[base.Step]]] = []
+
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        self.handed.append((value, original))
+        return super().write(workload, knob, value, original)
+
+
+class OriginalTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.host = Host()
+        self.leases = Leases(self.host)
+        self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
+                                           Writer())
+
+    def tick(self, cores: float) -> actuator_.Outcome:
+        caps = [Cap(*KEY, cores, 'test', 'the test says so')]
+        seen = self.actuator.look(caps)
+        return self.actuator.reconcile(
+            arbitrate.arbitrate(caps, seen.originals, {}), seen)
+
+    def test_each_write_is_handed_that_of_its_lease(self) -> None:
+        before = self.host.restore_steps(*KEY)
+        for cores in (1.0, 0.5, 0.75):
+            self.tick(cores)
+        self.assertEqual([(1.0, before), (0.5, before), (0.75, before)],
+                         self.host.handed)
+        self.assertEqual(before, self.leases.held()[KEY].steps)
+
+    def test_what_another_program_set_is_the_original_from_then_on(self
+                                                                   ) -> None:
+        self.tick(0.7)
+        Simulator.write(self.host, *KEY, 0.8)
+        theirs = self.host.restore_steps(*KEY)
+        for _ in range(actuator_.LOOK_TICKS):
+            self.tick(0.7)
+        self.assertEqual((0.8, theirs), (
+            self.leases.original(*KEY), self.leases.held()[KEY].steps))
+        self.tick(0.5)
+        self.assertEqual((0.5, theirs), self.host.handed[-1])
+
+    def test_a_write_that_failed_half_way_is_no_other_programs(self) -> None:
+        """It may have come into force: what is there is not the original."""
+        before = self.host.restore_steps(*KEY)
+        self.tick(1.0)
+        whole = self.host.restore_steps
+
+        def fail(workload: str, knob: Knob) -> Sequence[base.Step]:
+            self.host.restore_steps = whole     # type: ignore[method-assign]
+            raise errors.DriverError('not read back')
+        self.host.restore_steps = fail          # type: ignore[method-assign]
+        self.assertEqual(1, len(self.tick(0.5).problems))
+        for _ in range(actuator_.LOOK_TICKS):
+            self.tick(0.25)
+        self.assertEqual((0.25, before), self.host.handed[-1])
+        self.assertEqual(before, self.leases.held()[KEY].steps)
