@@ -36,10 +36,13 @@ REPLACED = 'another limit was set on it'
 
 def apply(connection: reports.Connection, host_id: int,
           entries: Sequence[Limit],
-          identities: Mapping[str, reports.Identity], now: float) -> None:
+          identities: Mapping[str, reports.Identity], now: float,
+          newest: bool = False) -> None:
     """Insert limits that were set, and update those that have changed.
 
     :param identities: of all workloads that the entries name
+    :param newest: the entries are of the run that began last: each is told
+        after all that is known, also where its clock was set back
     """
     if not entries:
         return
@@ -63,7 +66,7 @@ def apply(connection: reports.Connection, host_id: int,
             row = {'host_id': host_id, 'workload': entry.workload,
                    'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
                    'removed_s': None, 'why': ''}
-            _order(of_knob, row, touched)
+            _order(of_knob, row, touched, newest)
             of_knob.append(row)
         if time_s >= row['changed_s']:
             row.update(value=entry.value, original=entry.original,
@@ -103,11 +106,13 @@ def _same(rows: Sequence[reports.Row], since_s: float, any_in_force: bool
 
 
 def _order(rows: Sequence[reports.Row], new: reports.Row,
-           touched: dict[int, reports.Row]) -> None:
+           touched: dict[int, reports.Row], newest: bool) -> None:
     """End the earlier of two limits on one knob."""
     for row in rows:
-        first, second = sorted((row, new), key=lambda one: one['set_s'])
+        first, second = (row, new) if newest else sorted(
+            (row, new), key=lambda one: one['set_s'])
         if first['removed_s'] is None:
-            first.update(removed_s=second['set_s'], why=REPLACED)
+            first.update(removed_s=max(first['set_s'], second['set_s']),
+                         why=REPLACED)
             if first is row:
                 touched[id(row)] = row

@@ -123,7 +123,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
         digest = report.workloads_digest
     entries = list(_new(report.entries, sequence or 0))
     if entries:
-        _apply(connection, host.id, report, entries, now)
+        _apply(connection, host.id, report, entries, now,
+               first=sequence is None)
         reports.set_progress(
             connection, host.id, report.run_id, entries[-1].sequence, now,
             new=sequence is None)
@@ -188,12 +189,17 @@ def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,
-           entries: Sequence[AnyEntry], now: float) -> None:
-    """Apply entries, each of which is new."""
+           entries: Sequence[AnyEntry], now: float, first: bool) -> None:
+    """Apply entries, each of which is new.
+
+    :param first: they are the first of their run: what is known of limits
+        and incidents is of earlier ones, whatever their clock said
+    """
     named = set(_named(entries))
     identities = (reports.identities(connection, host_id, named)
                   if named else {})
     audit: list[reports.Row] = []
+    started = False
     for entry in entries:
         time_s = _time(entry, now)
         if isinstance(entry, Kill):
@@ -211,8 +217,10 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
                 'action': f'agent.{entry.what}', 'target': report.host,
                 'reason': entry.detail})
             if entry.what == 'started':
-                reports.end_caps(connection, host_id, time_s, STARTED)
-                reports.end_incidents(connection, host_id, time_s)
+                reports.end_caps(connection, host_id, time_s, STARTED,
+                                 ever=first)
+                reports.end_incidents(connection, host_id, time_s, first)
+                started = True
     foreign = incidents.apply(
         connection, host_id,
         [entry for entry in entries if isinstance(entry, Incident)],
@@ -224,9 +232,10 @@ def _apply(connection: reports.Connection, host_id: int, report: Report,
             'time_s': now, 'actor': f'agent {report.host}',
             'action': 'report.refused', 'target': uuid,
             'reason': 'the incident is of another host'})
-    caps.apply(connection, host_id,
-               [entry for entry in entries if isinstance(entry, Limit)],
-               identities, now)
+    limits = [entry for entry in entries if isinstance(entry, Limit)]
+    caps.apply(connection, host_id, limits, identities, now, newest=bool(
+        limits) and (started if first else report.run_id ==
+                     reports.newest_run(connection, host_id)))
     reports.add_statistics(connection, [
         {'host_id': host_id, 'hour_s': interference.hour(
             entry.hour_s + clocks.moved_s(entry.hour_s, now)),

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import sqlalchemy
 from sqlalchemy import bindparam
+from sqlalchemy import case
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import func
@@ -114,6 +115,15 @@ def progress(connection: Connection, host_id: int, run: str
     sequence, generation = connection.execute(
         _PROGRESS, {'host_id': host_id, 'run': run}).one()
     return sequence, generation or 0
+
+
+def newest_run(connection: Connection, host_id: int) -> str | None:
+    """The run of a host whose first report came last."""
+    table = tables.runs.c
+    found: str | None = connection.execute(
+        select(table.run_id).where(table.host_id == host_id).order_by(
+            table.id.desc()).limit(1)).scalar()
+    return found
 
 
 def set_progress(connection: Connection, host_id: int, run: str,
@@ -208,13 +218,19 @@ def update_incidents(connection: Connection, rows: Sequence[Row]) -> None:
     _update(connection, tables.incidents, rows)
 
 
-def end_incidents(connection: Connection, host_id: int, now: float) -> None:
+def end_incidents(connection: Connection, host_id: int, now: float,
+                  ever: bool = False) -> None:
     """The incidents of a host that have not changed since are open no more.
-    What they add to the hourly sums ends with what was known of them."""
+    What they add to the hourly sums ends with what was known of them.
+
+    :param ever: as of :func:`end_caps`
+    """
     table = tables.incidents.c
-    connection.execute(update(tables.incidents).where(
-        table.host_id == host_id, table.ended_s.is_(None),
-        table.changed_s < now).values(ended_s=now))
+    statement = update(tables.incidents).where(
+        table.host_id == host_id, table.ended_s.is_(None))
+    if not ever:
+        statement = statement.where(table.changed_s < now)
+    connection.execute(statement.values(ended_s=_later(table.changed_s, now)))
 
 
 def set_suspects(connection: Connection, had: Collection[int],
@@ -252,16 +268,28 @@ def update_caps(connection: Connection, rows: Sequence[Row]) -> None:
 
 
 def end_caps(connection: Connection, host_id: int, now: float, why: str,
-             names: Collection[str] | None = None) -> None:
+             names: Collection[str] | None = None, ever: bool = False
+             ) -> None:
     """The limits of a host that were set until now, of these workloads or all,
-    are in force no more."""
+    are in force no more.
+
+    :param ever: those too that were set later, by a clock that was set back
+        since; they end when they last changed
+    """
     table = tables.caps.c
     statement = update(tables.caps).where(
-        table.host_id == host_id, table.removed_s.is_(None),
-        table.changed_s <= now)
+        table.host_id == host_id, table.removed_s.is_(None))
+    if not ever:
+        statement = statement.where(table.changed_s <= now)
     if names is not None:
         statement = statement.where(table.workload.in_(names))
-    connection.execute(statement.values(removed_s=now, why=why))
+    connection.execute(statement.values(
+        removed_s=_later(table.changed_s, now), why=why))
+
+
+def _later(column: Any, time_s: float) -> Any:
+    """The later of both."""
+    return case((column > time_s, column), else_=time_s)
 
 
 def hours(connection: Connection, host_id: int, hours_s: Collection[int],

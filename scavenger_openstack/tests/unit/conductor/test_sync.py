@@ -288,6 +288,38 @@ class Sync(cloud.Mixin):
         self.assertEqual([('agent.started', HOST)], self.rows(
             tables.audit, 'action', 'target'))
 
+    def test_a_clock_that_is_set_back_before_a_start(self) -> None:
+        """What the earlier run did has ended all the same."""
+        for number, back_s in enumerate((5, 50, 3600)):
+            host = f'back-{back_s}'
+            self.sync(report(limit(1), incident(2, number=number),
+                             host=host))
+            since_s = NOW + 2 - back_s
+            self.sync(report(
+                wire.AgentEvent(sequence=1, time_s=since_s, what='started'),
+                limit(2, since_s + 1, since_s=since_s + 1),
+                host=host, run='run-2', sent_s=since_s + 2), NOW + 4)
+            # Its next reports end nothing of its own.
+            self.sync(report(
+                limit(3, since_s + 3, knob='cpu_set', value='0'),
+                host=host, run='run-2', sent_s=since_s + 4), NOW + 6)
+        self.assertEqual([NOW, None, None] * 3, self.rows(
+            tables.caps, 'removed_s'))
+        self.assertEqual([NOW] * 3, self.rows(tables.incidents, 'ended_s'))
+
+    def test_a_clock_that_is_set_back_meanwhile(self) -> None:
+        """What the agent says last is in force."""
+        self.sync(report(wire.AgentEvent(sequence=1, time_s=NOW,
+                                         what='started'), limit(2)))
+        for number, what in enumerate(('set', 'removed', 'set')):
+            time_s = NOW - 50 + number
+            self.sync(report(limit(
+                3 + number, time_s, what, since_s=NOW - 50 + number // 2),
+                sent_s=time_s), NOW + 5 + number)
+        self.assertEqual(
+            [(NOW, NOW), (NOW - 50, NOW - 49), (NOW - 49, None)],
+            self.rows(tables.caps, 'set_s', 'removed_s'))
+
     def test_limits_end_with_their_workload(self) -> None:
         self.listed()
         self.sync(report(limit(1)))
