@@ -100,8 +100,8 @@ def database(conf: cfg.ConfigOpts) -> str:
     """
     if not conf.database.connection:
         raise errors.ConfigError(
-            '[database] connection is not set: name the database of the '
-            'control plane, such as '
+            '[database] connection is not set in a configuration file: name '
+            'the database of the control plane there, such as '
             'sqlite:////var/lib/scavenger/scavenger.sqlite')
     return conf.database.connection
 

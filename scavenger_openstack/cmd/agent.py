@@ -10,130 +10,238 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``scavenger-agent``: run the agent, or look at and stop one."""
+"""``scavenger-agent``: run the agent, or look at and stop one.
+
+What a command needs is imported when it is asked for: ``status`` and
+``stop-all`` do not wait for what ``run`` needs.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
 import json
-import os
 import pathlib
 import sys
 import time
+import traceback
+from typing import Any
+from typing import TYPE_CHECKING
 
-from oslo_config import cfg
-
-from scavenger_openstack.agent import history
-from scavenger_openstack.agent import instances
-from scavenger_openstack.agent import names
-from scavenger_openstack.agent import ownership
-from scavenger_openstack.agent import service
-from scavenger_openstack.agent import status
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.cmd import places as places_
-from scavenger_openstack.cmd import stop
-from scavenger_openstack import conf as conf_
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
-from scavenger_openstack.types import as_json
 
-RECORD_OPT = cfg.StrOpt(
-    'record', metavar='FILE',
-    help='Record the run: every sample and decision goes to this new file, '
-         'for scavenger-replay.  It grows with every tick; see "Recordings" '
-         'in the documentation.')
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
-CLI_OPTS = [
-    cfg.StrOpt('command', positional=True,
-               help='run: regulate this host until SIGTERM.  sample: print '
-                    'what is measured, one JSON line per interval, and '
-                    'touch nothing.  status: what the running agent does '
-                    'and why.  history: the limits, incidents and kills '
-                    'of the last days.  stop-all: the kill switch; remove '
-                    'every limit and set none until resume, also after a '
-                    'reboot.  resume: end stop-all.'),
-    cfg.BoolOpt('json', default=False,
-                help='status, history: print JSON.'),
-    cfg.StrOpt('since', metavar='TIME',
-               help='history: only from then on: a duration before now '
-                    '(90m, 2h, 3d), or a time such as 2026-01-31T03:00.'),
-    cfg.FloatOpt('seconds', default=0, min=0,
-                 help='sample: go on for so many seconds; 0 prints one '
-                      'line.'),
-    RECORD_OPT,
-]
-
+    from scavenger_openstack.cmd import places as places_
 
 PROG = 'scavenger-agent'
 
 LEASE_S = 15.0
 """By the default, a watcher that has not turned for 5 s does not count."""
 
+CHECK_EPILOG = (
+    'Exit code: 0, 1 when the agent does not turn; with --check 0 OK, 1 '
+    'WARNING, 2 CRITICAL, 3 UNKNOWN.')
+
+UNKNOWN = 3
+
+WITH_A_HOST = 'run', 'sample'
+"""Commands that need the whole configuration; the others work with a broken
+one, too."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if '--check' in arguments:
+        return exit_.code(PROG, lambda: _monitored(arguments))
     return exit_.code(PROG, lambda: _main(arguments))
 
 
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'The agent of one hypervisor: it keeps background work from '
+              'disturbing the foreground. "COMMAND --help" shows the options '
+              'of a command.')
+    command_line.add_configuration(found, before=True)
+    command_line.add_logging(found, before=True)
+    add = command_line.add_commands(found)
+    one = add('run', 'regulate this host until SIGTERM',
+              'SIGHUP reads the log levels and the modes of the controllers '
+              'again.')
+    add_record(one)
+    command_line.add_configuration(one)
+    command_line.add_logging(one)
+    one = add('sample', 'print what is measured, and touch nothing',
+              'One JSON line per interval.')
+    one.add_argument('--seconds', type=command_line.number(0), default=0.0,
+                     metavar='N', help='go on for so many seconds (default: '
+                                       '0, which prints one line)')
+    command_line.add_configuration(one)
+    command_line.add_logging(one)
+    one = add('status', 'print what the running agent does, and why',
+              epilog=CHECK_EPILOG)
+    how = one.add_mutually_exclusive_group()
+    how.add_argument('--json', action='store_true',
+                     help='print JSON, in SI units')
+    how.add_argument('--check', action='store_true',
+                     help='print one line for a monitoring system (Nagios, '
+                          'Icinga, ...), with its exit codes')
+    command_line.add_configuration(one)
+    one = add('history', 'print the limits, incidents and kills of the last '
+                         'days, oldest first')
+    one.add_argument('--since', metavar='TIME',
+                     help='only from then on: a duration before now (90m, '
+                          '2h, 3d), or a time such as 2026-01-31T03:00')
+    one.add_argument('--json', action='store_true',
+                     help='print one JSON object per line, in SI units')
+    command_line.add_configuration(one)
+    one = add('stop-all', 'the kill switch: remove every limit and set none '
+                          'until "resume", also after a reboot',
+              'Exit code: 0 when no limit is left, 1 else.')
+    command_line.add_configuration(one)
+    one = add('resume', 'end "stop-all"; limits may be set again')
+    command_line.add_configuration(one)
+    return found
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        '--record', metavar='FILE', default=argparse.SUPPRESS,
+        help='record the run: every sample and decision goes to this new '
+             'file, for scavenger-replay; it grows with every tick')
+
+
 def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    _register(conf)
-    try:
-        conf_.load(conf, arguments, PROG)
-        places = places_.of(conf)
-    except (errors.ConfigError, cfg.Error) as exc:
-        conf, places = places_.read(arguments, PROG, _register)
-        if conf.command not in WITH_PLACES:
-            raise errors.ConfigError(*exc.args) from exc
-        _warn('warning: the configuration cannot be used: '
-              f'{"; ".join(map(str, exc.args)) or exc}. '
-              f'{conf.command} goes on with state directory '
-              f'{places.state_dir}'
-              + (' (the default; it may be another)' if places.guessed
-                 else '') + f' and stop file {places.stop_file}')
-    if conf.command in WITH_PLACES:
-        return WITH_PLACES[conf.command](conf, places)
-    if conf.command not in WITH_A_HOST:
-        raise errors.ConfigError(
-            f'{conf.command!r} is no command; one of ' + ', '.join(COMMANDS))
-    service.set_up_log(conf)
-    return WITH_A_HOST[conf.command](conf)
+    options = command_line.parse(parser(), arguments)
+    if options.command in WITH_A_HOST:
+        from scavenger_openstack.agent import service
+        from scavenger_openstack.cmd import configuration
+        conf = configuration.load(PROG, options)
+        service.set_up_log(conf)
+        return (sample if options.command == 'sample' else run)(conf, options)
+    return _with_places(options)
 
 
-def _register(conf: cfg.ConfigOpts) -> None:
-    conf_.register(conf)
-    conf.register_cli_opts(CLI_OPTS)
-
-
-def run(conf: cfg.ConfigOpts,
+def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
         call: Callable[[bytes], bytes] | None = None) -> int:
     """
+    :param options: with ``record``, a file, if the run is to be recorded
     :param call: see :class:`.service.Service`
     """
+    from scavenger_openstack.agent import service
+    record = getattr(options, 'record', None)
     return service.Service(
-        conf, None if conf.record is None else pathlib.Path(conf.record),
-        call).run()
+        conf, None if record is None else pathlib.Path(record), call).run()
 
 
-def sample(conf: cfg.ConfigOpts) -> int:
+def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.agent import service
+    from scavenger_openstack.types import as_json
     driver = service.load_driver(conf)
     try:
-        until = time.monotonic() + conf.seconds
+        until = time.monotonic() + options.seconds
         while True:
             print(json.dumps(as_json(driver.sample())), flush=True)
             if time.monotonic() + conf.agent.interval_s > until:
                 return 0
             time.sleep(conf.agent.interval_s)
     except BrokenPipeError:
-        _to_nowhere()
-        return 0
+        return exit_.unread()
     finally:
         driver.close()
 
 
-def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
+def _with_places(options: argparse.Namespace) -> int:
+    """The commands that look at an agent or stop it: also with a
+    configuration that nothing else can work with, as far as it says where
+    the agent keeps its state.
+    """
+    from oslo_config import cfg
+
+    from scavenger_openstack.cmd import configuration
+    from scavenger_openstack.cmd import places as places_
+    from scavenger_openstack.cmd import stop
+    words = command_line.configuration(options)
+    unusable = ''
+    try:
+        places = places_.of(configuration.load(PROG, options))
+    except (errors.ConfigError, cfg.Error) as exc:
+        places = places_.read(words, PROG)
+        unusable = '; '.join(map(str, exc.args)) or str(exc)
+    if options.command == 'status' and options.check:
+        return check(places, unusable)
+    if unusable:
+        exit_.say(PROG, 'warning: the configuration cannot be used: '
+                        f'{unusable}. {options.command} goes on with state '
+                        f'directory {places.state_dir}'
+                        + (' (the default; it may be another)'
+                           if places.guessed else '')
+                        + f' and stop file {places.stop_file}')
+    if options.command == 'status':
+        return show_status(places, as_json=options.json)
+    if options.command == 'history':
+        return show_history(places, options.since,
+                            as_json=options.json)
+    return (stop.stop_all if options.command == 'stop-all'
+            else stop.resume)(places)
+
+
+def show_status(places: places_.Places, *, as_json: bool) -> int:
     """Print the status; 1 when the agent has not turned for a while."""
+    from scavenger_openstack.agent import instances
+    from scavenger_openstack.agent import names
+    from scavenger_openstack.agent import status
+    document, now = _document(places)
+    if as_json:
+        document['age_s'] = now - document['time_s']
+        document['instances'] = instances.complete(document)
+        names.complete(document)
+        print(json.dumps(document, indent=1))
+    else:
+        print(status.table(document, now))
+    return 1 if status.is_stale(document, now) else 0
+
+
+def check(places: places_.Places, unusable: str) -> int:
+    """Print one line for a monitoring system; its exit code.
+
+    :param unusable: what is wrong in the configuration
+    """
+    from scavenger_openstack.agent import check as check_
+    if places.guessed:
+        raise errors.ScavengerError(
+            f'the configuration cannot be read: {unusable}; mend it, or give '
+            '--state-dir')
+    try:
+        document, now = _document(places)
+    except errors.NoStatus as exc:
+        found = [check_.Finding(check_.CRITICAL, str(exc))]
+        document, now = {}, 0.0
+    else:
+        found = check_.findings(document, now)
+    if unusable:
+        found.append(check_.Finding(
+            check_.WARNING, f'the configuration cannot be used, and the '
+                            f'agent would not start again: {unusable}'))
+    code, line = check_.line(found, document, now)
+    print(line)
+    return code
+
+
+def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
+    """The status, with what was found beside it, and the time of that.
+
+    :raises ScavengerError: there is none, or it cannot be read.
+    """
+    from scavenger_openstack.agent import ownership
+    from scavenger_openstack.agent.records import now_s
+    from scavenger_openstack.agent import status
+    from scavenger_openstack.cmd import stop
     refused = stop.refused(places.state_dir)
     kinds = ownership.Ownership(places.state_dir).watched(LEASE_S)
     watcher = {'running': kinds is not None, 'cannot_restore': {
@@ -146,61 +254,44 @@ def show_status(conf: cfg.ConfigOpts, places: places_.Places) -> int:
             *(f'refused lease: {name}' for name in refused),
             'the watcher runs' if watcher['running'] else
             'no watcher runs'))) from exc
-    now = service.now()
-    document.update(refused=refused, watcher=watcher)
-    if conf.json:
-        document['age_s'] = now - document['time_s']
-        document['instances'] = instances.complete(document)
-        names.complete(document)
-        print(json.dumps(document, indent=1))
-    else:
-        print(status.table(document, now))
-    return 1 if status.is_stale(document, now) else 0
+    return {**document, 'refused': refused, 'watcher': watcher}, now_s()
 
 
-def show_history(conf: cfg.ConfigOpts, places: places_.Places) -> int:
+def show_history(places: places_.Places, since: str | None, *,
+                 as_json: bool) -> int:
     """Print what happened, oldest first."""
-    now_s = time.time()
+    from scavenger_openstack.agent import history
+    wall_s = time.time()
     reader = history.Reader(places.history_file)
-    since_s = history.since(conf.since, now_s) if conf.since else 0.0
+    since_s = history.since(since, wall_s) if since else 0.0
     empty = True
     try:
         for event in reader.events(since_s):
             empty = False
-            print(json.dumps(history.as_line(event, reader.names)) if conf.json
+            print(json.dumps(history.as_line(event, reader.names)) if as_json
                   else history.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
-        _to_nowhere()
-        return 0
+        return exit_.unread()
     if empty:
-        _warn(f'{places.history_file}: nothing'
-              + (f' since {conf.since}' if conf.since else ' yet'))
+        exit_.say(PROG, f'{places.history_file}: nothing'
+                        + (f' since {since}' if since else ' yet'))
     if reader.unreadable:
-        _warn(f'{places.history_file}: {reader.unreadable} lines cannot be '
-              'read and are left out')
+        exit_.say(PROG, f'{places.history_file}: {reader.unreadable} lines '
+                        'cannot be read and are left out')
     return 0
 
 
-def _to_nowhere() -> None:
-    """The reader of our output has ended: the rest is not wanted."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _warn(text: str) -> None:
-    print(f'{PROG}:', status.shown(text).replace('\n', ' '),
-          file=sys.stderr)
-
-
-WITH_A_HOST = {'run': run, 'sample': sample}
-"""Commands that need the whole configuration."""
-
-WITH_PLACES = {'status': show_status, 'history': show_history,
-               'stop-all': lambda _, places: stop.stop_all(places),
-               'resume': lambda _, places: stop.resume(places)}
-"""Commands that work with a broken one, too."""
-
-COMMANDS = (*WITH_A_HOST, *WITH_PLACES)
+def _monitored(arguments: Sequence[str]) -> int:
+    """For a monitoring system every failure, wrong usage too, is UNKNOWN:
+    its other exit codes say how the agent is."""
+    try:
+        return _main(arguments)
+    except Exception as exc:
+        if not isinstance(exc, errors.ScavengerError | OSError):
+            traceback.print_exc()
+        print('SCAVENGER UNKNOWN -', exit_.sentence(exc).replace('|', '/'))
+        return UNKNOWN
 
 
 if __name__ == '__main__':

@@ -17,36 +17,19 @@ In production a WSGI server runs ``scavenger_openstack.wsgi.api``.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 import os
 import signal
 import sys
 from types import FrameType
 
-from oslo_config import cfg
-from oslo_log import log
-
-from scavenger_openstack.api import app
-from scavenger_openstack.api import server as server_
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack.cmd import privileges
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_control
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import schema
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
 
-LOG = log.getLogger(__name__)
-
 PROG = 'scavenger-api'
-
-CLI_OPTS = [
-    cfg.StrOpt('user', metavar='NAME',
-               help='Answer requests as this user, without any privilege; '
-                    'files are loaded before.  It takes root.'),
-    cfg.IntOpt('parent', metavar='PID', min=1,
-               help='End when this process ends, which started this one.'),
-]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,27 +38,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_.code(PROG, lambda: _main(arguments))
 
 
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'The API of one host, on 127.0.0.1. In production a WSGI '
+              'server runs scavenger_openstack.wsgi.api instead.')
+    found.add_argument('--user', metavar='NAME',
+                       help='answer requests as this user, without any '
+                            'privilege; files are loaded before; it takes '
+                            'root')
+    found.add_argument('--parent', metavar='PID', help=argparse.SUPPRESS,
+                       type=command_line.number(1, whole=True))
+    command_line.add_configuration(found, host=False, before=True)
+    command_line.add_logging(found)
+    return found
+
+
 def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf.register_cli_opts(CLI_OPTS)
-    conf_.load(conf, arguments, PROG)
-    if conf.parent is not None:
+    options = command_line.parse(parser(), arguments)
+    return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """
+    :raises ScavengerError: what stopped it, in one line
+    """
+    # Here, so that "--help" and what is wrong are there at once.
+    from oslo_log import log
+
+    from scavenger_openstack.api import app
+    from scavenger_openstack.api import server as server_
+    from scavenger_openstack.cmd import configuration
+    from scavenger_openstack import conf_control
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
+    conf = configuration.load(PROG, options)
+    if options.parent is not None:
         # An agent that started it may have given it its real-time priority.
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-        _end_with(conf.parent)
+        _end_with(options.parent)
     log.setup(conf, 'scavenger')
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
     server = server_.Server(app.create(engine, conf), conf.api.port)
     server.warm_up()
     engine.dispose()
-    if conf.user is not None:
-        privileges.become(conf.user)
+    if options.user is not None:
+        privileges.become(options.user)
     elif os.geteuid():
         privileges.drop()
-    if conf.parent is not None:
-        _end_with(conf.parent)      # a change of user has ended that
+    if options.parent is not None:
+        _end_with(options.parent)      # a change of user has ended that
     with connect.reading(engine) as connection:
         schema.check(connection)
 
@@ -84,8 +96,9 @@ def _main(arguments: Sequence[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    LOG.info('the API answers at http://%s:%d, as user %d',
-             server_.ADDRESS, server.port, os.geteuid())
+    log.getLogger(__name__).info(
+        'the API answers at http://%s:%d, as user %d', server_.ADDRESS,
+        server.port, os.geteuid())
     server.run()
     engine.dispose()
     return 0

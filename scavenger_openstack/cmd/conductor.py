@@ -14,29 +14,25 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+import logging
 import queue
 import signal
 import sys
 from types import FrameType
-
-from oslo_config import cfg
-from oslo_log import log
-from oslo_reports.generators import conf as report_conf
-from oslo_reports import guru_meditation_report
-from oslo_reports import opts as report_opts
+from typing import TYPE_CHECKING
+import warnings
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.conductor import service
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_control
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import schema
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
-from scavenger_openstack import rpc
 from scavenger_openstack import version
 
-LOG = log.getLogger(__name__)
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
 
 PROG = 'scavenger-conductor'
 
@@ -47,12 +43,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_.code(PROG, lambda: _main(arguments))
 
 
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'Takes the reports of agents, keeps them in the database, and '
+              'answers with what operators ask for. SIGTERM ends it, SIGHUP '
+              'reads the log levels again, SIGUSR2 prints a report of its '
+              'state.')
+    command_line.add_configuration(found, host=False, before=True)
+    command_line.add_logging(found)
+    return found
+
+
 def _main(arguments: Sequence[str]) -> int:
+    options = command_line.parse(parser(), arguments)
+    return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """
+    :raises ScavengerError: what stopped it, in one line
+    """
+    # That it is there, where another service needs it, is not our matter.
+    warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
+    # Here, so that "--help" and what is wrong are there at once.
+    from oslo_config import cfg
+    from oslo_log import log
+    from oslo_reports.generators import conf as report_conf
+    from oslo_reports import guru_meditation_report
+    from oslo_reports import opts as report_opts
+
+    from scavenger_openstack.conductor import service
+    from scavenger_openstack import conf as conf_
+    from scavenger_openstack import conf_control
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
+    from scavenger_openstack import rpc
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     rpc.register(conf)
     report_opts.set_defaults(conf)
-    conf_.load(conf, arguments, PROG)
+    conf_.load(conf, command_line.configuration(options), PROG)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
     with connect.reading(engine) as connection:
@@ -110,6 +140,9 @@ class Signals:
 
     def wait(self) -> None:
         """Return when the process is to end."""
+        from oslo_config import cfg
+
+        from scavenger_openstack import conf as conf_
         while self._queue.get() == signal.SIGHUP:
             try:
                 conf_.check_files(self._conf)

@@ -18,12 +18,16 @@ from collections.abc import Sequence
 import sys
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.demo import command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
-    return exit_.code('scavenger-demo', lambda: command.main(argv))
+    return exit_.code('scavenger-demo', lambda: _main(argv))
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    from scavenger_openstack.demo import command
+    return command.main(argv)
 
 
 if __name__ == '__main__':

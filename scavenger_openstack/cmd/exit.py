@@ -15,10 +15,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import os
+import select
 import sys
 
-from scavenger_openstack.agent import status
 from scavenger_openstack import errors
+from scavenger_openstack.types import printable
 
 FAILED = 1
 USAGE = 2
@@ -30,23 +32,72 @@ def code(program: str, work: Callable[[], int]) -> int:
     """Do ``work`` and return its exit code.
 
     What stops it goes to standard error: :data:`USAGE` when the
-    configuration cannot work, with one line for each finding,
-    :data:`FAILED` for what else is expected to go wrong, with one line.  A
-    fault of ours stays a traceback.
+    configuration or the command line cannot work, with one line for each
+    finding, :data:`FAILED` for what else is expected to go wrong, with one
+    line.  A fault of ours stays a traceback.  It is no failure that nothing
+    reads the output to its end.
     """
     try:
-        return work()
+        try:
+            found = work()
+        except SystemExit as exc:       # help or the version was printed
+            if exc.code:
+                raise
+            found = 0
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return found
     except errors.ConfigError as exc:
         for finding in exc.args:
-            _print(program, finding)
+            say(program, finding)
         return USAGE
     except (errors.ScavengerError, OSError) as exc:
-        _print(program, exc)
+        if isinstance(exc, BrokenPipeError) and _is_unread():
+            return unread()
+        say(program, sentence(exc))
+        _drop_output()
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _print(program: str, exc: object) -> None:
-    line = status.shown(str(exc)).replace('\n', ' ')
-    print(f'{program}: {line}', file=sys.stderr)
+def sentence(exc: BaseException) -> str:
+    """What an exception says, in one line without control characters."""
+    if isinstance(exc, OSError) and exc.strerror:
+        return _line(f'{exc.filename}: {exc.strerror}' if exc.filename
+                     else exc.strerror)
+    return _line(str(exc) or type(exc).__name__)
+
+
+def say(program: str, text: str) -> None:
+    """Print one line to standard error."""
+    if sys.stderr is not None:
+        print(f'{program}:', _line(text), file=sys.stderr)
+
+
+def unread() -> int:
+    """The reader of our output has ended: the rest is not wanted."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _is_unread() -> bool:
+    """Whether the reader of our output has ended."""
+    if sys.stdout is None:
+        return False
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _drop_output() -> None:
+    """Python shall not try once more, at its end, what has failed."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        unread()
+
+
+def _line(text: str) -> str:
+    return '\n'.join(map(printable, text.split('\n'))).replace('\n', ' ')

@@ -10,29 +10,27 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """``scavenger-manage``: the database of the control plane, and its hosts."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import sys
 import time
-from typing import Any
-
-from oslo_config import cfg
+from typing import TYPE_CHECKING
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_control
-from scavenger_openstack.db import aggregates
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import enrollment
-from scavenger_openstack.db import purge
-from scavenger_openstack.db import schema
+from scavenger_openstack import command_line
+from scavenger_openstack import errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from scavenger_openstack.db import connect
 
 PROG = 'scavenger-manage'
 
@@ -53,75 +51,84 @@ def main(argv: Sequence[str] | None = None) -> int:
     return exit_.code(PROG, lambda: _main(arguments))
 
 
-def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf.register_cli_opt(cfg.SubCommandOpt(
-        'command', handler=_add_commands, title='commands'))
-    conf_.load(conf, arguments, PROG)
-    return conf.command.run(conf)
-
-
-def _add_commands(parsers: Any) -> None:
-    actions = parsers.add_parser(
-        'db', help='the tables of the control plane').add_subparsers(
-            dest='action', required=True, metavar='upgrade | version | purge')
-    actions.add_parser(
-        'upgrade', help='make the tables, or bring them to the version of '
-                        'this program; conductors and API stopped'
-    ).set_defaults(run=_upgrade)
-    actions.add_parser(
-        'version', help='print the version of the tables; 1 when this '
-                        'program needs another').set_defaults(run=_version)
-    parser = actions.add_parser(
-        'purge', help='delete incidents, limits, statistics and audit '
-                      'records that ended long ago; needs no stop')
-    parser.add_argument(
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'The database of the control plane, and its hosts. It needs '
+              '[database] connection.')
+    command_line.add_configuration(found, host=False, before=True)
+    add = command_line.add_commands(found)
+    action = command_line.add_commands(
+        add('db', 'the tables of the control plane'), 'action')
+    _add(action, 'upgrade', 'make the tables, or bring them to the version '
+                            'of this program; conductors and API stopped')
+    _add(action, 'version', 'print the version of the tables',
+         'Exit code: 1 when this program needs another version.')
+    one = _add(action, 'purge', 'delete incidents, limits, statistics and '
+                                'audit records that ended long ago; needs no '
+                                'stop')
+    one.add_argument(
         '--older-than', dest='older_than_s', metavar='30d', required=True,
         type=_duration, help='delete what ended before that time: a number '
                              'of hours (48h), days (30d) or weeks (8w), at '
                              'least 2d')
-    parser.add_argument('--dry-run', action='store_true',
-                        help='only say how much would be deleted')
-    parser.set_defaults(run=_purge)
-    actions = parsers.add_parser(
-        'host', help='hosts that report over HTTPS').add_subparsers(
-            dest='action', required=True, metavar='enroll')
-    parser = actions.add_parser(
-        'enroll', help='print a new token for the agent of a host; only its '
-                       'hash is kept, and a token from before is void')
-    parser.add_argument('host_name', metavar='NAME', type=_host,
-                        help='the host, as [agent] host there says it')
-    parser.set_defaults(run=_enroll)
-    actions = parsers.add_parser(
-        'aggregate', help='which hosts are in an aggregate').add_subparsers(
-            dest='action', required=True, metavar='set | unset | list')
-    parser = actions.add_parser(
-        'set', help='make these the hosts of an aggregate, and no others')
-    parser.add_argument('aggregate', metavar='NAME', type=_name)
-    parser.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
-                        help='a host, as [agent] host there says it')
-    parser.set_defaults(run=_aggregate)
-    parser = actions.add_parser('unset', help='forget an aggregate')
-    parser.add_argument('aggregate', metavar='NAME', type=_name)
-    parser.set_defaults(run=_aggregate, hosts=[])
-    actions.add_parser(
-        'list', help='print each aggregate with its hosts'
-    ).set_defaults(run=_aggregates)
+    one.add_argument('--dry-run', action='store_true',
+                     help='only say how much would be deleted')
+    action = command_line.add_commands(
+        add('host', 'hosts that report over HTTPS'), 'action')
+    one = _add(action, 'enroll', 'print a new token for the agent of a host',
+               'Only its hash is kept, and a token from before is void.')
+    one.add_argument('host_name', metavar='NAME', type=_host,
+                     help='the host, as [agent] host there says it')
+    action = command_line.add_commands(
+        add('aggregate', 'which hosts are in an aggregate'), 'action')
+    one = _add(action, 'set', 'make these the hosts of an aggregate, and no '
+                              'others')
+    one.add_argument('aggregate', metavar='NAME', type=_name)
+    one.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
+                     help='a host, as [agent] host there says it')
+    one = _add(action, 'unset', 'forget an aggregate')
+    one.add_argument('aggregate', metavar='NAME', type=_name)
+    one.set_defaults(hosts=[])
+    _add(action, 'list', 'print each aggregate with its hosts')
+    return found
+
+
+def _add(action: Callable[..., command_line.Parser], name: str, text: str,
+         more: str = '') -> command_line.Parser:
+    found = action(name, text, more)
+    command_line.add_configuration(found, host=False)
+    return found
+
+
+def _main(arguments: Sequence[str]) -> int:
+    options = command_line.parse(parser(), arguments)
+    from scavenger_openstack.cmd import configuration
+    conf = configuration.load(PROG, options)
+    commands = {
+        ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
+        ('db', 'purge'): _purge, ('host', 'enroll'): _enroll,
+        ('aggregate', 'set'): _aggregate, ('aggregate', 'unset'): _aggregate,
+        ('aggregate', 'list'): _aggregates}
+    return commands[options.command, options.action](conf, options)
 
 
 @contextlib.contextmanager
-def _engine(conf: cfg.ConfigOpts, statement_s: float = connect.STATEMENT_S
+def _engine(conf: cfg.ConfigOpts, statement_s: float | None = None
             ) -> Iterator[connect.Engine]:
-    engine = connect.engine(conf_control.database(conf),
-                            statement_s=statement_s)
+    from scavenger_openstack import conf_control
+    from scavenger_openstack.db import connect
+    engine = connect.engine(
+        conf_control.database(conf),
+        statement_s=(connect.STATEMENT_S if statement_s is None
+                     else statement_s))
     try:
         yield engine
     finally:
         engine.dispose()
 
 
-def _upgrade(conf: cfg.ConfigOpts) -> int:
+def _upgrade(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import schema
     with _engine(conf, statement_s=0) as engine:
         before, after = schema.upgrade(engine)
     print(f'the tables have version {after}'
@@ -130,30 +137,41 @@ def _upgrade(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
-def _version(conf: cfg.ConfigOpts) -> int:
+def _version(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
     with _engine(conf) as engine, connect.reading(engine) as connection:
         print(schema.current(connection) or 'none', flush=True)
         schema.check(connection)
     return 0
 
 
-def _purge(conf: cfg.ConfigOpts) -> int:
-    times = {'now_s': time.time(), 'older_than_s': conf.command.older_than_s}
+def _purge(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import purge
+    from scavenger_openstack.db import schema
+    if options.older_than_s < purge.SHORTEST_S:
+        raise errors.ConfigError('--older-than: less than 2d, which specs '
+                                 'are still made from')
+    times = {'now_s': time.time(), 'older_than_s': options.older_than_s}
     with _engine(conf, statement_s=PURGE_S) as engine:
         with connect.reading(engine) as connection:
             schema.check(connection)
-            if conf.command.dry_run:
+            if options.dry_run:
                 counts = purge.count(connection, **times)
-        if not conf.command.dry_run:
+        if not options.dry_run:
             counts = purge.run(engine, progress=_Progress(), **times)
-    verb = 'would be deleted' if conf.command.dry_run else 'deleted'
+    verb = 'would be deleted' if options.dry_run else 'deleted'
     for name, rows in counts.items():
         print(f'{name}: {rows} rows {verb}')
     return 0
 
 
-def _enroll(conf: cfg.ConfigOpts) -> int:
-    name = conf.command.host_name
+def _enroll(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import enrollment
+    from scavenger_openstack.db import schema
+    name = options.host_name
     with _engine(conf) as engine:
         with connect.reading(engine) as connection:
             schema.check(connection)
@@ -167,8 +185,11 @@ def _enroll(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
-def _aggregate(conf: cfg.ConfigOpts) -> int:
-    name, hosts = conf.command.aggregate, conf.command.hosts
+def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import aggregates
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
+    name, hosts = options.aggregate, options.hosts
     with _engine(conf) as engine:
         with connect.reading(engine) as connection:
             schema.check(connection)
@@ -184,7 +205,10 @@ def _aggregate(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
-def _aggregates(conf: cfg.ConfigOpts) -> int:
+def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.db import aggregates
+    from scavenger_openstack.db import connect
+    from scavenger_openstack.db import schema
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)
         for name, hosts in aggregates.hosts(connection).items():
@@ -211,11 +235,7 @@ def _duration(text: str) -> float:
             and unit in UNITS_S):
         raise argparse.ArgumentTypeError(
             f'{text!r} is no duration such as 48h, 30d or 8w')
-    seconds = float(count) * UNITS_S[unit]
-    if seconds < purge.SHORTEST_S:
-        raise argparse.ArgumentTypeError(
-            f'{text} is less than 2d, which specs are still made from')
-    return seconds
+    return float(count) * UNITS_S[unit]
 
 
 def _host(text: str) -> str:

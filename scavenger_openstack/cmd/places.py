@@ -17,7 +17,6 @@ configuration that nothing else can work with, so that the kill switch can.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from collections.abc import Sequence
 import glob
 import os
@@ -63,13 +62,11 @@ def of(conf: cfg.ConfigOpts) -> Places:
                   os.path.join(conf.root_dir, 'proc'))
 
 
-def read(arguments: Sequence[str], prog: str,
-         register: Callable[[cfg.ConfigOpts], None],
-         ) -> tuple[cfg.ConfigOpts, Places]:
-    """The options of the command line, and the places as far as they can be
-    read: from the command line, else from what can be read of the files.
+def read(arguments: Sequence[str], prog: str) -> Places:
+    """The places as far as they can be read: from the command line, else from
+    what can be read of the files.
 
-    :param register: registers all options
+    :param arguments: the words for oslo.config in the command line
     """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument('--config-file', action='append', dest='files',
@@ -83,7 +80,7 @@ def read(arguments: Sequence[str], prog: str,
         whole &= _read_file(path, found)
     for values in (found, {}):
         conf = cfg.ConfigOpts()
-        register(conf)
+        conf_.register(conf)
         for (section, name), value in values.items():
             conf.set_default(name, value, None if section == 'DEFAULT'
                              else section)
@@ -96,7 +93,7 @@ def read(arguments: Sequence[str], prog: str,
             continue
         break
     origin = conf.get_location('state_dir')
-    return conf, places._replace(guessed=not whole and (
+    return places._replace(guessed=not whole and (
         origin is None or origin.location is cfg.Locations.opt_default))
 
 

@@ -10,60 +10,29 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
-
 """``scavenger-replay``: what controllers decide over a recording."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from collections.abc import Sequence
-import os
 import pathlib
 import sys
-
-from oslo_config import cfg
+from typing import TYPE_CHECKING
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import rates_table
-from scavenger_openstack.drivers import replay as recordings
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
-from scavenger_openstack.laboratory import replay
-from scavenger_openstack.laboratory import replay_compare
-from scavenger_openstack.laboratory import replay_output
-from scavenger_openstack.laboratory import replay_settings
-from scavenger_openstack import version
 
-PROGRAM = 'scavenger-replay'
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
-CLI_OPTS = [
-    cfg.StrOpt('file', positional=True, metavar='FILE',
-               help='A recording of scavenger-agent run --record, or a '
-                    'table of rates (CSV; Parquet where pyarrow is '
-                    'installed).'),
-    cfg.StrOpt('format', default='table', choices=['table', 'json'],
-               help='table: lines for people.  json: one object per line '
-                    'with all numbers that each decision was made from.'),
-    cfg.MultiStrOpt('set', default=[], metavar='SECTION.OPTION=VALUE',
-                    help='What if: another value for a parameter or the '
-                         'mode of a controller, such as '
-                         'scavenger.memory_c=3.  Can be given more than '
-                         'once.'),
-    cfg.BoolOpt('compare', default=False,
-                help='Print two settings side by side: as recorded (a '
-                     'table: as configured), and with --set.'),
-    cfg.BoolOpt('verify', default=False,
-                help='Compare with the decisions in the recording itself; '
-                     'the exit code is 1 at the first line that differs.'),
-    cfg.IntOpt('cpus', min=1, max=4096,
-               help='Table: CPUs of each host.'),
-    cfg.FloatOpt('memory-bytes', min=1,
-                 help='Table: memory of each host in bytes.'),
-    cfg.FloatOpt('link-bytes-per-s', min=1,
-                 help='Table: capacity of the one link of each host in '
-                      'bytes per second.'),
-]
+    from scavenger_openstack.drivers import replay as recordings
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import replay_settings
+
+PROG = 'scavenger-replay'
 
 CAPACITIES = {'cpus': 'CPU', 'memory_bytes': 'memory',
               'link_bytes_per_s': 'network'}
@@ -72,40 +41,83 @@ CAPACITIES = {'cpus': 'CPU', 'memory_bytes': 'memory',
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROGRAM, lambda: _main(arguments))
+    return exit_.code(PROG, lambda: _main(arguments))
+
+
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'What controllers decide over a recording, with the options '
+              'that it was made with or with others.')
+    found.add_argument('file', metavar='FILE',
+                       help='a recording of scavenger-agent run --record, or '
+                            'a table of rates (CSV; Parquet where pyarrow is '
+                            'installed)')
+    found.add_argument('--format', default='table',
+                       choices=['table', 'json'],
+                       help='table (the default): lines for people; json: '
+                            'one object per line with all numbers that each '
+                            'decision was made from')
+    found.add_argument('--set', action='append', default=[],
+                       metavar='SECTION.OPTION=VALUE',
+                       help='what if: another value for a parameter or the '
+                            'mode of a controller, such as '
+                            'scavenger.memory_c=3; can be given more than '
+                            'once')
+    found.add_argument('--compare', action='store_true',
+                       help='print two settings side by side: as recorded (a '
+                            'table: as configured), and with --set')
+    found.add_argument('--verify', action='store_true',
+                       help='compare with the decisions in the recording '
+                            'itself; the exit code is 1 at the first line '
+                            'that differs')
+    group = found.add_argument_group('of a table, which does not have them')
+    group.add_argument('--cpus', metavar='N',
+                       type=command_line.number(1, 4096, whole=True),
+                       help='CPUs of each host')
+    group.add_argument('--memory-bytes', metavar='BYTES',
+                       type=command_line.number(1),
+                       help='memory of each host')
+    group.add_argument('--link-bytes-per-s', metavar='BYTES',
+                       type=command_line.number(1),
+                       help='what the one link of each host carries in a '
+                            'second')
+    command_line.add_configuration(found, host=False, before=True)
+    return found
 
 
 def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf.register_cli_opts(CLI_OPTS)
-    conf_.load(conf, arguments, PROGRAM)
-    if conf.verify and (conf.compare or conf.set):
+    options = command_line.parse(parser(), arguments)
+    from scavenger_openstack.cmd import configuration
+    from scavenger_openstack.drivers import rates_table
+    conf = configuration.load(PROG, options)
+    if options.verify and (options.compare or options.set):
         raise errors.ConfigError(
             '--verify looks at the recorded settings only: leave out '
             '--compare and --set')
-    if conf.compare and not conf.set:
+    if options.compare and not options.set:
         raise errors.ConfigError(
             '--compare needs --set: against what shall it be compared?')
-    path = pathlib.Path(conf.file)
+    path = pathlib.Path(options.file)
     if path.exists() and not path.is_file():
         raise errors.ScavengerError(
             f'{path}: not a regular file, and it is read more than once; '
             'write what it gives to a file first')
     try:
-        code = (_table if rates_table.is_table(path) else _recording)(conf,
-                                                                      path)
+        code = (_table(conf, options, path) if rates_table.is_table(path)
+                else _recording(options, path))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Nobody reads on; neither shall the interpreter complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return exit_.unread()
 
 
-def _recording(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
+def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
+    from scavenger_openstack.drivers import replay as recordings
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import replay_settings
+    from scavenger_openstack import version
     for option in CAPACITIES:
-        if conf[option] is not None:
+        if getattr(options, option) is not None:
             raise errors.ConfigError(
                 f'--{option.replace("_", "-")} is for tables: a recording '
                 'has its own')
@@ -116,8 +128,8 @@ def _recording(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
             notes.append(f'recorded by version {recording.header.version}, '
                          f'this is {version()}')
         _note(f'{path}: {note}' for note in notes)
-        code = (_verify(path, recording, settings) if conf.verify else
-                _show(conf, replay.Recording(recording), settings))
+        code = (_verify(path, recording, settings) if options.verify else
+                _show(options, replay.Recording(recording), settings))
         if recording.cut_off:
             _note([f'{path}:{recording.cut_off}: the last line was never '
                    'finished and is passed over'])
@@ -126,20 +138,25 @@ def _recording(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
         recording.close()
 
 
-def _table(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
-    if conf.verify:
+def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
+           path: pathlib.Path) -> int:
+    from scavenger_openstack import conf as conf_
+    from scavenger_openstack.drivers import rates_table
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import replay_settings
+    if options.verify:
         raise errors.ConfigError(
             f'--verify: {path} is a table, which says nothing of decisions')
     for option in CAPACITIES:
-        value = conf[option]
+        value = getattr(options, option)
         if value is not None and not value < rates_table.LARGEST:
             raise errors.ConfigError(
                 f'--{option.replace("_", "-")}: {value} is not a finite '
                 'number')
     table = rates_table.read(path, conf_.floors(conf))
     _note(table.warnings)
-    capacity = rates_table.Capacity(conf.cpus, conf.memory_bytes,
-                                    conf.link_bytes_per_s)
+    capacity = rates_table.Capacity(options.cpus, options.memory_bytes,
+                                    options.link_bytes_per_s)
     missing = [option for option, value in zip(CAPACITIES, capacity,
                                                strict=True) if value is None]
     if missing:
@@ -148,7 +165,7 @@ def _table(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
                 'rules for ' + ', '.join(CAPACITIES[one] for one in missing)
                 + ' are off: they need ')
                + ' '.join('--' + one.replace('_', '-') for one in missing)])
-    return _show(conf, replay.Table(table, capacity),
+    return _show(options, replay.Table(table, capacity),
                  replay_settings.of_options(conf, any(
                      value is not None for value in capacity)),
                  several=len(table.hosts) > 1)
@@ -156,6 +173,8 @@ def _table(conf: cfg.ConfigOpts, path: pathlib.Path) -> int:
 
 def _verify(path: pathlib.Path, recording: recordings.Recording,
             settings: replay_settings.Settings) -> int:
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import replay_output
     ticks, decisions, difference = replay.verify(recording, settings)
     if difference is not None:
         print(replay_output.shown(
@@ -169,27 +188,31 @@ def _verify(path: pathlib.Path, recording: recordings.Recording,
     return 0
 
 
-def _show(conf: cfg.ConfigOpts, source: replay.Source,
+def _show(options: argparse.Namespace, source: replay.Source,
           settings: replay_settings.Settings, several: bool = False) -> int:
-    after = replay_settings.changed(settings, conf.set)
-    if conf.compare:
+    from scavenger_openstack.laboratory import replay
+    from scavenger_openstack.laboratory import replay_compare
+    from scavenger_openstack.laboratory import replay_output
+    from scavenger_openstack.laboratory import replay_settings
+    after = replay_settings.changed(settings, options.set)
+    if options.compare:
         found = replay_compare.compare(
             source, settings, after,
             ('recorded' if isinstance(source, replay.Recording)
-             else 'configured', ' '.join(conf.set)))
+             else 'configured', ' '.join(options.set)))
         _print([replay_output.as_line(found.as_json())]
-               if conf.format == 'json' else found.lines())
+               if options.format == 'json' else found.lines())
         return 0
     table = replay_output.Table(several)
     ticks = decisions = 0
     for step in replay.run(source, after):
         ticks += 1
         decisions += replay.count(step.changed)
-        if conf.format == 'json':
+        if options.format == 'json':
             _print(map(replay_output.as_line, replay_output.documents(step)))
         else:
             _print(table.lines(step))
-    if conf.format == 'table':
+    if options.format == 'table':
         print(f'{ticks} ticks, {decisions} decisions')
     return 0
 
@@ -200,8 +223,9 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _note(notes: Iterable[str]) -> None:
+    from scavenger_openstack.laboratory import replay_output
     for note in notes:
-        print(f'{PROGRAM}: {replay_output.shown(note)}', file=sys.stderr)
+        print(f'{PROG}: {replay_output.shown(note)}', file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -19,39 +19,32 @@ which has no privileges.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 from importlib import util
+import logging
 import subprocess
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
-from oslo_config import cfg
-from oslo_log import log
-
-from scavenger_openstack.agent import ownership
-from scavenger_openstack.agent import service
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.cmd import standalone_files
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_check
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
 
-LOG = log.getLogger(__name__)
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+PROG = 'scavenger-standalone'
 
 WATCHER_START_S = 10.0
-
-COMMAND_OPT = cfg.StrOpt(
-    'command', positional=True, required=False, default='run',
-    choices=['run', 'env'],
-    help='run (the default): regulate this host until SIGTERM, with the API '
-         'on loopback.  env: print what "openstack" needs to use that API, '
-         'for a shell: eval "$(scavenger-standalone env)"; as root, and with '
-         'the options of the one that runs.')
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
           'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')
@@ -61,21 +54,51 @@ NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code('scavenger-standalone', lambda: _main(arguments))
+    return exit_.code(PROG, lambda: _main(arguments))
+
+
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'Agent, watcher, conductor and API of one host, in one go: for '
+              'a look, a demo or an embedded host. Without a command it is '
+              '"run".')
+    agent.add_record(found)
+    command_line.add_configuration(found, before=True)
+    command_line.add_logging(found, before=True)
+    add = command_line.add_commands(found, required=False)
+    one = add('run', 'regulate this host until SIGTERM, with the API on '
+                     'loopback')
+    agent.add_record(one)
+    command_line.add_configuration(one)
+    command_line.add_logging(one)
+    one = add('env', 'print what "openstack" needs to use that API, for a '
+                     'shell',
+              'Type, as root and with the options of the one that runs: '
+              'eval "$(scavenger-standalone env)"')
+    command_line.add_configuration(one)
+    return found
 
 
 def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf.register_cli_opts([COMMAND_OPT, agent.RECORD_OPT])
-    conf_.load(conf, arguments, 'scavenger-standalone')
-    if conf.command == 'env':
-        print(standalone_files.environment(standalone_files.of(conf), conf),
-              end='')
-        return 0
+    options = command_line.parse(parser(), arguments)
+    from scavenger_openstack.cmd import configuration
+    conf = configuration.load(PROG, options)
+    return (environment if options.command == 'env' else run)(conf, options)
+
+
+def environment(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    """Print what "openstack" needs."""
+    from scavenger_openstack.cmd import standalone_files
+    print(standalone_files.environment(standalone_files.of(conf), conf),
+          end='')
+    return 0
+
+
+def run(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.agent import service
     service.set_up_log(conf)
     with Watcher(conf), _control_plane(conf) as call:
-        return agent.run(conf, call)
+        return agent.run(conf, options, call)
 
 
 @contextlib.contextmanager
@@ -85,6 +108,7 @@ def _control_plane(conf: cfg.ConfigOpts
 
     :raises ConfigError: packages are missing, and it is to be here.
     """
+    from scavenger_openstack import conf_check
     wanted = conf_check.is_set(conf, 'conductor', 'enabled')
     if wanted and not conf.conductor.enabled or conf.conductor.url or any(
             'transport_url' in sections.get('DEFAULT', ())
@@ -124,6 +148,8 @@ class Watcher:
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        from scavenger_openstack.agent import ownership
+        from scavenger_openstack import conf as conf_
         self._command = [
             sys.executable, '-P', '-m', 'scavenger_openstack.agent.restore',
             '--watch', '--with-parent',

@@ -10,160 +10,65 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``scavenger-status``: whether the control plane is ready for this release.
-
-Exit codes are those of the same command of other services: 0 nothing to do,
-1 a warning, 2 a failure or a configuration that cannot work, 255 a fault.
-"""
+"""``scavenger-status``: whether the control plane is ready for this
+release."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence
 import logging
 import sys
-import time
-from typing import TypeVar
+import traceback
+import types
 
-from oslo_config import cfg
-from oslo_upgradecheck import common_checks
-from oslo_upgradecheck import upgradecheck
-from oslo_upgradecheck.upgradecheck import Code
-from oslo_upgradecheck.upgradecheck import Result
-
-from scavenger_openstack.api import auth
-from scavenger_openstack.api import policy_file
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack import conf as conf_
-from scavenger_openstack import conf_control
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import hosts
-from scavenger_openstack.db.rows import Row
-from scavenger_openstack.db import schema
-from scavenger_openstack import errors
-from scavenger_openstack import version
-
-T = TypeVar('T')
+from scavenger_openstack import command_line
 
 PROG = 'scavenger-status'
 
-SILENT_S = 86400.0
-"""Without a report for so long, a host is not just restarting."""
-
-NAMED = 5
-"""How many hosts a line names."""
+FAULT = 255
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; the exit code is 0, 1, 2, 130 or 255."""
+    """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return exit_.code(PROG, lambda: _main(arguments))
 
 
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        PROG, 'Whether the control plane is ready for this release. How an '
+              'agent is says scavenger-agent status.')
+    command_line.add_configuration(found, host=False, before=True)
+    add = command_line.add_commands(found)
+    action = command_line.add_commands(
+        add('upgrade', 'what an upgrade needs'), 'action')
+    one = action('check', 'look at database, policy, authentication and '
+                          'agents',
+                 epilog='Exit code: 0 nothing to do, 1 a warning, 2 a failure '
+                        'or a configuration that cannot work, 255 a fault.')
+    one.add_argument('--json', action='store_true', help='print JSON')
+    command_line.add_configuration(one, host=False)
+    return found
+
+
 def _main(arguments: Sequence[str]) -> int:
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    upgradecheck.register_cli_options(conf, Checks(conf))
-    conf_.load(conf, arguments, PROG)
+    options = command_line.parse(parser(), arguments)
+    from oslo_upgradecheck import upgradecheck
+
+    from scavenger_openstack.cmd import configuration
+    from scavenger_openstack.cmd import upgrade_checks
+    conf = configuration.load(PROG, options)
     # The table says what is wrong with a rule; this would add a traceback.
     logging.getLogger('oslo_policy').setLevel(logging.CRITICAL + 1)
-    upgradecheck.CONF = conf    # where it looks for --json
-    return int(upgradecheck.run(conf))
-
-
-class Checks(upgradecheck.UpgradeCommands):
-    """What "upgrade check" looks at."""
-
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
-
-    def _database(self) -> Result:
-        return _failed_with(self._tables)
-
-    def _tables(self) -> None:
-        self._read(schema.check)
-
-    def _policy(self) -> Result:
-        found = _failed_with(lambda: policy_file.check(self._conf))
-        return (found if found.code else
-                common_checks.check_policy_json(self, self._conf))
-
-    def _authentication(self) -> Result:
-        strategy = self._conf.api.auth_strategy
-        if strategy == auth.NOAUTH:
-            return Result(Code.WARNING, (
-                '[api] auth_strategy is noauth: every client may do '
-                'everything. '
-                'Set keystone or http_basic.'))
-        if strategy == auth.HTTP_BASIC:
-            return _failed_with(lambda: auth.HttpBasic(
-                lambda environ, start: (), self._conf.api.http_basic_file))
-        return Result(Code.SUCCESS)
-
-    def _versions(self) -> Result:
-        own = _major(version())
-        return self._of_hosts(lambda host, now_s: (
-            own is not None
-            and _major(host['version']) not in (None, own)), (
-                f'of another major version than this one, {version()}. '
-                'Their reports may be refused, and they protect themselves '
-                'meanwhile. Upgrade the conductors first, then the agents.'))
-
-    def _silent(self) -> Result:
-        return self._of_hosts(
-            lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
-                f'without a report for {SILENT_S / 3600:.0f} h or ever. Look '
-                'at "conductor" in "scavenger-agent status --json" there; '
-                'what they have to report waits in their spools.'))
-
-    def _of_hosts(self, found: Callable[[Row, float], bool],
-                  what: str) -> Result:
-        """A warning when there are hosts with ``found``."""
-        try:
-            rows = self._read(hosts.reported)
-        except errors.ScavengerError:
-            return Result(Code.WARNING, 'Not known: the database cannot be '
-                                        'used.')
-        now_s = time.time()
-        names = [f'{row["name"]} ({row["version"] or "version unknown"})'
-                 for row in rows if found(row, now_s)]
-        if not names:
-            return Result(Code.SUCCESS)
-        more = len(names) - NAMED
-        return Result(Code.WARNING, (
-            f'{len(names)} of {len(rows)} hosts are {what} '
-            f'They are {", ".join(names[:NAMED])}'
-            + (f' and {more} more.' if more > 0 else '.')))
-
-    def _read(self, work: Callable[[connect.Connection], T]) -> T:
-        engine = connect.engine(conf_control.database(self._conf))
-        try:
-            with connect.reading(engine) as connection:
-                schema.check(connection)
-                return work(connection)
-        finally:
-            engine.dispose()
-
-    _upgrade_checks = (('Database', _database),
-                       ('Policy file', _policy),
-                       ('Authentication', _authentication),
-                       ('Versions of agents', _versions),
-                       ('Silent agents', _silent))
-
-
-def _failed_with(check: Callable[[], object]) -> Result:
-    """A failure with the sentence of what ``check`` raises."""
+    # Where it looks for --json.
+    upgradecheck.CONF = types.SimpleNamespace(  # type: ignore[assignment]
+        command=options)
     try:
-        check()
-    except errors.ScavengerError as exc:
-        return Result(Code.FAILURE, ' '.join(str(exc).split()))
-    return Result(Code.SUCCESS)
-
-
-def _major(text: str) -> int | None:
-    """The first number of a version; ``None`` when there is none."""
-    first = text.partition('.')[0]
-    return int(first) if first.isascii() and first.isdecimal() else None
+        return int(upgrade_checks.Checks(conf).check())
+    except Exception:
+        traceback.print_exc()
+        return FAULT
 
 
 if __name__ == '__main__':

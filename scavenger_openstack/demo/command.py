@@ -24,6 +24,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack import command_line
 from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import interrupt as interrupt_
@@ -72,9 +73,9 @@ NEXT_WHO = ('Next, on your own host: doc/source/install/index.rst; in mode '
             'shows what it would do')
 
 
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        prog='scavenger-demo',
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        'scavenger-demo',
         description='Plays a latency-sensitive service beside batch work in '
                     'six ways and shows what the service feels and what '
                     'the batch work gets done; --who shows who disturbs '
@@ -153,7 +154,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     :raises OSError: likewise
     """
     parse = parser()
-    options = parse.parse_args(argv)
+    options = command_line.parse(
+        parse, list(sys.argv[1:] if argv is None else argv))
     if bool(options.watch_foreground) != bool(options.watch_background):
         parse.error('--watch-foreground and --watch-background go together')
     if options.who:

@@ -21,12 +21,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import signal
+import sys
 import time
 from types import FrameType
 from typing import Any
-from typing import NoReturn
 
 from scavenger_openstack.agent import status
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
@@ -44,20 +45,12 @@ MOST_JOBS = 1024
 FLEET_CONTROLLERS = ('none', 'ours')
 
 
-class Parser(argparse.ArgumentParser):
-    """One line for a wrong option, as for everything that is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        raise errors.ConfigError(f'{message}; see --help')
-
-
-def parser() -> Parser:
-    found = Parser(
-        prog='scavenger-simulate', allow_abbrev=False,
-        description='Plays scenarios on simulated hosts under several '
-                    'policies, seed by seed, and compares what the '
-                    'foreground feels and what the background gets done. '
-                    'It touches nothing on this host.')
+def parser() -> command_line.Parser:
+    found = command_line.program(
+        'scavenger-simulate',
+        'Plays scenarios on simulated hosts under several policies, seed by '
+        'seed, and compares what the foreground feels and what the '
+        'background gets done. It touches nothing on this host.')
     found.add_argument('scenarios', metavar='SCENARIO', nargs='*',
                        help='a scenario file, the name of a shipped one, or '
                             '"all" for every one of those')
@@ -97,7 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     :raises ScavengerError: what stopped it, in one line
     :raises OSError: likewise
     """
-    options = parser().parse_args(argv)
+    options = command_line.parse(
+        parser(), list(sys.argv[1:] if argv is None else argv))
     if options.list:
         return output.show(_listing())
     if not options.scenarios:

@@ -201,6 +201,7 @@ class DemoTest(demos.DemoTestCase):
         process = subprocess.run(
             [sys.executable, '-c', 'import os, sys\n'
              'from scavenger_openstack.cmd import demo\n'
+             'import scavenger_openstack.demo.command\n'
              'os.setuid(65534)\nsys.exit(demo.main(["--quick"]))'],
             capture_output=True, text=True, timeout=DEADLINE_S, check=False)
         self.assertEqual(1, process.returncode)

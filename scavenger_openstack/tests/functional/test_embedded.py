@@ -189,7 +189,9 @@ class Whole(EmbeddedTestCase):
         # Nobody but root is given the password.
         done = subprocess.run(
             [sys.executable, '-c', 'import os, sys\n'
+             'from scavenger_openstack.cmd import configuration\n'
              'from scavenger_openstack.cmd import standalone\n'
+             'from scavenger_openstack.cmd import standalone_files\n'
              f'os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n'
              'sys.exit(standalone.main())',
              *self.command('standalone', 'env')[3:]], check=False,

@@ -104,7 +104,8 @@ class RecordingTestCase(base.FunctionalTestCase):
     def command(self, module: str, *words: object) -> list[str]:
         return [sys.executable, '-m', f'{PACKAGE}.{module}',
                 *map(str, words), '--config-file', str(self.config),
-                '--state-dir', str(self.state_dir)]
+                *(['--state-dir', str(self.state_dir)]
+                  if module != 'replay' else [])]
 
     def agent(self, *words: object,
               before: tuple[str, ...] = ()) -> subprocess.Popen[str]:

@@ -31,7 +31,8 @@ NOBODY = 65534
 
 AS_NOBODY = f"""
 import os, sys
-from scavenger_openstack.cmd import agent
+from scavenger_openstack.agent import check, history, instances
+from scavenger_openstack.cmd import agent, configuration, stop
 from scavenger_openstack import version
 version()
 os.setgroups([])

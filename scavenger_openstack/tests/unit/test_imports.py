@@ -29,7 +29,7 @@ PACKAGE = 'scavenger_openstack'
 HERE = pathlib.Path(scavenger_openstack.__file__).parent
 
 LEVELS = {
-    '': 0, 'types': 0, 'errors': 0, 'wire': 0,
+    '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'algorithms': 1,
     'conf_check': 1, 'conf_control': 1, 'conf_host': 1,
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2,
@@ -59,7 +59,7 @@ HOMES = {
     'alembic': ('db',),
     'oslo_messaging': ('rpc',),
     'oslo_service': ('rpc',),
-    'oslo_upgradecheck': ('cmd.status',),
+    'oslo_upgradecheck': ('cmd.status', 'cmd.upgrade_checks'),
     'oslo_reports': ('cmd.conductor',),
     'flask': ('api',),
     'werkzeug': ('api',),

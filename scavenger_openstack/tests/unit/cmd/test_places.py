@@ -38,8 +38,7 @@ class PlacesTest(testtools.TestCase):
         """The state directory, and whether it is guessed."""
         self.config.write_bytes(text.encode('utf-8', 'surrogateescape'))
         found = places_.read(
-            ['stop-all', *words, f'--config-file={self.config}'], agent.PROG,
-            agent._register)[1]
+            [*words, f'--config-file={self.config}'], agent.PROG)
         return str(found.state_dir), found.guessed
 
     def test_what_can_be_read_counts(self) -> None:
@@ -70,8 +69,7 @@ class PlacesTest(testtools.TestCase):
 
     def test_no_file(self) -> None:
         self.config.mkdir()
-        found = places_.read(['resume', f'--config-file={self.config}'],
-                             agent.PROG, agent._register)[1]
+        found = places_.read([f'--config-file={self.config}'], agent.PROG)
         self.assertTrue(found.guessed)
         self.assertEqual('/var/lib/scavenger/stop', str(found.stop_file))
 
@@ -92,16 +90,14 @@ class PlacesTest(testtools.TestCase):
                 ([file, '--config-dir', f'{root}/d'], '/d/b.conf'),
                 ([file, file, directory], '/d/b.conf')):
             conf = cfg.ConfigOpts()
-            agent._register(conf)
-            conf_.read(conf, ['resume', *words], agent.PROG)
+            conf_.register(conf)
+            conf_.read(conf, words, agent.PROG)
             self.assertEqual(state_dir, conf.state_dir)
-            found = places_.read(['resume', *words], agent.PROG,
-                                 agent._register)[1]
+            found = places_.read(words, agent.PROG)
             self.assertEqual((state_dir, False), (
                 str(found.state_dir), found.guessed), str(words))
 
     def test_a_directory_that_does_not_exist(self) -> None:
         found = places_.read(
-            ['resume', f'--config-dir={self.config.parent}/none'],
-            agent.PROG, agent._register)[1]
+            [f'--config-dir={self.config.parent}/none'], agent.PROG)
         self.assertTrue(found.guessed)

@@ -67,11 +67,8 @@ class ReplayTestCase(testtools.TestCase):
         out, err = io.StringIO(), io.StringIO()
         with fixtures.MonkeyPatch('sys.stdout', out), \
                 fixtures.MonkeyPatch('sys.stderr', err):
-            try:
-                found = replay.main([str(word) for word in words] + [
-                    '--config-file', str(self.config)])
-            except SystemExit as exc:       # of the options' parser
-                found = int(exc.code or 0)
+            found = replay.main([str(word) for word in words] + [
+                '--config-file', str(self.config)])
         self.err = err.getvalue()
         self.assertEqual(code, found, out.getvalue() + self.err)
         self.assertNotIn('Traceback', self.err)

@@ -52,7 +52,7 @@ class Status(testtools.TestCase):
         self.config = self.directory / 'scavenger.conf'
         self.configure()
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.cmd.status.version', lambda: '2.1.0'))
+            'scavenger_openstack.cmd.upgrade_checks.version', lambda: '2.1.0'))
 
     def configure(self, strategy: str = 'http_basic') -> None:
         self.config.write_text(

@@ -1,0 +1,138 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What ``scavenger-status upgrade check`` looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import time
+from typing import TypeVar
+
+from oslo_config import cfg
+from oslo_upgradecheck import common_checks
+from oslo_upgradecheck import upgradecheck
+from oslo_upgradecheck.upgradecheck import Code
+from oslo_upgradecheck.upgradecheck import Result
+
+from scavenger_openstack.api import auth
+from scavenger_openstack.api import policy_file
+from scavenger_openstack import conf_control
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import hosts
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+from scavenger_openstack import version
+
+T = TypeVar('T')
+
+SILENT_S = 86400.0
+"""Without a report for so long, a host is not just restarting."""
+
+NAMED = 5
+"""How many hosts a line names."""
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """What "upgrade check" looks at."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+
+    def _database(self) -> Result:
+        return _failed_with(self._tables)
+
+    def _tables(self) -> None:
+        self._read(schema.check)
+
+    def _policy(self) -> Result:
+        found = _failed_with(lambda: policy_file.check(self._conf))
+        return (found if found.code else
+                common_checks.check_policy_json(self, self._conf))
+
+    def _authentication(self) -> Result:
+        strategy = self._conf.api.auth_strategy
+        if strategy == auth.NOAUTH:
+            return Result(Code.WARNING, (
+                '[api] auth_strategy is noauth: every client may do '
+                'everything. '
+                'Set keystone or http_basic.'))
+        if strategy == auth.HTTP_BASIC:
+            return _failed_with(lambda: auth.HttpBasic(
+                lambda environ, start: (), self._conf.api.http_basic_file))
+        return Result(Code.SUCCESS)
+
+    def _versions(self) -> Result:
+        own = _major(version())
+        return self._of_hosts(lambda host, now_s: (
+            own is not None
+            and _major(host['version']) not in (None, own)), (
+                f'of another major version than this one, {version()}. '
+                'Their reports may be refused, and they protect themselves '
+                'meanwhile. Upgrade the conductors first, then the agents.'))
+
+    def _silent(self) -> Result:
+        return self._of_hosts(
+            lambda host, now_s: now_s - host['last_seen_s'] > SILENT_S, (
+                f'without a report for {SILENT_S / 3600:.0f} h or ever. Look '
+                'at "conductor" in "scavenger-agent status --json" there; '
+                'what they have to report waits in their spools.'))
+
+    def _of_hosts(self, found: Callable[[Row, float], bool],
+                  what: str) -> Result:
+        """A warning when there are hosts with ``found``."""
+        try:
+            rows = self._read(hosts.reported)
+        except errors.ScavengerError:
+            return Result(Code.WARNING, 'Not known: the database cannot be '
+                                        'used.')
+        now_s = time.time()
+        names = [f'{row["name"]} ({row["version"] or "version unknown"})'
+                 for row in rows if found(row, now_s)]
+        if not names:
+            return Result(Code.SUCCESS)
+        more = len(names) - NAMED
+        return Result(Code.WARNING, (
+            f'{len(names)} of {len(rows)} hosts are {what} '
+            f'They are {", ".join(names[:NAMED])}'
+            + (f' and {more} more.' if more > 0 else '.')))
+
+    def _read(self, work: Callable[[connect.Connection], T]) -> T:
+        engine = connect.engine(conf_control.database(self._conf))
+        try:
+            with connect.reading(engine) as connection:
+                schema.check(connection)
+                return work(connection)
+        finally:
+            engine.dispose()
+
+    _upgrade_checks = (('Database', _database),
+                       ('Policy file', _policy),
+                       ('Authentication', _authentication),
+                       ('Versions of agents', _versions),
+                       ('Silent agents', _silent))
+
+
+def _failed_with(check: Callable[[], object]) -> Result:
+    """A failure with the sentence of what ``check`` raises."""
+    try:
+        check()
+    except errors.ScavengerError as exc:
+        return Result(Code.FAILURE, ' '.join(str(exc).split()))
+    return Result(Code.SUCCESS)
+
+
+def _major(text: str) -> int | None:
+    """The first number of a version; ``None`` when there is none."""
+    first = text.partition('.')[0]
+    return int(first) if first.isascii() and first.isdecimal() else None
