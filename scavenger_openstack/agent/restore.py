@@ -27,7 +27,6 @@ has taken back its leases itself.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
 import contextlib
@@ -45,6 +44,9 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
 from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.agent import restore_options
+from scavenger_openstack.agent.restore_options import STATE_DIR
+from scavenger_openstack.agent.restore_options import STOP_FILE
 from scavenger_openstack.agent import say as say_
 from scavenger_openstack.agent.say import Say
 from scavenger_openstack.agent import scheduling
@@ -60,8 +62,6 @@ from scavenger_openstack.agent.steps import RestoreError
 __all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'Say', 'boot_id',
            'lift', 'lift_all', 'main', 'now_s']
 
-STATE_DIR = '/run/scavenger'
-STOP_FILE = '/var/lib/scavenger/stop'
 MAX_PAUSE_S = 2.0
 WORK_SHARE = 0.1
 """So much of its time the watcher works at leases that have to stay, unless
@@ -404,27 +404,7 @@ def default_stop_file(state_dir: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
-    parser = argparse.ArgumentParser(
-        prog='scavenger-restore',
-        description='Put knobs that an agent has capped back to their '
-                    'originals. Without an option: those whose leases have '
-                    'run out.')
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument('--all', action='store_true',
-                      help='all of them; refused while an agent lives, '
-                           'unless the stop file is there')
-    what.add_argument('--watch', action='store_true',
-                      help='stay, and lift whenever the agent dies, hangs '
-                           'or is to stop')
-    parser.add_argument('--with-parent', action='store_true',
-                        help='with --watch: end when the process that '
-                             'started it has ended and all is lifted')
-    parser.add_argument('--state-dir', default=STATE_DIR, metavar='DIR',
-                        help='where the agent keeps its leases [%(default)s]')
-    parser.add_argument('--stop-file', metavar='FILE',
-                        help='nothing is capped while it exists '
-                             f'[{STOP_FILE}, or DIR/stop]')
-    args = parser.parse_args(argv)
+    args = restore_options.parse(argv)
     stop_file = args.stop_file or default_stop_file(args.state_dir)
     state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:
@@ -432,8 +412,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return once(state, stop_file, say, everything=args.all)
     except OSError as exc:
-        say_.line(f'{args.state_dir}: {exc}')
+        say_.line(f'{args.state_dir}: {exc.strerror or exc}')
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == '__main__':

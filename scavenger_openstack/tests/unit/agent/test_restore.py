@@ -37,6 +37,7 @@ from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers import network
+from scavenger_openstack import version
 
 MOUNTS = [('/cg/cpu', 'cgroup', 1), ('/cg/two', 'cgroup2', 2)]
 WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
@@ -283,10 +284,23 @@ class StateDirectory(testtools.TestCase):
         (self.path / 'heartbeat').write_text(str(text))
 
     def test_usage(self) -> None:
-        with contextlib.redirect_stderr(io.StringIO()):
-            exit_ = self.assertRaises(SystemExit, self.run_main,
-                                      '--all', '--watch')
-        self.assertEqual(2, exit_.code)
+        for words, what in (
+                (('--all', '--watch'), '--watch: not allowed with'),
+                (('--with-parent',), '--with-parent goes with --watch'),
+                (('--wibble',), 'unrecognized arguments: --wibble')):
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                exit_ = self.assertRaises(SystemExit, restore.main, words)
+            self.assertEqual((2, 1), (exit_.code,
+                                      said.getvalue().count('\n')))
+            self.assertIn(what, said.getvalue())
+            self.assertIn('see scavenger-restore --help', said.getvalue())
+
+    def test_version(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            exit_ = self.assertRaises(SystemExit, restore.main,
+                                      ['--version'])
+        self.assertEqual((0, f'scavenger-restore {version()}\n'),
+                         (exit_.code or 0, said.getvalue()))
 
     def test_nothing_there(self) -> None:
         self.assertEqual((0, ''), self.run_main('--all'))

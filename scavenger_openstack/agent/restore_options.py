@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command line of ``scavenger-restore``.  Standard library only."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NoReturn
+
+STATE_DIR = '/run/scavenger'
+STOP_FILE = '/var/lib/scavenger/stop'
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f'{self.prog}: {message}; see {self.prog} --help\n')
+
+
+class _Version(argparse.Action):
+    """Looked for only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from scavenger_openstack import version
+        print(parser.prog, version())
+        parser.exit()
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """
+    :raises SystemExit: something is wrong, or help is printed.
+    """
+    parser = _Parser(
+        prog='scavenger-restore', allow_abbrev=False,
+        description='Restore what an agent has limited to what it was '
+                    'before. Without an option: where the lease has run '
+                    'out. It reads no configuration file.',
+        epilog='Exit code: 0 no limit is left, 1 some limit is left or '
+               'something failed, 2 wrong usage, 130 interrupted.')
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument('--all', action='store_true',
+                      help='restore everything; refused while an agent '
+                           'lives, unless the stop file is there')
+    what.add_argument('--watch', action='store_true',
+                      help='stay, and restore whenever the agent dies, hangs '
+                           'or is to stop: the watcher')
+    parser.add_argument('--with-parent', action='store_true',
+                        help='with --watch: end when the process that '
+                             'started it has ended and all is restored')
+    parser.add_argument('--state-dir', default=STATE_DIR, metavar='DIR',
+                        help='where the agent keeps its leases (default: '
+                             '%(default)s)')
+    parser.add_argument('--stop-file', metavar='FILE',
+                        help='no limit is set while it exists (default: '
+                             f'{STOP_FILE}; with another --state-dir '
+                             'DIR/stop)')
+    parser.add_argument('--version', action=_Version, nargs=0,
+                        default=argparse.SUPPRESS,
+                        help='print the version and end')
+    options = parser.parse_args(argv)
+    if options.with_parent and not options.watch:
+        parser.error('--with-parent goes with --watch')
+    return options
