@@ -25,6 +25,7 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.agent import restore
+from scavenger_openstack.agent import restore_options
 from scavenger_openstack import conf as conf_
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
@@ -33,8 +34,8 @@ ETC = pathlib.Path(__file__).parents[3] / 'etc'
 class Paths(testtools.TestCase):
 
     def test_agent_and_restorer(self) -> None:
-        self.assertEqual(restore.STATE_DIR, conf_.DEFAULT_STATE_DIR)
-        self.assertEqual(restore.STOP_FILE, conf_.DEFAULT_STOP_FILE)
+        self.assertEqual(restore_options.STATE_DIR, conf_.DEFAULT_STATE_DIR)
+        self.assertEqual(restore_options.STOP_FILE, conf_.DEFAULT_STOP_FILE)
 
     def test_files_follow_the_state_directory(self) -> None:
         """However it is spelt: tab completion ends it with a slash."""
