@@ -63,6 +63,10 @@ REPEAT_S = 600.0
 
 MOST_SAID = 1000
 
+TRIES = 3
+"""A report that fails for a reason that nobody expects is refused after so
+many tries, so that its agent finds out which entry it is and goes on."""
+
 DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
 """What is left out of directives that are too long, in this order; never the
 kill switch."""
@@ -86,6 +90,7 @@ class Conductor:
         self._clock = clock
         self._wishes = directives.Wishes()
         self._said: dict[str, float] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -139,13 +144,33 @@ class Conductor:
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
         except Exception as exc:
-            LOG.exception('%s: its report is not stored', report.host)
-            raise errors.Unreachable(
-                'the conductor failed at this report; its log has more'
-            ) from exc
+            raise self._failed(report, exc, now) from exc
         LOG.debug('%s: %d entries, stored to %d', report.host,
                   len(report.entries), answer.acknowledged)
         return self._encoded(report.host, answer, now)
+
+    def _failed(self, report: Report, exc: Exception, now: float
+                ) -> errors.ScavengerError:
+        """What the agent hears of a report that failed for a reason that
+        nobody expects; it leaves out an entry only if it is refused alone and
+        a report without any is taken."""
+        count, last_s = self._failures.get(report.host, (0, 0.0))
+        count = count + 1 if 0 <= now - last_s < REPEAT_S else 1
+        if len(self._failures) >= MOST_SAID:
+            self._failures.clear()
+        self._failures[report.host] = count, now
+        which = _entries(report)
+        if self._first(f'{report.host} {type(exc).__name__}', now):
+            LOG.error('%s: its report with %s is not stored; please report '
+                      'this', report.host, which, exc_info=exc)
+        if count < TRIES or not report.entries:
+            return errors.Unreachable(
+                'the conductor failed at this report; its log has more')
+        why = (f'{report.host}: the conductor cannot store {which} of run '
+               f'{report.run_id}: {type(exc).__name__}')
+        if len(report.entries) == 1 and self._first(f'audit {why}', now):
+            self._audit(now, f'agent {report.host}', report.host, why)
+        return errors.WireError(why)
 
     def _encoded(self, host: str, answer: Answer, now: float) -> bytes:
         """The answer, without what an agent would not take: entries that it
@@ -244,12 +269,15 @@ class Conductor:
         LOG.warning('refused a report of %s: %s', host, exc)
         if not isinstance(exc, errors.ForeignReport):
             return
+        self._audit(now, f'agent {authenticated}' if authenticated
+                    else 'unknown', host, str(exc))
+
+    def _audit(self, now: float, actor: str, host: str, why: str) -> None:
         try:
             with connect.writing(self._engine) as connection:
                 reports.add_audit(connection, [{
                     'time_s': now, 'action': 'report.refused',
-                    'actor': f'agent {authenticated}' if authenticated
-                    else 'unknown', 'target': host, 'reason': str(exc)}])
+                    'actor': actor, 'target': host, 'reason': why}])
         except errors.DatabaseError as failed:
             LOG.warning('not in the audit: %s', failed)
 
@@ -261,6 +289,16 @@ class Conductor:
             return False
         self._said[text] = now
         return True
+
+
+def _entries(report: Report) -> str:
+    """The entries of a report, for people."""
+    if not report.entries:
+        return 'no entry'
+    first, last = report.entries[0], report.entries[-1]
+    if first is last:
+        return f'entry {first.sequence} ({type(first).__name__})'
+    return f'entries {first.sequence} to {last.sequence}'
 
 
 def _host(data: bytes) -> str:

@@ -32,6 +32,7 @@ from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import batch
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import incident
+from scavenger_openstack.tests.unit.conductor.cloud import limit
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.tests.unit.conductor.cloud import statistics
@@ -237,3 +238,36 @@ class OnSqlite(Service, testtools.TestCase):
         schema.upgrade(self.engine)
         super().setUp()
         self.addCleanup(self.engine.dispose)
+
+    def test_an_entry_that_cannot_be_stored(self) -> None:
+        """For a reason that nobody expects: it alone is left out."""
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql(
+                'CREATE TRIGGER bad BEFORE INSERT ON caps WHEN '
+                "NEW.workload = '/bad' BEGIN SELECT "
+                'abs(-9223372036854775807 - 1); END')
+        good, bad = limit(1), limit(2, workload='/bad')
+        whole = codec.encode(report(good, bad))
+        for _ in range(service.TRIES - 1):
+            self.assertRaises(errors.Unreachable, self.conductor.answer,
+                              whole)
+        self.assertIn('entries 1 to 2 of run run-1', self.refused(whole))
+        # What the agent does then: fewer, one, none, the one again.
+        self.assertEqual(1, self.answer(report(good)).acknowledged)
+        for _ in range(2):
+            self.assertEqual(
+                'node-1: the conductor cannot store entry 2 (Limit) of run '
+                'run-1: OperationalError',
+                self.refused(codec.encode(report(bad))))
+            self.assertEqual(1, self.answer(report()).acknowledged)
+        self.assertEqual(3, self.answer(report(limit(
+            3, knob='cpu_set', value='0'))).acknowledged)
+        self.assertEqual(2, len(self.rows(tables.caps)))
+        self.assertEqual(
+            [('agent node-1', 'report.refused', HOST)],
+            self.rows(tables.audit, 'actor', 'action', 'target'))
+        self.assertEqual(1, self.log.output.count('its report with'))
+        # Another fault, much later, is tried again first.
+        self.now += 2 * service.REPEAT_S
+        self.assertRaises(errors.Unreachable, self.conductor.answer, whole
+                          .replace(b'"sequence":2', b'"sequence":4'))
