@@ -79,13 +79,37 @@ class Embedded:
         return self._conductor.answer(data)
 
     def _run(self) -> None:
+        """Run it, and again after a fault that nobody expects."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            began = time.monotonic()
+            try:
+                self._run_once()
+                return
+            except Exception as exc:
+                self._conductor = None
+                if time.monotonic() - began > 2 * LONGEST_PAUSE_S:
+                    pause_s = FIRST_PAUSE_S
+                self._fault = (f'the control plane failed '
+                               f'({type(exc).__name__}: {exc}) and begins '
+                               f'again within {LONGEST_PAUSE_S:.0f} s; '
+                               'please report this')
+                LOG.exception('the control plane failed, it begins again in '
+                              '%.0f s; please report this', pause_s)
+            self._ready.set()
+            if self._stop.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            self._tables = self._make_tables()
+
+    def _run_once(self) -> None:
         while not self._tables_made():
             self._ready.set()
             if self._stop.wait(RETRY_S):
                 return
             self._tables = self._make_tables()
+        engine = connect.engine(self._files.url)
         try:
-            engine = connect.engine(self._files.url)
             # One connection stays: the last one that closes would remove
             # files that the API's user cannot make again.
             with engine.connect():
@@ -102,9 +126,8 @@ class Embedded:
                     self._keep_api()
                 finally:
                     conductor.stop()
+        finally:
             engine.dispose()
-        except Exception:
-            LOG.exception('the API is not kept alive any more')
 
     def _make_tables(self) -> subprocess.Popen[str] | None:
         try:

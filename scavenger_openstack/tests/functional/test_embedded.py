@@ -349,6 +349,39 @@ class Faults(EmbeddedTestCase):
         self.assertEqual(1, err.count(
             f'no control plane here, next try in 60 s: {why}'), err)
 
+    def test_a_fault_that_nobody_expects(self) -> None:
+        """No API can be started for a while; then all is there again."""
+        python = self.directory / 'python'
+        script = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+        python.write_text(script)
+        python.chmod(0o755)
+        process = subprocess.Popen(
+            [sys.executable, '-c', 'import sys\n'
+             f'sys.executable = {str(python)!r}\n'
+             'from scavenger_openstack.cmd import standalone\n'
+             'sys.exit(standalone.main())',
+             *self.command('standalone')[3:]], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self._stop, process)
+        self.wait_for('an API', self.api, START_S)
+        self.wait_for('a report', lambda: dict(
+            self.status().get('conductor') or {}).get('answered_s'), START_S)  # type: ignore[call-overload]
+        python.unlink()
+        self.end_api()
+        self.wait_for('the status says so', lambda: (
+            'the control plane failed (FileNotFoundError' in str(
+                self.status().get('conductor'))), START_S)
+        self.assertEqual('1', self.idle())
+        python.write_text(script)
+        python.chmod(0o755)
+        self.wait_for('another API', self.api, START_S)
+        self.wait_for('the status says so', lambda: not dict(
+            self.status().get('conductor') or {}).get('fault'), START_S)  # type: ignore[call-overload]
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, err)
+        self.assertIn('the control plane failed, it begins again in 1 s', err)
+
     def test_without_its_packages(self) -> None:
         self.configure('[scavenger]', 'mode = enforce')
         self.config.write_text(self.config.read_text().replace(
