@@ -12,7 +12,15 @@
 
 """The tests: ``unit`` needs nothing, ``functional`` root and a real kernel."""
 
+import logging
 import signal
+import warnings
+
+# Between the results there is nothing but what a test failed by: what is
+# logged while none looks at it goes nowhere, and what libraries of others say
+# of one another is not for here.
+logging.getLogger().addHandler(logging.NullHandler())
+warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 # A shell gives what it runs in the background an ignored Ctrl-C, which every
 # process that a test starts would inherit.
