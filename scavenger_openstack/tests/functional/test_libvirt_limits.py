@@ -161,12 +161,14 @@ class TestAllKnobs(LimitsCase):
         agent.tick(caps)
         host.virsh('blkdeviotune one vda --live --read-bytes-sec 9000000 '
                    '--write-bytes-sec 9000000')
-        for _ in range(5):
-            time.sleep(0.2)
+
+        def again() -> bool:
             agent.tick(caps)
-        self.assertIn('somebody else set it', self.log.output)
-        self.assertEqual(5_000_000, agent.driver.read(
-            guest.uuid, Knob.IO_BYTES_PER_S))
+            return ('somebody else set it' in self.log.output
+                    and agent.driver.read(
+                        guest.uuid, Knob.IO_BYTES_PER_S) == 5_000_000)
+
+        self.wait_for('it is limited again', again)
         agent.tick()
         # Both shared a group, whose limits are those of each.
         found = bytes_sec(host)
