@@ -156,9 +156,10 @@ FOREGROUND_SENT = amounts(0.8 * LINK)
 GAPS = st.integers(0, 15)
 
 
+@st.composite
 def looks(draw: st.DrawFn, background: list[Workload],
           foreground: list[Workload], gaps: bool = False) -> Look:
-    """Draw one tick: some workloads are there, some are not."""
+    """One tick: some workloads are there, some are not."""
     seen = [uses(draw, one) for one in background + foreground
             if draw(PRESENT)]
     memory: int | None = draw(FOREGROUND_BYTES)
@@ -173,9 +174,6 @@ def looks(draw: st.DrawFn, background: list[Workload],
     return Look(memory, sent, tuple(seen))
 
 
-TICKS = st.integers(5, 14)
-
-
 @st.composite
 def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
     """What happens on one host, tick by tick.
@@ -184,8 +182,8 @@ def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
     """
     background = workloads(draw, Priority.BACKGROUND)
     foreground = workloads(draw, Priority.FOREGROUND, 2)
-    return [looks(draw, background, foreground, gaps)
-            for _ in range(draw(TICKS))]
+    return draw(st.lists(looks(background, foreground, gaps),
+                         min_size=5, max_size=14))
 
 
 ANY = weird(amounts(1e10))

@@ -90,7 +90,6 @@ FLOORS: st.SearchStrategy[dict[Knob, float]] = st.sampled_from(
 VCPUS = st.sampled_from((0.5, 1.0, 1.0, 3.0, 0.0))
 DISKS: st.SearchStrategy[tuple[str, ...]] = st.sampled_from(
     ((), ('vda',), ('vda', 'vdb')))
-TICKS = st.integers(5, 14)
 KNOWN, MISSING = st.just(True), st.integers(0, 7).map(bool)
 
 
@@ -102,16 +101,21 @@ def workloads(draw: st.DrawFn, priority: Priority) -> list[Workload]:
 
 
 @st.composite
+def looks(draw: st.DrawFn, there: list[Workload],
+          known: st.SearchStrategy[bool]) -> Look:
+    """One tick."""
+    return tuple(Use(one, draw(OPS_COUNTS), draw(WAITS_S)) if draw(known)
+                 else Use(one, None, None) for one in there)
+
+
+@st.composite
 def curves(draw: st.DrawFn, gaps: bool = False) -> list[Look]:
     """What happens on one host, tick by tick; with ``gaps`` some numbers
     are missing."""
     there = [*workloads(draw, Priority.BACKGROUND),
              *workloads(draw, Priority.FOREGROUND)]
-    known = MISSING if gaps else KNOWN
-    return [tuple(
-        Use(one, draw(OPS_COUNTS), draw(WAITS_S)) if draw(known)
-        else Use(one, None, None) for one in there)
-        for _ in range(draw(TICKS))]
+    return draw(st.lists(looks(there, MISSING if gaps else KNOWN),
+                         min_size=5, max_size=14))
 
 
 def run(params: Params, curve: Iterable[Look],
