@@ -29,7 +29,7 @@ from scavenger_openstack.cmd import demo
 from scavenger_openstack.demo import phases
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import progress
-from scavenger_openstack.tests.unit.demo.test_result import whole
+from scavenger_openstack.tests.unit.demo.records import whole
 
 
 def run(*argv: str) -> tuple[int, str, str]:

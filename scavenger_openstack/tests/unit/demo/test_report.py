@@ -23,10 +23,10 @@ from scavenger_openstack.demo import picture
 from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo import result
-from scavenger_openstack.tests.unit.demo.test_result import pairs
-from scavenger_openstack.tests.unit.demo.test_result import record
-from scavenger_openstack.tests.unit.demo.test_result import SETTINGS
-from scavenger_openstack.tests.unit.demo.test_result import whole
+from scavenger_openstack.tests.unit.demo.records import pairs
+from scavenger_openstack.tests.unit.demo.records import record
+from scavenger_openstack.tests.unit.demo.records import SETTINGS
+from scavenger_openstack.tests.unit.demo.records import whole
 
 NAMES = ('alone', 'unmanaged', 'static_half', 'scavenger')
 

@@ -22,8 +22,8 @@ import testtools
 from scavenger_openstack.demo import interval
 from scavenger_openstack.demo import others
 from scavenger_openstack.demo import turns
-from scavenger_openstack.tests.unit.demo.test_result import other
-from scavenger_openstack.tests.unit.demo.test_result import pairs
+from scavenger_openstack.tests.unit.demo.records import other
+from scavenger_openstack.tests.unit.demo.records import pairs
 
 LIMIT = 1.10
 

@@ -24,7 +24,7 @@ import testtools
 from scavenger_openstack.demo import who
 from scavenger_openstack.demo import who_report
 from scavenger_openstack.demo import who_result
-from scavenger_openstack.tests.unit.demo.test_result import other
+from scavenger_openstack.tests.unit.demo.records import other
 
 HARM_MS = {who_result.ALONE: 2.0, who_result.DISTURBED: 10.0,
            who_result.LIMITED: 3.0}

@@ -25,11 +25,11 @@ import testtools
 from scavenger_openstack.drivers import domain_markup
 from scavenger_openstack.drivers import domain_xml
 from scavenger_openstack import errors
-from scavenger_openstack.tests.unit.drivers.test_domain_xml import domain
-from scavenger_openstack.tests.unit.drivers.test_domain_xml import nova
-from scavenger_openstack.tests.unit.drivers.test_domain_xml import PROJECT
-from scavenger_openstack.tests.unit.drivers.test_domain_xml import TUNE
-from scavenger_openstack.tests.unit.drivers.test_domain_xml import UUID
+from scavenger_openstack.tests.unit.drivers.domain_texts import domain
+from scavenger_openstack.tests.unit.drivers.domain_texts import nova
+from scavenger_openstack.tests.unit.drivers.domain_texts import PROJECT
+from scavenger_openstack.tests.unit.drivers.domain_texts import TUNE
+from scavenger_openstack.tests.unit.drivers.domain_texts import UUID
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.tests.unit.examples import EXAMPLES
 from scavenger_openstack.types import Knob
