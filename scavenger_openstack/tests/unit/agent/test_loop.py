@@ -1,0 +1,259 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The loop with its driver, leases and actuator, on a host of plain files."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import service
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.tests.unit import host_tree
+from scavenger_openstack.tests import watching
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Rates
+
+A, B, SERVICE = '/batch/a', '/batch/b', '/services/s'
+CORES, MEMORY = Knob.CPU_CORES, Knob.MEMORY_BYTES
+FREE = 'max 100000'
+LIMIT = 256 * host_tree.MIB
+DEADLINE_S = 20.0
+
+
+class Wish:
+    """A controller that wants what the test tells it."""
+
+    name = 'wish'
+
+    def __init__(self) -> None:
+        self.caps: tuple[Cap, ...] = ()
+        self.seen: list[str] = []
+
+    def want(self, *caps: tuple[str, Knob, float | str]) -> None:
+        self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        self.seen = [one.workload.id for one in rates.workloads]
+        return Decision(self.caps)
+
+    def state(self) -> dict[str, object]:
+        return {}
+
+    def load(self, state: object, now: float) -> None:
+        pass
+
+
+class LoopTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(host_tree.Host())
+        for path in ('/batch', A, B, '/services', SERVICE):
+            self.host.cgroup(path)
+        self.state_dir = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path) / 'state'
+        self.wish = Wish()
+        self.now = 1000.0
+
+    def loop(self, mode: Mode = Mode.ENFORCE, *, lease_s: float = 600.0,
+             watched: bool = True) -> loop_.Loop:
+        file = self.state_dir.parent / 'agent.conf'
+        file.write_text('[cgroups]\nbackground_parents = /batch\n'
+                        'foreground_parents = /services\n'
+                        '[libvirt]\nuri =\n')
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(file), '--root-dir',
+                          str(self.host.root), '--state-dir',
+                          str(self.state_dir)], 'test')
+        driver = service.load_driver(conf)
+        self.addCleanup(driver.close)
+        self.leases = leases_.Leases(self.state_dir, lease_s)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        if watched:
+            self.useFixture(watching.Watching(self.state_dir))
+        return loop_.Loop(
+            driver, [(self.wish, mode)], self.leases,
+            actuator_.Actuator(driver, self.leases, 2.0),
+            self.state_dir / 'stop')
+
+    def turn(self, loop: loop_.Loop, *caps: tuple[str, Knob, float | str],
+             ticks: int = 1) -> loop_.Tick:
+        self.wish.want(*caps)
+        for _ in range(ticks):
+            self.now += 1.0
+            tick = loop.tick(self.now)
+        return tick
+
+    def quota(self, path: str = A) -> str:
+        return self.host.read(path, 'cpu.max')
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_bytes().partition(b'\n')[0])
+                for path in sorted((self.state_dir / 'leases').iterdir())]
+
+    def test_limits_are_set_changed_and_removed(self) -> None:
+        loop = self.loop()
+        tick = self.turn(loop, (A, CORES, 0.5), (B, MEMORY, LIMIT))
+        self.assertEqual((2, []), (tick.outcome.written,
+                                   tick.outcome.problems))
+        self.assertEqual({A, B, SERVICE}, set(self.wish.seen))
+        self.assertEqual('50000 100000', self.quota())
+        self.assertEqual(FREE, self.quota(B))
+        self.assertIn(str(LIMIT), (self.host.read(B, 'memory.high'),
+                                          self.host.read(B, 'memory.max')))
+        self.assertEqual({(A, CORES), (B, MEMORY)},
+                         set(self.leases.held()))
+        before = self.records()
+        self.turn(loop, (A, CORES, 0.25), (B, MEMORY, LIMIT))
+        self.assertEqual('25000 100000', self.quota())
+        self.assertEqual(before, self.records())
+        tick = self.turn(loop, (A, CORES, 0.25))
+        self.assertEqual(1, tick.outcome.lifted)
+        self.assertEqual(('max', 'max'), (
+            self.host.read(B, 'memory.high'),
+            self.host.read(B, 'memory.max')))
+        self.turn(loop)
+        self.assertEqual((FREE, []), (self.quota(), self.records()))
+
+    def test_the_lease_is_there_before_the_limit(self) -> None:
+        """And as long as it is: it goes after the last write."""
+        loop = self.loop()
+        found: list[list[str]] = []
+        self.host.before_write = lambda: found.append(
+            [one['workload'] for one in self.records()])
+        self.turn(loop, (A, CORES, 0.5))
+        self.turn(loop)
+        self.assertEqual([[A], [A]], found)
+        self.assertEqual([], self.records())
+
+    def test_observing_touches_nothing(self) -> None:
+        before = self.files()
+        tick = self.turn(self.loop(Mode.OBSERVE), (A, CORES, 0.5))
+        self.assertEqual([(A, CORES, 0.5)],
+                         [cap[:3] for cap in tick.would])
+        self.assertEqual(before, self.files())
+        self.assertEqual([], self.records())
+
+    def files(self) -> dict[str, str]:
+        return {str(path): path.read_text().strip()
+                for path in self.host.top.rglob('*') if path.is_file()}
+
+    def test_the_stop_file_takes_all_back(self) -> None:
+        loop = self.loop()
+        before = self.files()
+        limits = (A, CORES, 0.5), (B, CORES, 0.5)
+        self.turn(loop, *limits)
+        (self.state_dir / 'stop').touch()
+        tick = self.turn(loop, *limits)
+        self.assertTrue(tick.stopped)
+        self.assertEqual((before, []), (self.files(), self.records()))
+        (self.state_dir / 'stop').unlink()
+        self.turn(loop, *limits)
+        self.assertEqual('50000 100000', self.quota(B))
+
+    def test_nothing_is_set_without_a_watcher(self) -> None:
+        tick = self.turn(self.loop(watched=False), (A, CORES, 0.5))
+        self.assertTrue(tick.unwatched)
+        self.assertEqual((FREE, []), (self.quota(), self.records()))
+        self.assertIn('no scavenger-restore --watch', self.log.output)
+
+    def test_what_another_program_sets_is_restored(self) -> None:
+        """Ours stays in force while it is the tighter one."""
+        loop = self.loop()
+        self.turn(loop, (A, CORES, 0.5))
+        self.host.write(A, 'cpu.max', '150000 100000')
+        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.assertEqual('50000 100000', self.quota())
+        self.host.write(A, 'cpu.max', '30000 100000')
+        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.assertEqual('30000 100000', self.quota())
+        self.turn(loop)
+        self.assertEqual(('30000 100000', []), (self.quota(),
+                                                self.records()))
+
+    def test_never_below_the_floor_nor_foreground(self) -> None:
+        loop = self.loop()
+        self.turn(loop, (A, CORES, 0.001), (SERVICE, CORES, 0.5))
+        self.assertEqual('10000 100000', self.quota())
+        self.assertEqual(FREE, self.quota(SERVICE))
+
+    def test_memory_that_cannot_be_reclaimed_pauses(self) -> None:
+        """Without its parent's consent nothing is killed."""
+        loop = self.loop()
+        tick = self.turn(loop, (B, MEMORY, 64 * host_tree.MIB))
+        self.assertEqual(36 * host_tree.MIB, tick.unmet[B])
+        self.assertEqual('1', self.host.read(B, 'cgroup.freeze'))
+        self.assertEqual(0, loop.counters['kills'])
+        self.turn(loop, (B, MEMORY, LIMIT), ticks=2)
+        self.assertEqual('0', self.host.read(B, 'cgroup.freeze'))
+        self.turn(loop)
+        self.assertEqual([], self.records())
+
+    def test_a_workload_that_vanishes(self) -> None:
+        """The others keep their limits, and its lease goes."""
+        loop = self.loop()
+        self.turn(loop, (A, CORES, 0.5), (B, CORES, 0.5))
+        self.host.delete(A)
+        self.turn(loop, (B, CORES, 0.5), ticks=2)
+        self.assertEqual('50000 100000', self.quota(B))
+        self.assertEqual([B], [one['workload'] for one in self.records()])
+
+    def test_one_that_is_made_again(self) -> None:
+        """Its original is that of the new one."""
+        loop = self.loop()
+        self.turn(loop, (A, CORES, 0.5))
+        self.host.delete(A)
+        self.host.cgroup(A)
+        self.host.write(A, 'cpu.max', '80000 100000')
+        self.turn(loop, (A, CORES, 0.5), ticks=actuator_.LOOK_TICKS + 1)
+        self.assertEqual('50000 100000', self.quota())
+        self.turn(loop)
+        self.assertEqual('80000 100000', self.quota())
+
+    def test_a_limit_is_no_original_after_a_standstill(self) -> None:
+        """Nobody restored it; the agent begins anew, and limits at once."""
+        loop = self.loop(lease_s=1.0)
+        self.turn(loop, (A, CORES, 0.5))
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.leases.expired():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        tick = self.turn(loop, (A, CORES, 0.25))
+        self.assertTrue(tick.anew)
+        self.assertIn('stood still', self.log.output)
+        self.assertEqual('25000 100000', self.quota())
+        loop.close()
+        self.assertEqual((FREE, []), (self.quota(), self.records()))
+
+    def test_close_takes_all_back(self) -> None:
+        loop = self.loop()
+        before = self.files()
+        self.turn(loop, (A, CORES, 0.5), (B, MEMORY, LIMIT))
+        self.assertEqual([], loop.close())
+        self.assertEqual(before, self.files())
