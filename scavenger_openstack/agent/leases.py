@@ -47,6 +47,7 @@ import hashlib
 import os
 import pathlib
 import threading
+import time
 from typing import cast
 
 from oslo_log import log
@@ -74,6 +75,9 @@ from scavenger_openstack.types import Value
 __all__ = ['Key', 'Leases', 'Renewer']
 
 LOG = log.getLogger(__name__)
+
+OTHERS_S = 5.0
+"""So long what other threads are removing may take at the end."""
 
 
 def _key(lease: Lease) -> Key:
@@ -277,6 +281,9 @@ class Leases:
         """Lift everything; return what did not come back, and why."""
         problems: dict[Key, str] = {}
         for attempt in range(2):        # a parent may free its children
+            until_s = time.monotonic() + OTHERS_S
+            while problems and self._lifting and time.monotonic() < until_s:
+                time.sleep(0.01)
             for key in list(problems) if attempt else sorted(self._records):
                 problems.pop(key, None)
                 try:

@@ -395,6 +395,26 @@ class Time(LeasesTestCase):
         held.lift(*A)
         self.assertEqual([], self.on_disk())
 
+    def test_all_are_lifted_while_another_thread_lifts_one(self) -> None:
+        held = self.opened()
+        held.hold(*A, self.steps, None)
+        begun, go_on = threading.Event(), threading.Event()
+
+        def slow(*args: Any, **kwargs: Any) -> None:
+            begun.set()
+            go_on.wait(10)
+
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.agent.restore.lift', slow):
+            other = threading.Thread(target=held.lift, args=A)
+            other.start()
+            self.addCleanup(other.join)
+            self.addCleanup(go_on.set)
+            self.assertTrue(begun.wait(10))
+            threading.Timer(0.2, go_on.set).start()
+            self.assertEqual([], held.lift_all())
+        self.assertEqual([], self.on_disk())
+
     def test_close_while_a_write_is_on_its_way(self) -> None:
         """The record stays, and the lock until the process is dead."""
         held = self.opened()
