@@ -57,6 +57,10 @@ Answers = Mapping[tuple[int, int], Waits | None]
 its number), and what the kernel says."""
 
 
+MOST_THREADS = 1000
+"""A process waits for no more seconds per second than it has threads.  Linux
+6.18 was seen to count all the time since boot for one wait, on a busy host."""
+
 _READ_SIZE = 1 << 16
 
 
@@ -186,7 +190,9 @@ class Totals:
         :param since_s: when accounting was seen to be on
         """
         before = self._waits, self._bytes
-        born, unknown = self._add_waits(asked, answers, since_s)
+        born, unknown = self._add_waits(
+            asked, answers, since_s,
+            MOST_THREADS * max(1.0, now - self._listed_s) * NS_PER_S)
         self._add_bytes(asked, answers, born)
         self._first = False
         if asked.listed:
@@ -206,10 +212,13 @@ class Totals:
             sample = sample._replace(io_wait_s=self._wait_ns / NS_PER_S)
         return sample, unknown
 
-    def _add_waits(self, asked: Asked, answers: Answers, since_s: float
-                   ) -> tuple[set[int], int]:
+    def _add_waits(self, asked: Asked, answers: Answers, since_s: float,
+                   most_ns: float) -> tuple[set[int], int]:
         """Who began since the last listing, and how many of all are not
-        accounted."""
+        accounted.
+
+        :param most_ns: that a process can have waited since
+        """
         known, self.processes = self.processes, {}
         born = set()
         unknown = 0
@@ -232,7 +241,8 @@ class Totals:
                     cur, answers.get((taskstats.TASK, pid)))
             last, process.last = process.last, cur
             self._waits += max(0, cur.waits - last.waits)
-            self._wait_ns += max(0, cur.wait_ns - last.wait_ns)
+            if 0 < cur.wait_ns - last.wait_ns <= most_ns:
+                self._wait_ns += cur.wait_ns - last.wait_ns
             self._cpu_wait_ns += max(0, cur.cpu_wait_ns - last.cpu_wait_ns)
             self.processes[pid] = process
             unknown += not process.accounted
