@@ -14,12 +14,14 @@
 
 import logging
 import signal
+import sys
 import warnings
 
 # Between the results there is nothing but what a test failed by: what is
 # logged while none looks at it goes nowhere, and what libraries of others say
-# of one another is not for here.
-logging.getLogger().addHandler(logging.NullHandler())
+# of one another is not for here.  A program that a test starts does log.
+if 'unittest' in sys.modules:
+    logging.getLogger().addHandler(logging.NullHandler())
 warnings.filterwarnings('ignore', r'\s*Eventlet is deprecated')
 
 # A shell gives what it runs in the background an ignored Ctrl-C, which every

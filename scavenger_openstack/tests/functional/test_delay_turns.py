@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 import os
+import pathlib
 import signal
 
 from scavenger_openstack.drivers.delay_accounting import Settings
@@ -42,8 +43,15 @@ class TurnsTest(delays.DelaysTestCase):
         self.tree.make(below)
         self.said(self.spawn(SLEEPERS.format(more=processes - 1), self.tree,
                              below))
-        self.wait_for('all are there', lambda: len(self.tree.read(
-            'blkio', below, 'cgroup.procs').split()) == processes)
+        self.wait_for('all are there', lambda: len(self.pids(
+            below)) == processes)
+        # One that has not run yet has nothing by which it could be known.
+        self.wait_for('all sleep', lambda: {'S'} == {
+            pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(
+                ') ')[2][0] for pid in self.pids(below)})
+
+    def pids(self, below: str) -> list[str]:
+        return self.tree.read('blkio', below, 'cgroup.procs').split()
 
     def known(self, ticks: int) -> Counter[str]:
         """In how many of some ticks each workload had both signals."""
@@ -120,13 +128,13 @@ class TurnsTest(delays.DelaysTestCase):
         self.tree.delete('/back/one')
         self.look()
         self.idle('/back/one', 9)
-        pids = self.tree.read('blkio', '/back/one', 'cgroup.procs').split()
+        pids = self.pids('/back/one')
         self.look()
         self.assertIsNone(one().run_delay_s)
         for pid in pids[3:]:
             os.kill(int(pid), signal.SIGKILL)
-        self.wait_for('these are dead', lambda: len(self.tree.read(
-            'blkio', '/back/one', 'cgroup.procs').split()) == 3)
+        self.wait_for('these are dead', lambda: len(self.pids(
+            '/back/one')) == 3)
         self.known(TURN_TICKS)
         self.assertIsNotNone(one().run_delay_s)
         self.new(Settings(tasks=0))

@@ -358,7 +358,8 @@ class Faults(EmbeddedTestCase):
         process = subprocess.Popen(
             [sys.executable, '-c', 'import sys\n'
              f'sys.executable = {str(python)!r}\n'
-             'from scavenger_openstack.cmd import standalone\n'
+             'from scavenger_openstack.cmd import embedded, standalone\n'
+             'embedded.RETRY_S = 1.0\n'
              'sys.exit(standalone.main())',
              *self.command('standalone')[3:]], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
