@@ -17,11 +17,12 @@
  * Start a program inside its cgroups and network namespace.
  *
  *   launch [-g PROCS_FILE]... [-n NETNS_FILE] [-o OOM_SCORE_ADJ]
- *          [-d SIGNAL] PROGRAM [ARGUMENT]...
+ *          [-p PARENT -d SIGNAL] PROGRAM [ARGUMENT]...
  *
  * The program is a member from its first instruction on.  SIGNAL is what
- * it gets when whoever started it dies.  An OOM_SCORE_ADJ that we may not
- * set (lowering it takes CAP_SYS_RESOURCE) is left as it is.
+ * it gets when its parent dies; it is not started when PARENT is dead
+ * already.  An OOM_SCORE_ADJ that we may not set (lowering it takes
+ * CAP_SYS_RESOURCE) is left as it is.
  */
 #define _GNU_SOURCE
 #include "demo.h"
@@ -42,10 +43,10 @@ static int put(const char *path, const char *text)
 int main(int argc, char **argv)
 {
     sigset_t none;
-    pid_t parent = getppid();
+    pid_t parent = 0;
     int option, fd;
 
-    while ((option = getopt(argc, argv, "+g:n:o:d:")) != -1) {
+    while ((option = getopt(argc, argv, "+g:n:o:p:d:")) != -1) {
         switch (option) {
         case 'g':
             if (put(optarg, "0") != 0)
@@ -60,6 +61,9 @@ int main(int argc, char **argv)
             if (put("/proc/self/oom_score_adj", optarg) != 0
                 && errno != EACCES)
                 fail("oom_score_adj");
+            break;
+        case 'p':
+            parent = atoi(optarg);
             break;
         case 'd':
             if (prctl(PR_SET_PDEATHSIG, atoi(optarg)) != 0)

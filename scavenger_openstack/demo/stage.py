@@ -185,8 +185,7 @@ class Stage:
         :param argv: the program's name in our directory, its arguments
         :param role: ``fg``, ``bg`` or ``sink``; None stays in the host's
         """
-        command = [str(self.programs / 'launch'),
-                   '-d', str(int(signal.SIGKILL)), '-o', str(out_of_memory)]
+        command = [*self._launch(signal.SIGKILL), '-o', str(out_of_memory)]
         for path in self.tree.procs_files(below):
             command += ['-g', path]
         if role:
@@ -197,8 +196,11 @@ class Stage:
     def launch_outside(self, *argv: str,
                        log: str) -> subprocess.Popen[bytes]:
         """Start a program outside our cgroups; it gets SIGTERM if we die."""
-        return self._start([str(self.programs / 'launch'), '-d',
-                            str(int(signal.SIGTERM)), *argv], log)
+        return self._start([*self._launch(signal.SIGTERM), *argv], log)
+
+    def _launch(self, at_end: signal.Signals) -> list[str]:
+        return [str(self.programs / 'launch'), '-p', str(os.getpid()),
+                '-d', str(int(at_end))]
 
     def _start(self, command: list[str],
                log: str) -> subprocess.Popen[bytes]:

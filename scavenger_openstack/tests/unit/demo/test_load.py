@@ -15,7 +15,10 @@
 from __future__ import annotations
 
 import collections
+import os
 import pathlib
+import shutil
+import subprocess
 
 import fixtures
 import testtools
@@ -131,3 +134,19 @@ class RecordsTest(testtools.TestCase):
         load.write_doubles(self.file, [2, 2.1, 1.75, 0, 0, 0])
         self.assertEqual([load.File(2, 2.1, 1.75)],
                          load.read_files(self.file))
+
+
+class LaunchTest(testtools.TestCase):
+
+    def test_not_for_a_parent_that_is_dead(self) -> None:
+        if not shutil.which('cc'):
+            self.skipTest('needs a C compiler')
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        with fixtures.MonkeyPatch('scavenger_openstack.demo.load.PROGRAMS',
+                                  ('launch',)):
+            load.build(directory)
+        for parent, code in ((os.getpid(), 0), (1, 1)):
+            done = subprocess.run(
+                [str(directory / 'launch'), '-p', str(parent), '-d', '15',
+                 'true'], check=False)
+            self.assertEqual(code, done.returncode, parent)
