@@ -161,7 +161,8 @@ class Keeper:
             self._enter(hostname, netns)
             os.execv(command[0], command)
         except BaseException as exc:
-            sys.stderr.write(f'libvirtd not started: {exc!r}\n')
+            with open(f'{self.directory}/log/libvirtd.log', 'a') as log:
+                log.write(f'libvirtd not started: {exc!r}\n')
         finally:
             os._exit(127)
 
