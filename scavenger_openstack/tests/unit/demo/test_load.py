@@ -149,4 +149,4 @@ class LaunchTest(testtools.TestCase):
             done = subprocess.run(
                 [str(directory / 'launch'), '-p', str(parent), '-d', '15',
                  'true'], check=False)
-            self.assertEqual(code, done.returncode, parent)
+            self.assertEqual(code, done.returncode, str(parent))
