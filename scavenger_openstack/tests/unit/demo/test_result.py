@@ -194,6 +194,8 @@ class VerdictTest(testtools.TestCase):
                 ('inconclusive',
                  'P99 against alone: only 5 of 12 pairs of turns'),
                 (found['verdict'], found['why']))
+        slow = whole(pairs(5), scavenger={'work': 0.1, 'transfer_s': 9.0})
+        self.assertEqual('inconclusive', slow['verdict'])
 
     def test_a_difference_between_phases_alone_does_not_count(self) -> None:
         self.assertEqual('passed',
