@@ -71,6 +71,10 @@ def unified() -> pathlib.Path | None:
     return None
 
 
+EMULATED = 3.0
+"""From this :func:`pace` on the CPUs are taken for emulated ones."""
+
+
 @functools.cache
 def pace() -> float:
     """How many times as long as usual things take here, 1 to 5: 5 where

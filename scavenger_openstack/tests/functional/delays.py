@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import fcntl
 import os
 import pathlib
@@ -66,10 +67,11 @@ class DelaysTestCase(base.FunctionalTestCase):
         self.switch.set('1')
         self.new(Settings())
 
-    def new(self, settings: Settings) -> None:
+    def new(self, settings: Settings, disks: Sequence[str] = ()) -> None:
         """An agent that has just begun, as far as this is concerned."""
         self.cgroup = cgroups.Cgroups([f'{self.tree.name}/back'],
-                                      [f'{self.tree.name}/fore'])
+                                      [f'{self.tree.name}/fore'],
+                                      io_devices=disks)
         self.addCleanup(self.cgroup.close)
         self.io = delay_accounting.DelayAccounting(
             settings, cgroup_files.find_mounts())

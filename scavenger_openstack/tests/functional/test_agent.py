@@ -290,7 +290,11 @@ class AgentTest(agents.AgentTestCase):
         """And what protecting takes that this cgroup has not is said."""
         self.configure('[agent]', 'protect = memory, disk', '[scavenger]',
                        'memory_window_s = 3')
-        self.tree.path('blkio', '/batch/a').rmdir()
+        if self.tree.version == 1:
+            self.tree.path('blkio', '/batch/a').rmdir()
+        else:
+            (self.tree.path('io', '/batch') / 'cgroup.subtree_control'
+             ).write_text('-io')
         self.start('standalone')
         self.wait_for('the memory limit is there', lambda: [
             cap for cap in self.status().get('caps', ())  # type: ignore
@@ -300,7 +304,8 @@ class AgentTest(agents.AgentTestCase):
         for words in ('protects   memory, disk', 'scavenger  enforce',
                       'io_shares  enforce', 'limits that would be set',
                       'missing    disk: '
-                      f'{self.tree.path("blkio", "/batch/a")} does not exist'):
+                      f'{self.tree.path("blkio", "/batch/a")}',
+                      'does not exist'):
             self.assertIn(words, shown)
         self.assertEqual(['cpu_idle'], [
             cap['knob'] for cap in self.status()['would']])  # type: ignore

@@ -199,7 +199,7 @@ class TestKill(CgroupsCase):
         self.tree.make('/bg/a/deep')
         driver = self.driver(killable_parents=[self.parent])
         process = self.up(SLEEP, '/bg/a/deep')
-        self.tree.write('freezer', '/bg/a/deep', 'freezer.state', 'FROZEN')
+        self.tree.put('frozen', '/bg/a/deep', 'FROZEN')
         self.assertEqual(1, driver.kill(f'{self.parent}/a'))
         self.assertEqual(-9, process.wait(30))
 

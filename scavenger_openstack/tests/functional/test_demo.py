@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import signal
@@ -49,7 +50,8 @@ class DemoTest(demos.DemoTestCase):
         self.assertEqual({'cpu': 0, 'memory': 0, 'network': 0},
                          alone['background_work'])
         for kind, work in unmanaged['background_work'].items():
-            self.assertGreater(work, 0, kind)
+            if base.pace() < base.EMULATED:
+                self.assertGreater(work, 0, kind)
         self.assertIn('<svg', (self.output / 'report.html').read_text())
         self.assertIn('round 1/1  unmanaged', err)
         self.assert_gone(name, [])
@@ -83,12 +85,9 @@ class DemoTest(demos.DemoTestCase):
         process = self.start('--only', 'alone,unmanaged', '--rounds', '1',
                              '--phase-seconds', '4')
         name = self.name_of(process)
-        self.wait_for_batch(name)
-        top = base.mounts()['memory'] / (stage.PREFIX + name)
-        [service] = [pid for pid in map(int, pathlib.Path(
-            f'{top}{stage.SERVICE}/cgroup.procs').read_text().split())
-            if 'service.out' in pathlib.Path(f'/proc/{pid}/cmdline')
-            .read_text()]
+        [service] = {pid for pid in self.wait_for_batch(name)
+                     if 'service.out' in pathlib.Path(
+                         f'/proc/{pid}/cmdline').read_text()}
         os.kill(service, signal.SIGKILL)
         out, err = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(1, process.returncode, err)
@@ -182,7 +181,7 @@ class DemoTest(demos.DemoTestCase):
         before = {path: path.read_text() for path in self._knobs(tree)}
         watch = self.start('--watch-foreground', tree.name + '/fg',
                            '--watch-background', tree.name + '/bg',
-                           '--seconds', '5')
+                           '--seconds', str(5 * math.ceil(base.pace())))
         out, err = watch.communicate(timeout=DEADLINE_S)
         self.assertEqual(0, watch.returncode, err)
         self.assertIn('nothing is changed', out)

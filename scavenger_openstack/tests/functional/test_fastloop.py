@@ -104,7 +104,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.assertEqual(1, self.log.output.count('run out'))
         self.lease_error = None
         self.wait_for('it goes on', lambda: self.size() < len(self.cpus))
-        self.assertEqual('', self.loop.problem)
+        self.wait_for('and told', lambda: not self.loop.problem)
 
     def test_lifted_behind_its_back(self):
         self.loop.start()

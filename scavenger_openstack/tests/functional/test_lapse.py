@@ -24,6 +24,7 @@ import time
 
 from scavenger_openstack.agent.records import now_s
 from scavenger_openstack.tests.functional import agents
+from scavenger_openstack.tests.functional import base
 
 PARENTS = [f'/batch{number:02}' for number in range(24)]
 LEASE_S = 2
@@ -125,7 +126,10 @@ class Lapse(agents.AgentTestCase):
         agent.terminate()
         log = agent.communicate(timeout=60)[1]
         self.assertEqual({}, wrong, log)
-        self.assertEqual(ROUNDS, log.count('stood still: all limits'), log)
+        told = log.count('stood still: all limits')
+        self.assertLessEqual(ROUNDS, told, log)
+        if base.pace() < base.EMULATED:     # else some leases lapse besides
+            self.assertEqual(ROUNDS, told, log)
         self.assertNotIn('somebody else', log)
         self.assertNotIn('Traceback', log)
         self.assertEqual(0, self.idle_ones())

@@ -251,6 +251,7 @@ class LoopTest(LoopTestCase):
 
     def test_only_what_the_watcher_can_restore(self) -> None:
         """The others go on; what it can no longer restore is removed."""
+        self.needs_v1('version 2 has one mount for all limits')
         logs = self.useFixture(fixtures.FakeLogger())
         wish = Wish()
         loop = self.loop((wish, Mode.ENFORCE), watched=False)

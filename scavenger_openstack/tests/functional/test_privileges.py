@@ -78,6 +78,7 @@ class PrivilegesTest(base.FunctionalTestCase):
         """
         done = subprocess.run(
             ['unshare', '--mount', '--net', 'sh', '-c',
+             'mountpoint -q /sys/kernel/tracing || '
              'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"',
              'sh', *confined(names), 'sh', '-c', command],
             env={**os.environ, **values, 'PYTHON': sys.executable},
