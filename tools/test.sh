@@ -63,6 +63,18 @@ docs() {
     sphinx-build -W --keep-going -q -b html doc/source doc/build/html
 }
 
+static_checks() {
+    check ruff ruff check --quiet
+    check mypy mypy
+    check 'shell syntax' shell_syntax
+    check 'documentation' docs
+    if [ -e .git ]; then
+        check 'release notes' reno -q lint
+    else
+        printf 'skip release notes\tneeds a git clone\n' >>"$checks"
+    fi
+}
+
 # Run some of the tests; print subunit.  stestr ends with 1 when nothing
 # matches, which is no fault when only some tests are asked for.  A test that
 # hangs must not keep the summary: after 30 minutes, three times what a stage
@@ -81,17 +93,6 @@ tests() {
     fi
 }
 
-if [ -z "$regex$only" ]; then
-    check ruff ruff check --quiet
-    check mypy mypy
-    check 'shell syntax' shell_syntax
-    check 'documentation' docs
-    if [ -e .git ]; then
-        check 'release notes' reno -q lint
-    else
-        printf 'skip release notes\tneeds a git clone\n' >>"$checks"
-    fi
-fi
 if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
@@ -122,12 +123,26 @@ unit() {
     tests unit /unit --concurrency "$(($(nproc) + 1))"
 }
 
+# The checks run beside tests that wait more than they work, in a process
+# group that ends with this one.
 everything() {
+    local checking=
+    if [ -z "$regex" ]; then
+        timeout 900 bash -c static_checks >"$scratch/said" 2>&1 &
+        checking=$!
+        trap 'kill "$checking" 2>/dev/null || true' EXIT
+    fi
     tests 'unit and waiting' '' --worker-file "$scratch/first" \
         --exclude-regex "tests\.functional\.(?!$first)"
+    if [ -n "$checking" ]; then
+        wait "$checking" || echo 'fail checks: not run to the end' >>"$checks"
+        cat "$scratch/said" >&2
+    fi
     tests functional /functional --worker-file "$scratch/second" \
         --exclude-regex "tests\.functional\.$first"
 }
+export checks
+export -f check static_checks docs shell_syntax
 
 status=0
 "${only:-everything}" | python tools/results.py --checks "$checks" || status=$?
