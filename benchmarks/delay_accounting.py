@@ -35,14 +35,14 @@ import sys
 import time
 import uuid
 
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import delay_accounting
-from scavenger_openstack.drivers import taskstats
+from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
-SWITCH = pathlib.Path(delay_accounting.SWITCH)
+SWITCH = pathlib.Path(accounting.SWITCH)
 BUDGET = 0.005
 """Of one CPU, for all that the agent does at 100 workloads and 1 Hz."""
 
@@ -108,12 +108,12 @@ def measure(mount: cgroup_files.Mount, count: int, each: int, rounds: int
         found = []
         for one in (tuple(s._replace(io_bytes=1, io_ops=1) for s in samples),
                     samples):
-            driver = delay_accounting.DelayAccounting(
-                delay_accounting.Settings(tasks=10**6, cpu_s=10),
+            driver = accounting.DelayAccounting(
+                accounting.Settings(tasks=10**6, cpu_s=10),
                 {'blkio': mount})
 
             def tick(one: tuple[WorkloadSample, ...] = one,
-                     driver: delay_accounting.DelayAccounting = driver
+                     driver: accounting.DelayAccounting = driver
                      ) -> object:
                 return driver.add(one, time.clock_gettime(
                     time.CLOCK_BOOTTIME))

@@ -36,8 +36,8 @@ import threading
 import time
 import uuid
 
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers.domain_counters import DomainCounters
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.qemu.counters import DomainCounters
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 

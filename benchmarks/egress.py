@@ -32,8 +32,8 @@ import time
 from typing import Any
 
 from scavenger_openstack.agent import steps
-from scavenger_openstack.drivers import network
-from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.types import Knob
@@ -45,7 +45,7 @@ CHANGES, LIFTS = 100, 20
 
 
 def place(kind: str, stack: contextlib.ExitStack
-          ) -> tuple[network.Interface, Callable[[float], float]]:
+          ) -> tuple[egress.Interface, Callable[[float], float]]:
     """What carries the traffic, and what measures its goodput."""
     if kind == 'tap':
         vm = stack.enter_context(taps.VirtualMachine())
@@ -59,7 +59,7 @@ def measure(kind: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
     found = []
     with contextlib.ExitStack() as stack:
         interface, goodput = place(kind, stack)
-        driver = network.Network({}, {'bench': interface})
+        driver = egress.Network({}, {'bench': interface})
         stack.callback(driver.close)
         for rate in RATES:
             driver.write('bench', RATE, rate)
@@ -84,7 +84,7 @@ def measure_calls(kind: str) -> dict[str, Any]:
         took[name].append(time.perf_counter() - start)
 
     with contextlib.ExitStack() as stack:
-        driver = network.Network({}, {'bench': place(kind, stack)[0]})
+        driver = egress.Network({}, {'bench': place(kind, stack)[0]})
         stack.callback(driver.close)
         for _ in range(LIFTS):
             step, = driver.restore_steps('bench', RATE)

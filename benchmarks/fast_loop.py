@@ -50,9 +50,9 @@ from typing import Any
 
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_sets
-from scavenger_openstack.drivers import running
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Cpu
 
@@ -90,7 +90,7 @@ class Stage(contextlib.ExitStack):
         super().__enter__()
         tree = self.enter_context(base.CgroupTree())
         path = str(tree.path('cpuset'))
-        self.set = cgroup_sets.FastCpuSet(
+        self.set = cpuset_tree.FastCpuSet(
             cgroup_files.Directory(path, version=1))
         file = self.enter_context(tempfile.NamedTemporaryFile())
         file.truncate(4096)
@@ -153,7 +153,7 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
     params = perfiso.Params(buffer_cores=1)
     topology = {cpu: Cpu(cpu, 0, 0) for cpu in BOTH}
     loop = fastloop.FastLoop(
-        running.Running(), perfiso.Controller(params, topology=topology),
+        sched_switch.Running(), perfiso.Controller(params, topology=topology),
         stage.write, lambda: None, perfiso.Bounds(BOTH, BOTH, 1),
         interval_ms / 1e3)
     before = set(os.listdir('/proc/self/task'))

@@ -42,10 +42,10 @@ import sys
 import time
 import uuid
 
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers import perf_event
-from scavenger_openstack.drivers import perf_grade
-from scavenger_openstack.drivers.perf_event import Event
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.kernel.perf_event import Event
+from scavenger_openstack.drivers.perf import grade as perf_grade
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample

@@ -31,8 +31,8 @@ import sys
 import time
 import uuid
 
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.kernel import cgroup_files
 
 
 def make(mounts: dict[str, cgroup_files.Mount], paths: list[str]) -> None:

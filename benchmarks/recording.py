@@ -32,9 +32,9 @@ import time
 
 import slow_loop
 
-from scavenger_openstack.drivers import replay as recordings
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_settings
+from scavenger_openstack.recording import replay as recordings
 
 DAY_S = 86400
 

@@ -57,8 +57,8 @@ from running_agent import show
 import ten_guests_report
 
 from scavenger_openstack.algorithms import rates as rates_
-from scavenger_openstack.drivers import replay
 from scavenger_openstack import errors
+from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.functional import domain_console
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor

@@ -368,7 +368,7 @@ def as_json(value: Any) -> Any:
 
     Sets become sorted lists and mappings get text keys.  Fields that are
     ``None`` stay out of the objects, and so do those that are empty by
-    default: :mod:`.drivers.json_fields` reads back what was written.
+    default: :mod:`.wire.json_fields` reads back what was written.
     """
     if isinstance(value, dict) or isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}

@@ -61,7 +61,8 @@ this; alone 0.5/1.0 (``benchmarks/fast_loop.py --busy``)."""
 
 
 class Running(Protocol):
-    """What it needs of :class:`scavenger_openstack.drivers.running.Running`"""
+    """What it needs of
+    :class:`scavenger_openstack.drivers.kernel.sched_switch.Running`"""
 
     def idle_count(self, cpus: frozenset[int]) -> int:
         ...

@@ -37,7 +37,7 @@ from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.algorithms import pins as pins_
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers import running
+from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
@@ -273,13 +273,13 @@ class Isolation:
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
-    def _running(self, now: float) -> running.Running:
+    def _running(self, now: float) -> sched_switch.Running:
         """Who runs where; later, if the kernel refuses that.
 
         :raises Unsupported: it does.
         """
         try:
-            return running.Running()
+            return sched_switch.Running()
         except errors.Unsupported as exc:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise errors.Unsupported(

@@ -20,8 +20,8 @@ import re
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.drivers import json_fields
 from scavenger_openstack.types import Instance
+from scavenger_openstack.wire import json_fields
 
 MOST = 4096
 """So many are remembered: a VM that has ended still has lines."""

@@ -13,7 +13,7 @@
 
 """Writes what the slow loop saw and wanted to a file, line by line.
 
-:mod:`scavenger_openstack.drivers.replay` reads it again; the page
+:mod:`scavenger_openstack.recording.replay` reads it again; the page
 ``recordings`` of the documentation has every field.
 """
 
@@ -44,9 +44,8 @@ from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers import json_fields
-from scavenger_openstack.drivers import recorded
 from scavenger_openstack import errors
+from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
@@ -56,6 +55,7 @@ from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 from scavenger_openstack import version
+from scavenger_openstack.wire import json_fields
 
 LOG = log.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def header(conf: cfg.ConfigOpts,
     :param loaded_s: when that was, in seconds of CLOCK_BOOTTIME
     """
     return {
-        'type': 'header', 'schema': recorded.SCHEMA,
+        'type': 'header', 'schema': line_format.SCHEMA,
         'version': version(), 'host': conf.agent.host,
         'boot_id': records.boot_id(), 'time_s': records.now_s(),
         'wall_time_s': time.time(), 'interval_s': conf.agent.interval_s,

@@ -29,11 +29,11 @@ from typing import Any
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
-from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import printable
+from scavenger_openstack.wire import json_fields
 
 SCHEMA = 1
 MAX_BYTES = 1 << 26

@@ -28,9 +28,9 @@ from scavenger_openstack import errors
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from scavenger_openstack.drivers import replay as recordings
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import replay_settings
+    from scavenger_openstack.recording import replay as recordings
 
 PROG = 'scavenger-replay'
 
@@ -88,7 +88,7 @@ def parser() -> command_line.Parser:
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
     from scavenger_openstack.cmd import configuration
-    from scavenger_openstack.drivers import rates_table
+    from scavenger_openstack.recording import rates_table
     conf = configuration.load(PROG, options)
     if options.verify and (options.compare or options.set):
         raise errors.ConfigError(
@@ -112,9 +112,9 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
-    from scavenger_openstack.drivers import replay as recordings
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import replay_settings
+    from scavenger_openstack.recording import replay as recordings
     from scavenger_openstack import version
     for option in CAPACITIES:
         if getattr(options, option) is not None:
@@ -141,9 +141,9 @@ def _recording(options: argparse.Namespace, path: pathlib.Path) -> int:
 def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
            path: pathlib.Path) -> int:
     from scavenger_openstack import conf as conf_
-    from scavenger_openstack.drivers import rates_table
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import replay_settings
+    from scavenger_openstack.recording import rates_table
     if options.verify:
         raise errors.ConfigError(
             f'--verify: {path} is a table, which says nothing of decisions')

@@ -33,7 +33,7 @@ import os
 import pathlib
 from typing import NamedTuple
 
-from scavenger_openstack.drivers import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack import errors
 
 NEEDED = ('cpu', 'cpuacct', 'cpuset', 'memory', 'freezer')

@@ -39,8 +39,8 @@ from scavenger_openstack.demo import load
 from scavenger_openstack.demo import others
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import stage as stage_
-from scavenger_openstack.drivers import replay
 from scavenger_openstack import errors
+from scavenger_openstack.recording import replay
 
 SERVICE, LOOKUP = '/foreground/service', '/foreground/lookup'
 CRUNCH, SCAN = '/background/crunch', '/background/scan'

@@ -26,19 +26,19 @@ from oslo_config import cfg
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_sets
-from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers import delay_accounting
-from scavenger_openstack.drivers import domain_cgroups
-from scavenger_openstack.drivers import domains
-from scavenger_openstack.drivers import libvirt
-from scavenger_openstack.drivers import network
-from scavenger_openstack.drivers import perf
+from scavenger_openstack.drivers.cgroup import cgroups
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import domains
+from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import tap
+from scavenger_openstack.drivers.network import uplinks
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers import prerequisites
-from scavenger_openstack.drivers import proc
-from scavenger_openstack.drivers import tap
-from scavenger_openstack.drivers import uplinks
+from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
@@ -69,7 +69,7 @@ def _domains(conf: cfg.ConfigOpts, uri: str, missing: list[str]
             uri, run_dir=virtual.run_dir, floors=conf_.floors(conf),
             stats_ticks=virtual.stats_ticks, timeout_s=virtual.timeout_s,
             root_dir=conf.root_dir, pressure=conf.cgroups.pressure)
-    except libvirt.Missing as exc:
+    except client.Missing as exc:
         missing.append('the VMs of this host are not watched, and their load '
                        f'counts as foreground: {exc}')
         return None
@@ -100,7 +100,7 @@ class Host:
             io_devices=group.io_devices, root_dir=conf.root_dir,
             pressure=group.pressure)
         self._proc = proc.Proc(conf.root_dir)
-        self._network = network.Network(
+        self._network = egress.Network(
             self._links,
             {workload: device
              for workload, (device, _) in self._interfaces.items()},
@@ -109,15 +109,15 @@ class Host:
         self._perf = perf.Perf(perf.Settings(
             **{name: getattr(conf.perf, name)
                for name in perf.Settings._fields}), conf.root_dir)
-        self._delays = delay_accounting.DelayAccounting(
-            delay_accounting.Settings(
+        self._delays = accounting.DelayAccounting(
+            accounting.Settings(
                 tasks=group.delay_tasks,
                 cpu_s=group.delay_cpu_s),
             cgroup_files.find_mounts(conf.root_dir), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
-        self._machines = domain_cgroups.DomainCgroups(
+        self._machines = cgroup_overlap.DomainCgroups(
             cgroup_files.find_mounts(conf.root_dir))
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
@@ -226,7 +226,7 @@ class Host:
         """That of a VM may be many cgroups."""
         return not _is_cgroup(group)
 
-    def fast_cpu_set(self, group: str) -> cgroup_sets.FastCpuSet:
+    def fast_cpu_set(self, group: str) -> cpuset_tree.FastCpuSet:
         return self._cgroups.fast_cpu_set(group)
 
     def close(self) -> None:

@@ -27,15 +27,15 @@ from scavenger_openstack.algorithms.changes import Changed
 from scavenger_openstack.algorithms.changes import WouldKey
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms.decider import Decided
-from scavenger_openstack.drivers import rates_table
-from scavenger_openstack.drivers import recorded
-from scavenger_openstack.drivers import replay
 from scavenger_openstack.laboratory.replay_settings import Settings
+from scavenger_openstack.recording import line_format
+from scavenger_openstack.recording import rates_table
+from scavenger_openstack.recording import replay
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
 
-Moment = recorded.Turn | Rates
+Moment = line_format.Turn | Rates
 """One tick of a recording, or one time of a table."""
 
 
@@ -121,7 +121,7 @@ class Player:
         decided: Decided | None = None
         changed = Changed()
         time_s = moment.time_s
-        if isinstance(moment, recorded.Turn):
+        if isinstance(moment, line_format.Turn):
             for key, cap in moment.decided.wanted.items():
                 (self._asked.discard if cap is None
                  else self._asked.add)(key)
@@ -138,7 +138,7 @@ class Player:
         return Step(time_s, self._host, changed, decided,
                     self._changes.wanted, self._changes.would, before)
 
-    def _turn(self, turn: recorded.Turn) -> Decided:
+    def _turn(self, turn: line_format.Turn) -> Decided:
         assert turn.sample is not None
         if turn.anew:
             self._decider.forget_sample()
@@ -150,7 +150,7 @@ class Player:
                              turn.pending)
         return decided
 
-    def _unmet(self, turn: recorded.Turn, decided: Decided
+    def _unmet(self, turn: line_format.Turn, decided: Decided
                ) -> Mapping[str, int]:
         """What was refused, without what is not asked for in this replay."""
         if not self._what_if:

@@ -31,8 +31,8 @@ from scavenger_openstack.algorithms.decider import Decider
 from scavenger_openstack.algorithms.decider import UNUSABLE
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import recorded
 from scavenger_openstack import errors
+from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Resource
 
@@ -96,7 +96,7 @@ class Settings:
         return decider
 
 
-def of_header(header: recorded.Header) -> tuple[Settings, list[str]]:
+def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
     """What a recording was made with, and what an operator should know.
 
     :raises ConfigError: a controller is not installed here, or does not

@@ -29,8 +29,8 @@ from typing import Protocol
 
 from scavenger_openstack.agent import isolation
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers.cgroups import Cgroups
-from scavenger_openstack.drivers import proc
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode

@@ -38,9 +38,6 @@ WORDS = {
                   'values out; one file or a few per paper.',
     'cmd': 'Entry points of the programs.',
     'decision': 'Pure: from rates to the limits that are wanted.',
-    'drivers': 'What reads and writes a host; one module per foreign '
-               'library.',
-    'recording': 'The format of recordings, its reader and its writer.',
     'restore': 'The watcher and its grammar; standard library only.',
     'simulator': 'A simulated host.',
 }

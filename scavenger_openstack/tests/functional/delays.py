@@ -24,10 +24,10 @@ import time
 
 import fixtures
 
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers import delay_accounting
-from scavenger_openstack.drivers.delay_accounting import Settings
+from scavenger_openstack.drivers.cgroup import cgroups
+from scavenger_openstack.drivers.delay import accounting
+from scavenger_openstack.drivers.delay.accounting import Settings
+from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import WorkloadSample
 
@@ -73,7 +73,7 @@ class DelaysTestCase(base.FunctionalTestCase):
                                       [f'{self.tree.name}/fore'],
                                       io_devices=disks)
         self.addCleanup(self.cgroup.close)
-        self.io = delay_accounting.DelayAccounting(
+        self.io = accounting.DelayAccounting(
             settings, cgroup_files.find_mounts())
         self.addCleanup(self.io.close)
 

@@ -40,9 +40,9 @@ import uuid
 import fixtures
 
 from scavenger_openstack.agent import steps
-from scavenger_openstack.drivers import network
-from scavenger_openstack.drivers import rtnetlink
-from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional.namespaces import run
@@ -338,9 +338,9 @@ class TapTestCase(base.FunctionalTestCase):
         return all(self.vm.arrives(datagrams, card=card)
                    for card in range(self.cards))
 
-    def new_driver(self, interfaces: dict[str, network.Interface]
-                   ) -> network.Network:
-        driver = network.Network({}, interfaces)
+    def new_driver(self, interfaces: dict[str, egress.Interface]
+                   ) -> egress.Network:
+        driver = egress.Network({}, interfaces)
         self.addCleanup(driver.close)
         return driver
 

@@ -168,7 +168,7 @@ class TestLimits(CgroupsCase):
         where = [str(self.tree.path(c)) for c in self.tree.mounts]
         code = textwrap.dedent(f'''
             import subprocess
-            from scavenger_openstack.drivers.cgroups import Cgroups
+            from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
             from scavenger_openstack import errors
             from scavenger_openstack.types import Knob
             for path in {where!r}:

@@ -25,7 +25,7 @@ import time
 import fixtures
 
 from scavenger_openstack.drivers import base as drivers_base
-from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Knob

@@ -35,9 +35,9 @@ from oslo_config import cfg
 
 from scavenger_openstack.algorithms import rates
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers.delay_accounting import Settings
-from scavenger_openstack.drivers import delay_totals
+from scavenger_openstack.drivers.cgroup import cgroups
+from scavenger_openstack.drivers.delay.accounting import Settings
+from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers import host
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
@@ -63,7 +63,8 @@ def read(times, pause):
 
 ALONE = '''
 import logging, sys, time
-from scavenger_openstack.drivers import delay_accounting, cgroup_files
+from scavenger_openstack.drivers.delay import accounting as delay_accounting
+from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.types import Priority, Workload, WorkloadSample
 logging.basicConfig(format='%(message)s')
 one = delay_accounting.DelayAccounting(delay_accounting.Settings(),
@@ -165,7 +166,7 @@ class DelaysTest(delays.DelaysTestCase):
             self.batch_bytes_per_s = batch.io_bytes_per_s
             return found[f'{self.tree.name}/fore/victim']
 
-        for _ in range(delay_totals.LIST_TICKS):
+        for _ in range(totals.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         alone = over_a_second()
@@ -173,7 +174,7 @@ class DelaysTest(delays.DelaysTestCase):
                 disk, 'print("up")\nwhile True: read(1, 0)', '/back/batch',
                 size=MIB) for _ in range(4)]:
             self.said(reader)
-        for _ in range(delay_totals.LIST_TICKS):
+        for _ in range(totals.LIST_TICKS):
             time.sleep(0.1)
             real.sample()
         beside = over_a_second()
@@ -299,12 +300,12 @@ class DelaysTest(delays.DelaysTestCase):
             disk, 'read(500, 0)\nprint("read")\ntime.sleep(60)',
             '/elsewhere')
         self.said(one)
-        for _ in range(delay_totals.LIST_TICKS + 1):
+        for _ in range(totals.LIST_TICKS + 1):
             self.victim()
         for controller in self.tree.mounts:
             self.tree.write(controller, '/fore/victim', 'cgroup.procs',
                             str(one.pid))
-        for _ in range(delay_totals.LIST_TICKS):
+        for _ in range(totals.LIST_TICKS):
             self.assertEqual((0, 0, 0), self.victim()[11:14])
         self.assertIn(one.pid, self.io._known[
             f'{self.tree.name}/fore/victim'].processes)

@@ -20,8 +20,8 @@ import os
 import pathlib
 import signal
 
-from scavenger_openstack.drivers.delay_accounting import Settings
-from scavenger_openstack.drivers.delay_accounting import TURN_TICKS
+from scavenger_openstack.drivers.delay.accounting import Settings
+from scavenger_openstack.drivers.delay.accounting import TURN_TICKS
 from scavenger_openstack.tests.functional import delays
 from scavenger_openstack.types import WorkloadSample
 

@@ -30,10 +30,10 @@ import uuid
 import fixtures
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers.cgroup_files import Mount
-from scavenger_openstack.drivers.domain_counters import DomainCounters
-from scavenger_openstack.drivers import rtnetlink
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.qemu.counters import DomainCounters
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Priority

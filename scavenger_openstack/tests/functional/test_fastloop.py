@@ -19,9 +19,9 @@ import fixtures
 
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_sets
-from scavenger_openstack.drivers import running
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Cpu
@@ -48,10 +48,10 @@ class FastLoopTestCase(base.FunctionalTestCase):
         for hog in self.hogs:
             hog.stdout.readline()
         self.lease_error = None
-        self.set = cgroup_sets.FastCpuSet(cgroup_files.Directory(
+        self.set = cpuset_tree.FastCpuSet(cgroup_files.Directory(
             str(self.tree.path('cpuset', '/a')), version=self.tree.version))
         try:
-            reader = running.Running()
+            reader = sched_switch.Running()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
         self.loop = fastloop.FastLoop(

@@ -25,8 +25,8 @@ from testtools import content
 from testtools import matchers
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import domains
-from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Priority
@@ -207,7 +207,7 @@ class TestBadInput(virtual_host.VirtualHostTestCase):
 
     def test_not_permitted(self) -> None:
         host = self.hypervisor()
-        libvirt.LOOP.module()       # what it is made of is not for all
+        client.LOOP.module()       # what it is made of is not for all
         (host.directory / 'run/libvirt/libvirt-sock').chmod(0o700)
         os.seteuid(65534)
         self.addCleanup(os.seteuid, 0)

@@ -24,7 +24,7 @@ import time
 
 from testtools import content
 
-from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_libvirt_life
@@ -97,7 +97,7 @@ class TestMadeAnew(ChangesCase):
         before = self.limits(host, 'one')
         self.assertEqual((None, []), self.found(host))
         tuned = ('<iotune> <total_bytes_sec>5000000</total_bytes_sec> '
-                 f'<group_name>{domain_knobs.GROUP}</group_name> </iotune>')
+                 f'<group_name>{knobs.GROUP}</group_name> </iotune>')
         self.ticks(agent, guest.uuid, test_libvirt_life.CAPS, host,
                    (0.2, [tuned] * len(guest.disks)))
         for key, lease in agent.leases.held().items():

@@ -29,9 +29,9 @@ import fixtures
 from scavenger_openstack.algorithms import cpi2
 from scavenger_openstack.algorithms import rates
 from scavenger_openstack.algorithms import specs
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers import perf_event
-from scavenger_openstack.drivers import perf_grade
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.perf import grade as perf_grade
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_perf

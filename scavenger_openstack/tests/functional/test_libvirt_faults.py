@@ -29,7 +29,7 @@ import fixtures
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_kills
 from scavenger_openstack.tests.functional import hypervisor
@@ -128,7 +128,7 @@ class TestLibvirtdHangs(virtual_host.VirtualHostTestCase):
     def test_the_others_go_on(self) -> None:
         for name, value in (('KEEPALIVE_S', 1), ('KEEPALIVE_COUNT', 2)):
             self.useFixture(fixtures.MonkeyPatch(
-                f'{libvirt.__name__}.{name}', value))
+                f'{client.__name__}.{name}', value))
         bench = self.hypervisor()
         cgroup = bench.tree.make('/batch/a')
         guest = virtual_host.tiny('one', machine='pc', paused=False, disks=(

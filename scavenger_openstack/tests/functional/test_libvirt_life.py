@@ -22,7 +22,7 @@ import signal
 import threading
 import time
 
-from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -218,7 +218,7 @@ class TestTravels(LifeCase):
                  *options: str) -> None:
         """Do this to our record."""
         host.virsh('metadata', 'one', '--live', '--uri',
-                   domain_record.uri(knob), *options)
+                   metadata.uri(knob), *options)
 
     def test_live_migration(self) -> None:
         self.migrate(as_nova=False)

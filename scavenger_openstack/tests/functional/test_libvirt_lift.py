@@ -33,7 +33,7 @@ from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_fields
 from scavenger_openstack.agent import virsh
-from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
@@ -164,7 +164,7 @@ class TestLateCalls(LiftCase):
                   'blkdeviotune one vda --total-bytes-sec 7000000 --live')
 
     def test_a_record(self) -> None:
-        uri = domain_record.uri(Knob.CPU_CORES)
+        uri = metadata.uri(Knob.CPU_CORES)
         self.late(Knob.CPU_CORES, f'metadata one --live --uri {uri} --key s '
                                   '--set <lease/>', after=True)
 

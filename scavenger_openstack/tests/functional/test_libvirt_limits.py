@@ -23,7 +23,7 @@ import fixtures
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack.drivers import domain_knobs
+from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
@@ -298,7 +298,7 @@ class TestTheyHold(LimitsCase):
         """First there is no driver yet, later it gives nothing back."""
         for name in ('SILENT_S', 'STILL_S'):
             self.useFixture(fixtures.MonkeyPatch(
-                f'scavenger_openstack.drivers.domain_balloon.{name}', 2.0))
+                f'scavenger_openstack.drivers.libvirt.balloon.{name}', 2.0))
         host = self.hypervisor()
         guest = virtual_host.background('one', paused=True)
         host.start_all([guest])
@@ -364,7 +364,7 @@ def bytes_sec(host: hypervisor.Hypervisor) -> list[str]:
 
 def grouped(host: hypervisor.Hypervisor) -> int:
     """How many disks share the limits of our group."""
-    return host.virsh('dumpxml one').count(f'>{domain_knobs.GROUP}<')
+    return host.virsh('dumpxml one').count(f'>{knobs.GROUP}<')
 
 
 def tighter(knob: Knob, value: Value) -> Value:

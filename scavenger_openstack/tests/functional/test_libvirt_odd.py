@@ -41,7 +41,7 @@ class Balloons(virtual_host.VirtualHostTestCase):
         super().setUp()
         for name in ('SILENT_S', 'STILL_S'):
             self.useFixture(fixtures.MonkeyPatch(
-                f'scavenger_openstack.drivers.domain_balloon.{name}', 2.0))
+                f'scavenger_openstack.drivers.libvirt.balloon.{name}', 2.0))
 
     def monitor(self, host: hypervisor.Hypervisor, command: str) -> str:
         return host.virsh('qemu-monitor-command', 'one', '--hmp', command)

@@ -25,10 +25,10 @@ from oslo_config import cfg
 
 from scavenger_openstack.agent import status
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import domain_versions
-from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import host as host_
-from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import domains
+from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack.tests.functional import test_libvirt_changes
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
@@ -89,9 +89,9 @@ class TestNoQuota(test_libvirt_changes.ChangesCase):
         agent = self.agent(host)
         before = self.limits(host, 'one')
         caps = {Knob.CPU_CORES: 0.2}
-        free = domain_versions.FREE_QUOTA_US
+        free = versions.FREE_QUOTA_US
         with fixtures.MonkeyPatch(
-                f'{domain_versions.__name__}.no_quota_us', lambda *_: free):
+                f'{versions.__name__}.no_quota_us', lambda *_: free):
             self.cap(agent, guest.uuid, caps)
             self.assertEqual(0.2, self.cores(host))
             step, = agent.leases.held()[guest.uuid, Knob.CPU_CORES].steps
@@ -131,7 +131,7 @@ class TestNotLetIn(virtual_host.VirtualHostTestCase):
         host.kill()
         conf.write_text(lets_in.replace('"none"', '"polkit"'))
         host.start_again()      # it lets root in
-        libvirt.LOOP.module()
+        client.LOOP.module()
         os.seteuid(65534)
         self.addCleanup(os.seteuid, 0)
         one = domains.Domains(host.uri, run_dir=str(host.run_dir),

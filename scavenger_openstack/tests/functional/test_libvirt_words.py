@@ -25,7 +25,7 @@ import time
 
 import fixtures
 
-from scavenger_openstack.drivers import libvirt
+from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_libvirt_life
@@ -142,7 +142,7 @@ class TestLibvirtd(WordsCase):
         """Until its connections break, and beyond."""
         for name, value in (('KEEPALIVE_S', 2), ('KEEPALIVE_COUNT', 2)):
             self.useFixture(fixtures.MonkeyPatch(
-                f'{libvirt.__name__}.{name}', value))
+                f'{client.__name__}.{name}', value))
         host = self.begin()
         driver = self.agents[0].driver
         self.assertEqual('answers', driver.libvirt_facts()['state'])

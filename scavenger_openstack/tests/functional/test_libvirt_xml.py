@@ -19,9 +19,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import cgroup_sets
-from scavenger_openstack.drivers import domain_record
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_libvirt_life
@@ -93,7 +93,7 @@ class TestMoves(XmlCase):
         guest, other = self.one(source), virtual_host.tiny(
             'two', machine='pc', paused=False)
         source.start_all([other])
-        cgroup_sets.FastCpuSet(cgroup_files.Directory(
+        cpuset_tree.FastCpuSet(cgroup_files.Directory(
             str(target.tree.path('cpuset')), version=1)).set(frozenset((0,)))
         source.virsh('emulatorpin two 1 --live')
         self.assertRaises(hypervisor.HypervisorError, self.move, 'two',
@@ -180,8 +180,8 @@ class TestStays(XmlCase):
         for pin in ('vcpupin one 0', 'emulatorpin one'):
             host.virsh(f'{pin} 1 --live')
         host.virsh('metadata', 'one', '--live', '--uri',
-                   domain_record.uri(Knob.CPU_SET), '--key', 'scavenger',
-                   '--set', domain_record.build(Knob.CPU_SET, {
+                   metadata.uri(Knob.CPU_SET), '--key', 'scavenger',
+                   '--set', metadata.build(Knob.CPU_SET, {
                        'vcpupin.0': '0-1', 'emulatorpin': '0-1'}))
         agent = self.agent(host)
         self.wait_for('a CPU set', lambda: (

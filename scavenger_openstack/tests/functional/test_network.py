@@ -18,7 +18,7 @@ import socket
 import fixtures
 from testtools import matchers
 
-from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
@@ -35,8 +35,8 @@ class NetworkTestCase(base.FunctionalTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger(level='WARNING'))
         self.wire = self.useFixture(namespaces.Wire())
-        self.driver = network.Network({self.wire.device: 25e6},
-                                      {JOB: self.wire.device})
+        self.driver = egress.Network({self.wire.device: 25e6},
+                                     {JOB: self.wire.device})
         self.addCleanup(self.driver.close)
 
     def tc(self, *words):
@@ -177,7 +177,7 @@ class NetworkTestCase(base.FunctionalTestCase):
 
     def test_nothing_stays_open(self):
         with descriptors.given_back() as opened:
-            driver = network.Network({self.wire.device: 1e6}, {})
+            driver = egress.Network({self.wire.device: 1e6}, {})
             driver.link_tx()
             self.assertNotEqual(set(), opened())
             driver.close()

@@ -37,10 +37,10 @@ import uuid
 import fixtures
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers import perf_event
-from scavenger_openstack.drivers.perf_event import Event
-from scavenger_openstack.drivers import perf_grade
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.kernel.perf_event import Event
+from scavenger_openstack.drivers.perf import grade as perf_grade
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import HostSample

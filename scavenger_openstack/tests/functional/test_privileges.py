@@ -33,8 +33,9 @@ AGENT = UNITS / 'scavenger-agent.service'
 WATCHER = UNITS / 'scavenger-restore.service'
 NAMESPACES = UNITS / 'network-namespaces.conf.example'
 
-WATCH = ('"$PYTHON" -c "from scavenger_openstack.drivers import running; '
-         'running.Running().close()"')
+WATCH = ('"$PYTHON" -c '
+         '"from scavenger_openstack.drivers.kernel import sched_switch; '
+         'sched_switch.Running().close()"')
 
 PROBES = {
     'CAP_DAC_OVERRIDE': 'echo 0 >"$CGROUP/cpu.idle"',

@@ -22,7 +22,7 @@ import time
 
 from testtools import matchers
 
-from scavenger_openstack.drivers import running
+from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
@@ -35,7 +35,8 @@ def programs() -> set[int]:
     libc = ctypes.CDLL(None, use_errno=True)
     while True:
         buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
-        if libc.syscall(ctypes.c_long(running._calls().bpf), 11, buffer, 128):
+        if libc.syscall(ctypes.c_long(sched_switch._calls().bpf), 11, buffer,
+                        128):
             return found
         last = struct.unpack_from('=4xI', buffer.raw)[0]
         found.add(last)
@@ -50,7 +51,7 @@ class RunningTestCase(base.FunctionalTestCase):
 
     def running(self):
         try:
-            made = running.Running()
+            made = sched_switch.Running()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
         self.addCleanup(made.close)
@@ -141,7 +142,8 @@ class RunningTestCase(base.FunctionalTestCase):
     def test_gone_with_its_process(self):
         process = self.spawn(
             f'import sys, time\nsys.path[:0] = {sys.path!r}\n'
-            'from scavenger_openstack.drivers import running\n'
+            'from scavenger_openstack.drivers.kernel import '
+            'sched_switch as running\n'
             'reader = running.Running()\nprint("ready")\ntime.sleep(60)')
         self.assertEqual('ready\n', process.stdout.readline())
         self.assertNotEqual(self.before, programs())
@@ -153,7 +155,8 @@ class RunningTestCase(base.FunctionalTestCase):
     def test_without_the_right_to(self):
         process = self.spawn(
             f'import os, sys\nsys.path[:0] = {sys.path!r}\n'
-            'from scavenger_openstack.drivers import running\n'
+            'from scavenger_openstack.drivers.kernel import '
+            'sched_switch as running\n'
             'from scavenger_openstack import errors\n'
             'os.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n'
             'before = os.listdir("/proc/self/fd")\n'
@@ -169,7 +172,8 @@ class RunningTestCase(base.FunctionalTestCase):
     def test_nothing_stays_open_wherever_it_fails(self):
         process = self.spawn(
             f'import os, resource, sys\nsys.path[:0] = {sys.path!r}\n'
-            'from scavenger_openstack.drivers import running\n'
+            'from scavenger_openstack.drivers.kernel import '
+            'sched_switch as running\n'
             'from scavenger_openstack import errors\n'
             'hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n'
             'def used():\n'

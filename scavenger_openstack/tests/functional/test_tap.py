@@ -26,9 +26,9 @@ import time
 from typing import Any
 
 from scavenger_openstack.agent import steps
-from scavenger_openstack.drivers import network
-from scavenger_openstack.drivers import rtnetlink
-from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
@@ -302,7 +302,7 @@ class Life(taps.TapTestCase):
 
     def test_nothing_stays_open(self) -> None:
         with descriptors.given_back() as opened:
-            driver = network.Network({}, {VM: self.tap})
+            driver = egress.Network({}, {VM: self.tap})
             driver.write(VM, RATE, 1e6)
             self.assertNotEqual(set(), opened())
             driver.close()
@@ -315,7 +315,7 @@ class Lowered(base.FunctionalTestCase):
     def test_while_it_is_full(self) -> None:
         wire = self.useFixture(namespaces.Wire())
         for interface in (wire.device, tap.Tap(f'{wire.far}:scv1')):
-            driver = network.Network({}, {VM: interface})
+            driver = egress.Network({}, {VM: interface})
             self.addCleanup(driver.close)
             step, = driver.restore_steps(VM, RATE)
             for before, after in ((125e6, 5e6), (5e6, 1e6)):

@@ -34,7 +34,7 @@ from scavenger_openstack.tests.functional.taps import RATE
 from scavenger_openstack.tests.functional.taps import VM
 
 LIMIT = '''
-from scavenger_openstack.drivers import network, tap
+from scavenger_openstack.drivers.network import egress as network, tap
 from scavenger_openstack.types import Knob
 def main():
     first, *also = sys.argv[2:]

@@ -29,7 +29,7 @@ import fixtures
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import steps
-from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps

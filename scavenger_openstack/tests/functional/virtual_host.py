@@ -31,8 +31,8 @@ from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import domains
 from scavenger_openstack.drivers import host as host_
+from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.types import Cap

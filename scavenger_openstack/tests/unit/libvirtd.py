@@ -12,9 +12,10 @@
 
 
 
-"""A libvirtd in memory, below libvirt-python: what :mod:`.drivers.libvirt`
-calls of that library, for what no real libvirtd can be made to do at will:
-something happens between two certain calls."""
+"""A libvirtd in memory, below libvirt-python: what
+:mod:`.drivers.libvirt.client` calls of that library, for what no real
+libvirtd can be made to do at will: something happens between two certain
+calls."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.drivers import domain_keeper
-from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers.libvirt import domain_cache
+from scavenger_openstack.drivers.libvirt import domains
 
 NOVA = 'http://openstack.org/xmlns/libvirt/nova/1.1'
 DEADLINE_S = 10.0
@@ -299,7 +300,8 @@ class Libvirtd(fixtures.Fixture):
         self.addCleanup(self.machine.stop)
         self.library = Library(self.machine)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.libvirt.LOOP._module', self.library))
+            'scavenger_openstack.drivers.libvirt.client.LOOP._module',
+            self.library))
         self.driver = domains.Domains(
             'qemu:///system', run_dir=str(self.path), timeout_s=30.0)
         self.addCleanup(self.driver.close)
@@ -309,7 +311,7 @@ class Libvirtd(fixtures.Fixture):
             time.sleep(0.001)
 
     @property
-    def snapshot(self) -> domain_keeper.Snapshot:
+    def snapshot(self) -> domain_cache.Snapshot:
         """What the driver knows of the machine."""
         return self.driver._keeper.snapshots[UUID]
 

@@ -32,7 +32,7 @@ LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'algorithms': 1,
     'conf_check': 1, 'conf_control': 1, 'conf_host': 1,
-    'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2,
+    'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
     'dashboard': 3, 'ibench': 3, 'demo': 3,
     'laboratory': 4, 'wsgi': 4,
@@ -40,19 +40,27 @@ LEVELS = {
 }
 """Each room and its level; imports point down.
 
-Only ``conf`` may be imported from its own level: it imports none of it.
+Only ``conf``, which imports none of it, may be imported from its own level,
+and the contract of drivers by those that play one.
 """
+
+PLAY_A_DRIVER = ('recording',)
+
+DRIVERS = {'base': 0, 'calls': 0, 'kernel': 1, 'cgroup': 2, 'delay': 2,
+           'network': 2, 'qemu': 3, 'libvirt': 4, 'perf': 4,
+           'prerequisites': 4, 'host': 5}
+"""The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {
     'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
                     'agent.service', 'agent.signals', 'api', 'wsgi',
-                    'agent.recording', 'drivers.host', 'drivers.replay',
+                    'agent.recording', 'drivers.host', 'recording.replay',
                     'laboratory.replay_settings', 'cmd'),
     'oslo_log': ('conf', 'drivers', 'rpc', 'agent', 'conductor', 'wsgi',
                  'cmd', 'demo'),
-    'libvirt': ('drivers.libvirt',),
+    'libvirt': ('drivers.libvirt.client',),
     'stevedore': ('agent.service',),
-    'pyarrow': ('drivers.rates_table',),
+    'pyarrow': ('recording.rates_table',),
     'yaml': ('drivers.simulator.scenario',),
     'msgspec': ('wire',),
     'sqlalchemy': ('db',),
@@ -209,10 +217,26 @@ class Imports(testtools.TestCase):
             here, there = room(found.module), room(target_module(found))
             if here == there or (LEVELS[here], there) == (2, 'conf'):
                 continue
+            if here in PLAY_A_DRIVER and \
+                    target_module(found) == 'drivers.base':
+                continue
             if LEVELS[there] >= LEVELS[here] > 0:
                 wrong.append(f'{found} (level {LEVELS[here]} to '
                              f'{LEVELS[there]})')
         self.nothing(wrong, 'rooms import only from rooms below them:')
+
+    def test_imports_point_down_inside_of_drivers(self) -> None:
+        wrong = []
+        for found in self.all:
+            here, there = (
+                name.removeprefix('drivers.').partition('.')[0]
+                for name in (found.module, target_module(found)))
+            if here != there and here in DRIVERS and there in DRIVERS and \
+                    found.module.startswith('drivers.') and \
+                    target_module(found).startswith('drivers.') and \
+                    DRIVERS[there] >= DRIVERS[here]:
+                wrong.append(str(found))
+        self.nothing(wrong, 'rooms of drivers import only what is below:')
 
     def test_types_and_errors_need_only_the_standard_library(self) -> None:
         self.nothing(

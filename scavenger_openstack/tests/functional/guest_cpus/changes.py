@@ -33,9 +33,9 @@ import fixtures
 import testtools
 
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers.cgroups import Cgroups
-from scavenger_openstack.drivers import proc
-from scavenger_openstack.drivers import running
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests import random_changes
 from scavenger_openstack.tests.random_changes import BATCH
@@ -205,7 +205,7 @@ class Host(fixtures.Fixture):
         return found
 
 
-class Reader(running.Running):
+class Reader(sched_switch.Running):
     """Says that a random number of the idle CPUs is idle."""
 
     def __init__(self) -> None:
@@ -229,9 +229,9 @@ class RealCpus(testtools.TestCase):
         self.useFixture(fixtures.FakeLogger())
 
     def play(self, version: int) -> None:
-        reader = running.Running()
+        reader = sched_switch.Running()
         self.addCleanup(reader.close)
-        for name, value in (('drivers.running.Running', Reader),
+        for name, value in (('drivers.kernel.sched_switch.Running', Reader),
                             # Where QEMU waits, a thread seems to compute.
                             ('agent.fastloop.hurry', lambda: 'normal')):
             self.useFixture(fixtures.MonkeyPatch(

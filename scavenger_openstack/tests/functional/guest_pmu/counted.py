@@ -28,9 +28,9 @@ import time
 import fixtures
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers import perf_event
-from scavenger_openstack.drivers.perf_event import Event
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.kernel.perf_event import Event
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import WorkloadRates

@@ -22,8 +22,8 @@ from __future__ import annotations
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.cgroups import Cgroups
-from scavenger_openstack.drivers import perf
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests.functional.guest_v2 import tree
 
 

@@ -23,10 +23,10 @@ import signal
 import time
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import domain_machine
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers.perf_event import Place
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel.perf_event import Place
+from scavenger_openstack.drivers.perf import perf
+from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.tests.functional.guest_pmu import counted
 from scavenger_openstack.tests.functional.guest_pmu import kvm
 from scavenger_openstack.tests.functional.guest_v2 import tree
@@ -73,7 +73,7 @@ class Machines(counted.PmuTestCase):
         self.follow(pid, virt_type)
 
     def follow(self, pid: int, virt_type: str) -> None:
-        machine = domain_machine.machine(
+        machine = domain_cgroup.machine(
             pathlib.Path(f'/proc/{pid}/cgroup').read_text(),
             cgroup_files.find_mounts())
         assert machine is not None

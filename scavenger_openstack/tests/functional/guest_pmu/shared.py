@@ -23,8 +23,8 @@ import struct
 import time
 
 from scavenger_openstack.algorithms import rates
-from scavenger_openstack.drivers import perf
-from scavenger_openstack.drivers import perf_event
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional.guest_pmu import counted
 from scavenger_openstack.tests.functional.guest_v2 import tree

@@ -19,9 +19,9 @@ import time
 
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
-from scavenger_openstack.drivers import cgroup_files
-from scavenger_openstack.drivers import domain_cpuset
-from scavenger_openstack.drivers import domain_machine
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.qemu import cpuset
+from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import Knob
@@ -232,9 +232,9 @@ class CpuSet(tree.GuestTestCase):
                 vm.write(f'{one}/{part}', 'cpuset.cpus', cpus)
             pids.append(vm.run(f'{one}/{part}', tree.spin))
         before = vm.texts()
-        machine = domain_machine.machine(f'0::{vm.name}{one}/emulator',
-                                         cgroup_files.find_mounts())
-        cpus_of = domain_cpuset.CpuSet('one', machine)
+        machine = domain_cgroup.machine(f'0::{vm.name}{one}/emulator',
+                                        cgroup_files.find_mounts())
+        cpus_of = cpuset.CpuSet('one', machine)
         self.assertIsNone(cpus_of.read())
         lease = records.Lease('one', 'cpu_set', records.boot_id(),
                               cpus_of.steps())

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
-from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import namespaces
@@ -29,7 +29,7 @@ class Egress(tree.GuestTestCase):
 
     def test_egress_holds_the_rate_and_is_taken_away(self) -> None:
         wire = self.useFixture(namespaces.Wire())
-        driver = network.Network({}, {self.job: wire.device})
+        driver = egress.Network({}, {self.job: wire.device})
         self.addCleanup(driver.close)
         self.assertIsNone(driver.read(self.job, KNOB))
         before = self.qdisc(wire)

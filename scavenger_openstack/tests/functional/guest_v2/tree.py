@@ -34,7 +34,7 @@ import testtools
 
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
-from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from scavenger_openstack.drivers.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional.guest_v2.tree import MIB

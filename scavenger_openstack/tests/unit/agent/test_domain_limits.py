@@ -26,8 +26,8 @@ from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers import domain_record
-from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers.libvirt import domains
+from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
@@ -378,14 +378,14 @@ class Foreign(LimitsTestCase):
     """The VM came with a limit on CPU, from another host."""
 
     def record(self) -> str:
-        return domain_record.build(Knob.CPU_CORES, {
+        return metadata.build(Knob.CPU_CORES, {
             'vcpu_quota': '-1', 'vcpu_period': '100000'})
 
     def setUp(self) -> None:
         super().setUp()
         self.start()
         self.machine.quota = 10_000
-        self.machine.records[domain_record.uri(Knob.CPU_CORES)] = (
+        self.machine.records[metadata.uri(Knob.CPU_CORES)] = (
             self.record())
         self.driver = self.libvirtd.driver
         self.libvirtd.tell(until=self.refused)
@@ -415,7 +415,7 @@ class Foreign(LimitsTestCase):
         self.assertEqual([], busy)
         self.assertEqual(-1, self.machine.quota)
         self.assertEqual(100, self.machine.disks['vda']['total_iops_sec'])
-        self.assertEqual([domain_record.uri(Knob.IO_OPS_PER_S)],
+        self.assertEqual([metadata.uri(Knob.IO_OPS_PER_S)],
                          list(self.machine.records))
 
     def test_ours_since_a_call_hung(self) -> None:
@@ -433,7 +433,7 @@ class Foreign(LimitsTestCase):
             if thread.name == 'domain-lifter':
                 thread.join(libvirtd.DEADLINE_S)
         self.assertIn(CORES, self.leases.held())
-        self.assertEqual([domain_record.uri(Knob.CPU_CORES)],
+        self.assertEqual([metadata.uri(Knob.CPU_CORES)],
                          list(self.machine.records))
 
     def test_a_record_that_just_went_is_not_foreign(self) -> None:

@@ -118,7 +118,7 @@ class IsolationTestCase(testtools.TestCase):
         super().setUp()
         self.logs = self.useFixture(fixtures.FakeLogger())
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.running.Running', Cpus))
+            'scavenger_openstack.drivers.kernel.sched_switch.Running', Cpus))
         Cpus.made, Cpus.idle = 0, frozenset(range(64))
         self.host = Host()
 
@@ -226,7 +226,8 @@ class TestRefused(IsolationTestCase):
             self.tries.append(self.now)
             raise errors.Unsupported('no BPF')
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.running.Running', refused))
+            'scavenger_openstack.drivers.kernel.sched_switch.Running',
+            refused))
         self.start()
 
     def turn(self, until: int) -> None:
@@ -248,7 +249,7 @@ class TestRefused(IsolationTestCase):
     def test_until_it_is_allowed(self) -> None:
         self.turn(5)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.running.Running', Cpus))
+            'scavenger_openstack.drivers.kernel.sched_switch.Running', Cpus))
         self.turn(10)
         self.assertIn('off', self.state())
         self.turn(11)

@@ -30,8 +30,8 @@ from testtools import content
 
 from scavenger_openstack.agent import fastloop
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers.cgroups import Cgroups
-from scavenger_openstack.drivers import proc
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests import random_changes
 from scavenger_openstack.tests.unit import cpusets
 
@@ -111,7 +111,8 @@ class TestRandomChanges(testtools.TestCase):
         dice = random.Random(f'{SEED} {cpus} {version}')
         self.useFixture(fixtures.FakeLogger())
         self.turns = Turns(random.Random(f'idle {SEED} {cpus} {version}'))
-        for name, value in (('drivers.running.Running', lambda: self.turns),
+        for name, value in (('drivers.kernel.sched_switch.Running',
+                             lambda: self.turns),
                             ('agent.fastloop.FastLoop', Loop),
                             ('agent.fastloop.RETRY_S', 0.002),
                             ('agent.fastloop.time', Clock())):

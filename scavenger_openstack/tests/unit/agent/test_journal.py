@@ -24,7 +24,7 @@ from scavenger_openstack.agent import isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers import domain_ends
+from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import test_domain_limits
 from scavenger_openstack.tests.unit.agent.test_domain_limits import CORES
 from scavenger_openstack.tests.unit.agent.test_domain_limits import OPS

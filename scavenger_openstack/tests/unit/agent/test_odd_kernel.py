@@ -79,7 +79,7 @@ class OddKernel(testtools.TestCase):
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.agent.steps.cgroup_mounts', lambda: mounts))
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.running.Running', no_bpf))
+            'scavenger_openstack.drivers.kernel.sched_switch.Running', no_bpf))
         self.now = 1000.0
 
     def loop(self) -> loop_.Loop:

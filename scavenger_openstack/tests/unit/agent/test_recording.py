@@ -26,8 +26,8 @@ import testtools
 
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms import changes
-from scavenger_openstack.drivers import replay
 from scavenger_openstack import errors
+from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode

@@ -36,7 +36,7 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import steps
-from scavenger_openstack.drivers import network
+from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import version
 
 MOUNTS = [('/cg/cpu', 'cgroup', 1), ('/cg/two', 'cgroup2', 2)]
@@ -159,7 +159,7 @@ class Steps(testtools.TestCase):
                 f'{changes} {got}')
 
     def test_our_bucket_has_the_handle_of_the_driver(self) -> None:
-        self.assertEqual(f'qdisc tbf {network.HANDLE >> 16:x}: ',
+        self.assertEqual(f'qdisc tbf {egress.HANDLE >> 16:x}: ',
                          steps.BUCKET)
 
 

@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent import status
-from scavenger_openstack.drivers import json_fields
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.agent.statuses import document
 from scavenger_openstack.types import Action
@@ -37,6 +36,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
+from scavenger_openstack.wire import json_fields
 
 TEXT = st.text(st.characters(), max_size=20)
 NUMBER = st.floats(-2.0 ** 63, 2.0 ** 63) | st.integers(-2 ** 63, 2 ** 63)

@@ -28,11 +28,11 @@ from scavenger_openstack.agent import originals
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_domain
-from scavenger_openstack.drivers import domain_knobs
-from scavenger_openstack.drivers import domain_record
-from scavenger_openstack.drivers import libvirt
-from scavenger_openstack.drivers import proc
-from scavenger_openstack.tests.unit.drivers import test_domain_knobs
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import knobs
+from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.tests.unit.drivers.libvirt import test_knobs
 from scavenger_openstack.types import Knob
 
 STEP: dict[str, Any] = {
@@ -137,33 +137,33 @@ class Closed(testtools.TestCase):
     def test_what_it_shares_with_the_driver(self) -> None:
         """What one side writes the other takes, and no more."""
         for uri in URIS:
-            self.assertEqual(libvirt.URI.fullmatch(uri) is not None,
+            self.assertEqual(client.URI.fullmatch(uri) is not None,
                              self.allowed(uri=uri), uri)
         for knob in Knob:
             name = str(knob)
-            self.assertEqual(knob in domain_record.GRAMMAR,
+            self.assertEqual(knob in metadata.GRAMMAR,
                              name in steps_domain.GRAMMAR, knob)
             self.assertEqual(f'{steps_domain.NAMESPACE}/{name}',
-                             domain_record.uri(knob))
+                             metadata.uri(knob))
             for key, value in itertools.product(KEYS, TEXTS):
                 # A quota comes with its period.
                 values = {**(STEP['values'] if key in STEP['values'] else {}),
                           key: value}
-                self.assertEqual(domain_record.fits(knob, key, value),
+                self.assertEqual(metadata.fits(knob, key, value),
                                  self.allowed(knob=name, values=values),
                                  f'{knob}: {key}={value!r}')
 
     def test_what_the_driver_describes_is_allowed(self) -> None:
-        seen = test_domain_knobs.seen(
+        seen = test_knobs.seen(
             tune='<quota>5</quota><vcpupin vcpu="1" cpuset="0,2-3"/>',
-            disks=test_domain_knobs.disk('vda', 'read_bytes_sec=7',
-                                         'read_bytes_sec_max=8',
-                                         'total_iops_sec=9'))
-        for knob, rule in domain_knobs.RULES.items():
+            disks=test_knobs.disk('vda', 'read_bytes_sec=7',
+                                  'read_bytes_sec_max=8',
+                                  'total_iops_sec=9'))
+        for knob, rule in knobs.RULES.items():
             self.assertTrue(self.allowed(knob=str(knob),
                                          values=rule.values(seen)), knob)
         self.assertTrue(self.allowed(knob='cpu_set', values=(
-            domain_knobs.in_force(seen, Knob.CPU_SET))))
+            knobs.in_force(seen, Knob.CPU_SET))))
 
 
 class Identity(testtools.TestCase):
@@ -237,10 +237,10 @@ class Large(testtools.TestCase):
         self.assertEqual(513, len(found))
         self.assertEqual(f'vcpupin {STEP["uuid"]} 511 {cpus} --live',
                          found[511])
-        self.assertEqual(values, domain_record.find(ElementTree.fromstring(
-            '<domain><metadata>' + domain_record.build(
+        self.assertEqual(values, metadata.find(ElementTree.fromstring(
+            '<domain><metadata>' + metadata.build(
                 Knob.CPU_SET, values).replace('<lease>', (
-                    f'<lease xmlns="{domain_record.uri(Knob.CPU_SET)}">'))
+                    f'<lease xmlns="{metadata.uri(Knob.CPU_SET)}">'))
             + '</metadata></domain>')).records[Knob.CPU_SET])
 
 

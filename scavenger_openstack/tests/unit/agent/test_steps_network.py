@@ -22,8 +22,8 @@ import testtools
 
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_network
-from scavenger_openstack.drivers import ingress
-from scavenger_openstack.drivers import tap
+from scavenger_openstack.drivers.kernel import ingress
+from scavenger_openstack.drivers.network import tap
 
 TAP = {'do': 'tap', 'netns': '', 'dev': 'tap5f0a1b2c-3d', 'ifindex': 5}
 

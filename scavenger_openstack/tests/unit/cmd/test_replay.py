@@ -29,7 +29,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.cmd import replay
-from scavenger_openstack.drivers import rates_table
+from scavenger_openstack.recording import rates_table
 from scavenger_openstack.tests.unit import recordings
 
 HEADER = ','.join(rates_table.REQUIRED)

@@ -20,12 +20,12 @@ import inspect
 import testtools
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers import cgroups
-from scavenger_openstack.drivers import domains
+from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers import host
-from scavenger_openstack.drivers import network
-from scavenger_openstack.drivers import replay
+from scavenger_openstack.drivers.libvirt import domains
+from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.simulator import driver as simulator
+from scavenger_openstack.recording import replay
 
 
 def contract(of: type) -> set[str]:
@@ -40,7 +40,7 @@ class TestContract(testtools.TestCase):
         self.assertIn('notify', knobs)
         self.assertIn('sample', every)
         for names, parts in (
-                (knobs, (cgroups.Cgroups, domains.Domains, network.Network)),
+                (knobs, (cgroups.Cgroups, domains.Domains, egress.Network)),
                 (every, (host.Host, replay.Replay, simulator.Simulator))):
             for name in names:
                 wanted = list(inspect.signature(
@@ -54,5 +54,5 @@ class TestContract(testtools.TestCase):
         kinds: tuple[type[base.Driver], ...] = (
             host.Host, replay.Replay, simulator.Simulator)
         parts: tuple[type[base.Knobs], ...] = (
-            *kinds, cgroups.Cgroups, domains.Domains, network.Network)
+            *kinds, cgroups.Cgroups, domains.Domains, egress.Network)
         self.assertEqual(6, len(parts))

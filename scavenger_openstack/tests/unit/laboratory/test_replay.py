@@ -24,13 +24,13 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers import rates_table
-from scavenger_openstack.drivers import replay as recordings_
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
 from scavenger_openstack.laboratory import replay_output
 from scavenger_openstack.laboratory import replay_settings
+from scavenger_openstack.recording import rates_table
+from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision

@@ -1,0 +1,433 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Cgroups, v1 and v2, as workloads with counters and limits.
+
+A workload is a cgroup directly below a configured parent, with all that is
+in it.  Its identity is the inode of its directory: when that changes under
+the same path it is another workload.  What nobody configured is not looked
+at: it is foreground by being part of the host's totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import logging
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
+from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
+from scavenger_openstack.drivers.cgroup import directories
+from scavenger_openstack.drivers.cgroup import discovery
+from scavenger_openstack.drivers.cgroup import kill
+from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.cgroup import memory
+from scavenger_openstack.drivers.cgroup import own_limits
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+SETTLING_TICKS = 3
+"""A container's creator fills hierarchies and sets limits one by one: this
+often a new workload is looked at again."""
+
+
+class _Known:
+    """A workload and the descriptors that are kept for it."""
+
+    __slots__ = ('counters', 'inode', 'parent', 'settling', 'workload')
+
+    def __init__(self, parent: discovery.Parent, inode: int,
+                 workload: Workload,
+                 counters: cgroup_counters.Counters) -> None:
+        self.parent = parent
+        self.inode = inode
+        self.workload = workload
+        self.counters = counters
+        self.settling = SETTLING_TICKS
+
+
+class Cgroups:
+    """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
+
+    A workload's own limits (``vcpus``, ``memory_allotment_bytes``,
+    ``allowed_cpus``) are read when it is found and in its first ticks,
+    before we limit it ourselves; those of foreground, which we never limit,
+    are read again in turn.
+
+    :param background_parents: cgroups, as paths below the mount, whose
+        children are background workloads
+    :param foreground_parents: the same for foreground workloads
+    :param killable_parents: background parents that opted in to kills
+    :param floors: below these no cap goes, by knob
+    :param memory_root: a cgroup that plays the host's memory
+    :param io_devices: disks that the I/O limits and counters are about
+        (``vda`` or ``8:0``); default all whole disks
+    :param root_dir: where /proc and /sys are looked for
+    :param pressure: sample PSI where it exists; half the cost of sampling
+    :param background_groups: cgroups above background parents that hold
+        nothing else
+    :raises ConfigError: the parents cannot work.
+    :raises DriverError: the cgroup mounts cannot be read.
+    """
+
+    def __init__(self, background_parents: Sequence[str],
+                 foreground_parents: Sequence[str] = (),
+                 killable_parents: Sequence[str] = (),
+                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 memory_root: str | None = None,
+                 io_devices: Sequence[str] = (),
+                 root_dir: str = '/', *, pressure: bool = True,
+                 background_groups: Sequence[str] = ()) -> None:
+        self._mounts = cgroup_files.find_mounts(root_dir)
+        if not self._mounts:
+            raise errors.ConfigError(
+                'no cgroup file system is mounted; mount one at '
+                '/sys/fs/cgroup')
+        self._parents = discovery.Parents(
+            self._mounts, background_parents, foreground_parents,
+            killable_parents, background_groups)
+        self._floors = dict(floors)
+        self._memory_root = (
+            None if memory_root is None else memory.MemoryRoot(
+                self._mounts, discovery.normal(memory_root)))
+        self._root_dir = root_dir
+        self._devices = knobs.device_numbers(tuple(io_devices),
+                                             root_dir)
+        self._rules = knobs.rules(self._disks)
+        self._opened = directories.Directories(self._mounts, root_dir)
+        self._counted = [disk.encode() for disk in self._disks()]
+        self._sources = cgroup_counters.sources(self._mounts, self._counted,
+                                                pressure=pressure)
+        self._allotments = own_limits.Allotments(self._mounts,
+                                                 self._rules)
+        self._known: dict[str, _Known] = {}
+        self._leased: dict[tuple[str, Knob], int] = {}
+        self._turn: list[str] = []
+        self._anew = 0
+        self._changed: set[str] = set()
+        self._out_of_files = False
+        cgroup_files.allow_many_files()
+
+    def _disks(self) -> tuple[str, ...]:
+        return self._devices or knobs.whole_disks(self._root_dir)
+
+    # --- what there is
+
+    def sample(self) -> tuple[WorkloadSample, ...]:
+        """What each workload has used so far.
+
+        Workloads that vanish, also in the middle, are left out (one made
+        anew under the same name is met at the next call); parents that
+        cannot be read are warned about once.
+
+        :raises DriverError: out of descriptors: nothing is known.
+        """
+        found = self._parents.scan()
+        known = self._known
+        fresh = [child for child in found
+                 if child.id not in known
+                 or known[child.id].inode != child.inode]
+        if fresh or len(found) != len(known):
+            self._forget_but({child.id: child.inode for child in found})
+            self._meet(fresh)
+        self._refresh_next()
+        samples = []
+        for child in found:
+            one = known.get(child.id)
+            if one is None:
+                continue
+            if one.settling:
+                self._settle(one)
+            if one.workload.group != child.group:
+                one.workload = dataclasses.replace(one.workload,
+                                                   group=child.group)
+            sample = one.counters.sample(one.workload)
+            if sample is None:
+                LOG.debug('%s vanished', child.id)
+                child.parent.seen = None    # another may have its name
+                self._forget(child.id)
+                continue
+            samples.append(sample)
+        return tuple(samples)
+
+    def _read_limits(self, workload: str) -> None:
+        """Read a workload's own limits anew.
+
+        Only for one that has no cap of ours, which would count as its own.
+        """
+        one = self._known.get(workload)
+        if one is None:
+            return
+        limits = self._allotments.of(workload)
+        if any(getattr(one.workload, field) != value
+               for field, value in limits.items()):
+            one.workload = dataclasses.replace(one.workload, **limits)
+
+    def cpus_changed(self) -> None:
+        """CPUs came or went: look at once where the foreground may run, and
+        again, since the kernel may take a moment."""
+        self._anew = SETTLING_TICKS
+
+    def _refresh_next(self) -> None:
+        """One foreground workload per tick, in turn: none has a cap."""
+        if not self._turn or self._anew:
+            self._turn = [
+                name for name, one in self._known.items()
+                if one.workload.priority is Priority.FOREGROUND]
+        for name in self._turn[:len(self._turn) if self._anew else 1]:
+            self._read_limits(name)
+            self._turn.remove(name)
+        self._anew = max(0, self._anew - 1)
+
+    def _meet(self, fresh: Sequence[discovery.Child]) -> None:
+        """Get to know new workloads.
+
+        Cgroup file systems keep no birth time (a directory's ctime is that
+        of a look-up), but hand out inode numbers in rising order.  So
+        ``created_s`` is the inode number: no time, but in the order of age
+        within one hierarchy, and the same after a restart.
+        """
+        self._counted[:] = [disk.encode() for disk in self._disks()]
+        for child in fresh:
+            try:
+                counters = cgroup_counters.Counters(self._sources, child.id)
+            except OSError as exc:
+                if not self._out_of_files:
+                    LOG.warning('%s', cgroup_files.explain(
+                        exc, f'{child.id} cannot be watched'))
+                self._out_of_files = True
+                continue
+            parent = child.parent
+            workload = Workload(
+                id=child.id, priority=parent.priority, source='parent',
+                group=child.group, killable=parent.killable,
+                floor=self._floors, created_s=float(child.inode),
+                **self._allotments.of(child.id))
+            self._known[child.id] = _Known(parent, child.inode, workload,
+                                           counters)
+            LOG.debug('%s found: %s', child.id, workload)
+
+    def _settle(self, one: _Known) -> None:
+        one.settling -= 1
+        if one.settling == SETTLING_TICKS - 1:
+            return  # just met
+        try:
+            one.counters.open_missing()
+            one.counters.wake()
+        except OSError:
+            return
+        name = one.workload.id
+        if not any(key[0] == name for key in list(self._leased)):
+            self._read_limits(name)
+
+    def _forget_but(self, inodes: Mapping[str, int]) -> None:
+        for name, one in list(self._known.items()):
+            if inodes.get(name) != one.inode:
+                LOG.debug('%s vanished', name)
+                self._forget(name)
+            if name not in inodes:
+                for key in [k for k in list(self._leased) if k[0] == name]:
+                    del self._leased[key]
+
+    def _forget(self, name: str) -> None:
+        one = self._known.pop(name, None)
+        if one is not None:
+            one.counters.close()
+            # One of its name that comes is another.
+            self._changed |= {name, one.workload.group or name}
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
+        self._opened.forget(name)
+        self._allotments.forget(name)
+
+    def memory(self) -> tuple[int, int] | None:
+        """Total and available bytes of what plays the host's memory.
+
+        ``None`` without a ``memory_root``, or when it cannot be read or has
+        no limit (one warning).
+        """
+        return self._memory_root.read() if self._memory_root else None
+
+    # --- limits
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        try:
+            if self._is_tree(knob):
+                return format_cpus(self._opened.set_in_force(workload)) or None
+            rule = self._rule(knob)
+            return rule.read(self._opened.directory(workload, rule.controller))
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+
+    def lacks(self, workload: str, knob: Knob) -> str:
+        """Why a knob of a workload that exists cannot be used here, and
+        what to do; empty if it can."""
+        try:
+            self.read(workload, knob)
+        except errors.WorkloadGone:
+            # In the hierarchy where it was found it is there.
+            controller = ('cpuset' if self._is_tree(knob)
+                          else self._rule(knob).controller)
+            return (f'{self._mounts[controller].path}{workload} does not '
+                    f'exist, so {knob} cannot be set: make it, and put the '
+                    'processes of the workload into it')
+        except errors.DriverError as exc:
+            return str(exc)
+        return ''
+
+    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs`.
+
+        From then on :meth:`write` talks to the cgroup that these steps name
+        or to none.
+        """
+        try:
+            if self._is_tree(knob):
+                directory = self._opened.directory(workload, 'cpuset')
+                steps = self._opened.cpu_set(workload).steps()
+            else:
+                rule = self._rule(knob)
+                directory = self._opened.directory(workload, rule.controller)
+                steps = directory.steps(rule.entries(directory))
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+        self._leased[workload, knob] = directory.inode
+        return steps
+
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
+
+        Only background is ever written to.
+
+        :param original: without it, the knob holds its original
+        :raises WorkloadGone: also when the cgroup was made anew since
+            :meth:`restore_steps` described this knob.
+        :raises Refused: the memory in use cannot be reclaimed.  v2: growth
+            is slowed all the same (memory.high), while memory.max is not
+            set: it would call the OOM killer.
+        """
+        self._parents.check_writable(workload)
+        try:
+            if self._is_tree(knob):
+                self._check_same(workload, knob,
+                                 self._opened.directory(workload, 'cpuset'))
+                self._allotments.about_to_narrow(workload)
+                self._opened.cpu_set(workload).set(_cpus(value))
+            else:
+                rule = self._rule(knob)
+                directory = self._opened.directory(workload, rule.controller)
+                self._check_same(workload, knob, directory)
+                if knob is Knob.CPU_SET:
+                    self._allotments.about_to_narrow(workload)
+                    value = format_cpus(_cpus(value))
+                rule.write(directory, value, original)
+        except errors.WorkloadGone:
+            self._let_go(workload)
+            raise
+        if workload in self._known:
+            self._known[workload].counters.wake()
+        return self.read(workload, knob)
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
+        that were deleted, and perhaps made again, have changed."""
+        changed, self._changed = self._changed, set()
+        return base.Changes(changed)
+
+    def notify(self, event: base.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        return False
+
+    def slow_cpu_set(self, group: str) -> bool:
+        """See :class:`scavenger_openstack.drivers.base.CpuSets`."""
+        return False
+
+    def fast_cpu_set(self, group: str) -> FastCpuSet:
+        """The quick way to move a group's CPU set; the caller has its lease.
+
+        :raises DriverError: as :meth:`write`.
+        """
+        self._parents.check_writable(group)
+        self._allotments.about_to_narrow(group)
+        return self._opened.cpu_set(group)
+
+    def kill(self, workload: str) -> int:
+        """End all processes of a workload; return how many.
+
+        :raises Unsupported: its parent did not opt in to kills.
+        :raises DriverError: new ones appear as fast, or it is not permitted.
+        """
+        self._parents.check_killable(workload)
+        try:
+            return kill.kill(self._mounts, workload)
+        except OSError as exc:
+            raise cgroup_files.explain(
+                exc, f'cannot end {workload}') from exc
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        for name in list(self._known):
+            self._forget(name)
+        self._opened.clear()
+
+    def _is_tree(self, knob: Knob) -> bool:
+        return (knob is Knob.CPU_SET and 'cpuset' in self._mounts
+                and self._mounts['cpuset'].version == 1)
+
+    def _rule(self, knob: Knob) -> knobs.Rule:
+        for version in (1, 2):
+            rule = self._rules.get((knob, version))
+            if rule is not None:
+                mount = self._mounts.get(rule.controller)
+                if mount is not None and mount.version == version:
+                    return rule
+        raise errors.Unsupported(
+            f'{knob}: this host has no cgroup controller for it')
+
+    def _check_same(self, name: str, knob: Knob,
+                    directory: Directory) -> None:
+        if self._leased.get((name, knob), directory.inode) \
+                != directory.inode:
+            raise errors.WorkloadGone(
+                f'{directory.path} was deleted and made again: its limits '
+                'start anew')
+
+
+def _cpus(value: Value) -> frozenset[int]:
+    try:
+        return parse_cpus(str(value))
+    except ValueError as exc:
+        raise errors.DriverError(f'cpu_set: {exc}') from exc

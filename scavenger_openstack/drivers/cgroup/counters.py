@@ -1,0 +1,381 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What cgroups have used so far, over kept descriptors.
+
+The hot part of the agent: everything here runs for each workload at each
+tick.  A file whose bytes did not change is not parsed again.  One that can
+only change together with another is read when that did, one whose kernel
+counter was never switched on (no quota, no I/O limit) not at all; both at
+every eighth tick all the same (the kernel folds its statistics with some
+delay, and others set limits, too).
+
+The working set is what a workload uses without the page cache that the
+kernel can drop.  The kernel's own MemAvailable counts file pages on the LRU
+lists and reclaimable slab as available, so these must not count as used
+here, or `MemTotal - MemAvailable - background` would take them off twice.
+cgroup v1 has no count of reclaimable slab; it stays in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import errno
+import logging
+import os
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack import errors
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+NS_PER_S = 1e9
+US_PER_S = 1e6
+
+# Places in a workload's list of values, what others follow first.
+(CPU_S, THROTTLED_S, USED_BYTES, DROPPABLE_BYTES, IO_BYTES, IO_OPS,
+ PSI_CPU_S, PSI_IO_S, PSI_MEMORY_S) = range(9)
+_PLACES = 9
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+_FULL_READ_TICKS = 8
+
+Values = list[float | None]
+Parse = Callable[[bytes, Values], None]
+
+
+class Source(NamedTuple):
+    """A file and the places of what it tells.
+
+    ``files``: the first that exists.  ``follows``: it changes only when the
+    file that tells one of these does; empty: on its own.  ``off``: how it
+    begins while the kernel does not count it.
+    """
+
+    mount: str
+    files: tuple[str, ...]
+    parse: Parse
+    fields: tuple[int, ...]
+    follows: tuple[int, ...] = ()
+    off: bytes | None = None
+
+
+def number_after(data: bytes, key: bytes, end: bytes = b'\n') -> int:
+    """The number between ``key`` and ``end``.
+
+    :raises ValueError: there is no such number.
+    """
+    start = data.index(key) + len(key)
+    return int(data[start:data.index(end, start)])
+
+
+def usage_ns(data: bytes, values: Values) -> None:
+    """v1 ``cpuacct.usage``."""
+    values[CPU_S] = int(data) / NS_PER_S
+
+
+def throttled_ns(data: bytes, values: Values) -> None:
+    """v1 ``cpu.stat``."""
+    values[THROTTLED_S] = number_after(data, b'throttled_time ') / NS_PER_S
+
+
+def cpu_stat_us(data: bytes, values: Values) -> None:
+    """v2 ``cpu.stat``; without the controller it does not say throttled."""
+    values[CPU_S] = number_after(data, b'usage_usec ') / US_PER_S
+    values[THROTTLED_S] = (
+        number_after(data, b'throttled_usec ') / US_PER_S
+        if b'throttled_usec ' in data else None)
+
+
+def used_bytes(data: bytes, values: Values) -> None:
+    """v1 ``memory.usage_in_bytes``, v2 ``memory.current``."""
+    values[USED_BYTES] = int(data)
+
+
+def droppable_v1(data: bytes, values: Values) -> None:
+    """v1 ``memory.numa_stat`` (half the cost), else ``memory.stat``; the
+    lines that count descendants, too."""
+    if b'hierarchical_file=' in data:
+        pages = number_after(data, b'\nhierarchical_file=', b' ')
+        values[DROPPABLE_BYTES] = pages * _PAGE
+    else:
+        values[DROPPABLE_BYTES] = (
+            number_after(data, b'\ntotal_inactive_file ')
+            + number_after(data, b'\ntotal_active_file '))
+
+
+def droppable_v2(data: bytes, values: Values) -> None:
+    """v2 ``memory.stat``."""
+    values[DROPPABLE_BYTES] = (number_after(data, b'\ninactive_file ')
+                               + number_after(data, b'\nactive_file ')
+                               + number_after(data, b'\nslab_reclaimable '))
+
+
+def psi(place: int) -> Parse:
+    """A parser of the ``some`` line of a pressure file."""
+    def parse(data: bytes, values: Values) -> None:
+        values[place] = number_after(data, b'total=') / US_PER_S
+    return parse
+
+
+def throttle_totals(place: int, devices: Sequence[bytes]) -> Parse:
+    """A parser of v1 ``blkio.throttle.io_*``, for these devices only: what
+    passes a stacked device (dm, md) would else count twice.
+
+    A kernel may count for a device only once it had some limit there;
+    without any line nothing is known.
+    """
+    def parse(data: bytes, values: Values) -> None:
+        if data.startswith(b'Total'):
+            int(data[6:])
+            values[place] = None
+            return
+        data = b'\n' + data
+        known = [number_after(data, b'\n%s Total ' % device)
+                 for device in devices if b'\n%s Total ' % device in data]
+        if not known:
+            number_after(data, b'Total ')
+        values[place] = sum(known) if known else None
+    return parse
+
+
+def io_stat(devices: Sequence[bytes]) -> Parse:
+    """A parser of v2 ``io.stat``, for these devices only."""
+    def parse(data: bytes, values: Values) -> None:
+        total = operations = 0
+        for line in data.splitlines():
+            device, _, rest = line.partition(b' ')
+            if device in devices and rest:
+                rest += b' '
+                total += (number_after(rest, b'rbytes=', b' ')
+                          + number_after(rest, b'wbytes=', b' '))
+                operations += (number_after(rest, b'rios=', b' ')
+                               + number_after(rest, b'wios=', b' '))
+            elif b':' not in device:
+                raise ValueError('no device number')
+        values[IO_BYTES] = total
+        values[IO_OPS] = operations
+    return parse
+
+
+def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
+            pressure: bool = True) -> list[Source]:
+    """The files that tell about a workload on this host.
+
+    :param devices: ``major:minor`` of the disks to count; may change later
+    :param pressure: read the three PSI files, too
+    """
+    found: list[Source] = []
+
+    def add(controller: str, version: int, parse: Parse,
+            fields: tuple[int, ...], *files: str,
+            follows: tuple[int, ...] = (),
+            off: bytes | None = None) -> None:
+        mount = mounts.get(controller)
+        if mount is not None and mount.version == version:
+            found.append(Source(mount.path, files, parse, fields, follows,
+                                off))
+
+    # A throttled group adds up when it may run again.
+    add('cpuacct', 1, usage_ns, (CPU_S,), 'cpuacct.usage')
+    add('cpu', 1, throttled_ns, (THROTTLED_S,), 'cpu.stat', follows=(CPU_S,),
+        off=b'nr_periods 0\n')
+    if not found:
+        add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
+    # Who neither runs nor changes in size does not change what he holds.
+    add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
+    add('memory', 1, droppable_v1, (DROPPABLE_BYTES,), 'memory.numa_stat',
+        'memory.stat', follows=(CPU_S, USED_BYTES))
+    add('memory', 2, used_bytes, (USED_BYTES,), 'memory.current')
+    add('memory', 2, droppable_v2, (DROPPABLE_BYTES,), 'memory.stat',
+        follows=(CPU_S, USED_BYTES))
+    add('blkio', 1, throttle_totals(IO_BYTES, devices), (IO_BYTES,),
+        'blkio.throttle.io_service_bytes_recursive',
+        'blkio.throttle.io_service_bytes', off=b'Total')
+    add('blkio', 1, throttle_totals(IO_OPS, devices), (IO_OPS,),
+        'blkio.throttle.io_serviced_recursive',
+        'blkio.throttle.io_serviced', follows=(IO_BYTES,), off=b'Total')
+    add('blkio', 2, io_stat(devices), (IO_BYTES, IO_OPS), 'io.stat')
+    if pressure:
+        for place, name in ((PSI_CPU_S, 'cpu'), (PSI_IO_S, 'io'),
+                            (PSI_MEMORY_S, 'memory')):
+            add('unified', 2, psi(place), (place,), f'{name}.pressure')
+    return found
+
+
+def host_memory(root: Directory) -> tuple[int, int]:
+    """Total and available bytes of a cgroup that plays a host's memory.
+
+    What is available is what is free and what could be dropped, as in the
+    kernel's MemAvailable.
+
+    :raises DriverError: it cannot be read, or has no limit.
+    """
+    limit_file, use_file = (
+        ('memory.limit_in_bytes', 'memory.usage_in_bytes')
+        if root.version == 1 else ('memory.max', 'memory.current'))
+    limit = root.read_int(limit_file)
+    if limit < 0 or limit >= NO_MEMORY_LIMIT:
+        raise errors.DriverError(f'{root.path}/{limit_file} sets no limit')
+    available = limit - root.read_int(use_file) + droppable_bytes(root)
+    return limit, max(0, min(limit, available))
+
+
+def droppable_bytes(directory: Directory) -> int:
+    """What the kernel could drop of a cgroup's memory.
+
+    :raises DriverError: it cannot be read.
+    """
+    values: Values = [None] * _PLACES
+    parse = droppable_v1 if directory.version == 1 else droppable_v2
+    try:
+        parse(b'\n' + directory.read('memory.stat').encode() + b'\n', values)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{directory.path}/memory.stat holds something unknown') from exc
+    return int(values[DROPPABLE_BYTES] or 0)
+
+
+class _Kept:
+    __slots__ = ('bad', 'bit', 'data', 'fd', 'off', 'path', 'size', 'source',
+                 'wakes')
+
+    def __init__(self, source: Source, path: str, fd: int) -> None:
+        self.source = source
+        self.path = path
+        self.fd = fd
+        self.size = 64      # a larger buffer costs more; it grows
+        self.data: bytes | None = None   # an empty file tells, too
+        self.bad = False
+        self.off = False
+        self.bit = 1 << source.fields[0]
+        self.wakes = 0
+
+
+class Counters:
+    """The kept descriptors of one workload and what they said last."""
+
+    __slots__ = ('_below', '_kept', '_missing', '_tick', 'values')
+
+    def __init__(self, wanted: Sequence[Source], below: str) -> None:
+        self.values: Values = [None] * _PLACES
+        self._below = below
+        self._kept: list[_Kept] = []
+        self._missing = list(wanted)
+        self._tick = hash(below) % _FULL_READ_TICKS  # not all in one tick
+        try:
+            self.open_missing()
+        except OSError:
+            self.close()
+            raise
+
+    def open_missing(self) -> None:
+        """Open what did not exist so far: hierarchies fill one by one.
+
+        :raises OSError: there are no descriptors left.
+        """
+        if not self._missing:
+            return
+        missing, self._missing = self._missing, []
+        for source in missing:
+            for file in source.files:
+                path = f'{source.mount}{self._below}/{file}'
+                try:
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                except OSError as exc:
+                    if exc.errno in (errno.EMFILE, errno.ENFILE):
+                        raise
+                    continue
+                self._kept.append(_Kept(source, path, fd))
+                break
+            else:
+                self._missing.append(source)
+        # Leaders first: what follows looks at what they said this tick.
+        self._kept.sort(key=lambda kept: kept.source.fields[0])
+        told = {kept.source.fields[0] for kept in self._kept}
+        for kept in self._kept:
+            kept.wakes = sum(1 << place for place in kept.source.follows
+                             if told.issuperset(kept.source.follows))
+
+    def wake(self) -> None:
+        """Read all files the next time: a limit was set."""
+        self._tick = -1
+
+    def read(self) -> Values | None:
+        """All values of now, or ``None``: the workload is gone."""
+        values = self.values
+        pread = os.pread
+        self._tick += 1
+        changed = 0 if self._tick % _FULL_READ_TICKS else -1
+        for kept in self._kept:
+            if kept.wakes and not kept.wakes & changed and kept.data:
+                continue
+            if kept.off and changed >= 0:
+                continue
+            try:
+                data = pread(kept.fd, kept.size, 0)
+                if data == kept.data and not kept.bad:
+                    continue
+                changed |= kept.bit
+                while len(data) == kept.size:
+                    kept.size *= 4
+                    data = pread(kept.fd, kept.size, 0)
+                kept.source.parse(data, values)
+            except OSError as exc:
+                if exc.errno in GONE:
+                    return None
+                self._unknown(kept, os.strerror(exc.errno or 0))
+                continue
+            except (ValueError, IndexError):
+                self._unknown(kept, f'holds {data[:60]!r}')
+                continue
+            kept.data = data
+            kept.bad = False
+            off = kept.source.off
+            kept.off = off is not None and data.startswith(off)
+        return values
+
+    def _unknown(self, kept: _Kept, why: str) -> None:
+        for place in kept.source.fields:
+            self.values[place] = None
+        if not kept.bad:
+            LOG.warning('%s: %s; what it counts is unknown until it can be '
+                        'read again', kept.path, why)
+        kept.bad = True
+
+    def sample(self, workload: Workload) -> WorkloadSample | None:
+        """The sample of now, or ``None``: the workload is gone."""
+        values = self.read()
+        if values is None:
+            return None
+        (cpu_s, throttled_s, used, droppable, io_bytes, io_ops,
+         psi_cpu_s, psi_io_s, psi_memory_s) = values
+        memory = (None if used is None or droppable is None
+                  else max(0, int(used - droppable)))
+        return WorkloadSample(
+            workload, cpu_s, None, throttled_s, None, None, None, None, None,
+            None, None, None, io_ops, io_bytes,  # type: ignore[arg-type]
+            None, None, psi_cpu_s, psi_io_s, psi_memory_s, memory)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for kept in self._kept:
+            os.close(kept.fd)
+        self._kept = []

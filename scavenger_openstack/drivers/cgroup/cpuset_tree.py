@@ -1,0 +1,356 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Moving the CPU set of a whole subtree of cgroups, quickly.
+
+cgroup v1 wants each cpuset to lie within its parent's: the set of a group
+can only shrink after those below it, and only grow before them.  So a move
+first widens to the union from the top down and then narrows from the bottom
+up.  cgroup v2 works out what is in force below by itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import threading
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import Entry
+from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import parse_cpus
+
+_FILE = 'cpuset.cpus'
+_ENTRY = Entry(_FILE)
+_NONE: frozenset[int] = frozenset()
+
+MOST = 2000
+"""So many cgroups of v1 are followed below one, each with some descriptors;
+the record of a limit does not hold many more either."""
+
+_text = functools.lru_cache(maxsize=4096)(format_cpus)
+
+
+def read_cpus(directory: Directory, file: str = _FILE) -> frozenset[int]:
+    """The CPUs in a file.
+
+    :raises DriverError: it cannot be read or holds something else.
+    """
+    text = directory.read(file)
+    try:
+        return parse_cpus(text)
+    except ValueError as exc:
+        raise errors.DriverError(f'{directory.path}/{file} holds '
+                                 f'{text[:40]!r}, not a CPU list') from exc
+
+
+def obtainable(directory: Directory, cpus: frozenset[int]) -> frozenset[int]:
+    """Those of ``cpus`` that a cgroup of version 2 may be given.
+
+    What its parent lacks is offline, or belongs to a cgroup beside it that
+    is a partition: Linux before 6.1 refuses such a set, later versions take
+    it and end the partition.
+
+    :raises DriverError: there is none of them.
+    """
+    found = cpus & (read_cpus(directory)        # it may be a partition itself
+                    | read_cpus(directory, '../cpuset.cpus.effective'))
+    if not found:
+        raise errors.DriverError(
+            f'{directory.path}: the cgroup above it does not have these CPUs: '
+            f'{_text(cpus)}')
+    return found
+
+
+class _Node:
+    """A cgroup of the subtree.
+
+    ``own`` is the set that it has on its own account, ``None`` when it just
+    has its parent's; ``now`` is what it holds as far as we know.
+    """
+
+    __slots__ = ('children', 'directory', 'had', 'links', 'now', 'own',
+                 'parent', 'target')
+
+    def __init__(self, directory: Directory, parent: _Node | None) -> None:
+        self.directory = directory
+        self.parent = parent
+        self.children: dict[str, _Node] = {}
+        self.had = False
+        self.links = -1
+        self.own: frozenset[int] | None = None
+        self.now = _NONE
+        self.target = _NONE
+
+    def look(self, root_dir: str) -> None:
+        """See what the cgroup holds.  A set that we did not write is its
+        own, unless it is the parent's, or the kernel took CPUs out of what
+        there was."""
+        now = read_cpus(self.directory)
+        if now == self.now:
+            return
+        if self.parent is not None and not (
+                now < self.now and (not now or _offline(self.now - now,
+                                                        root_dir))):
+            self.own = now if now and now != self.parent.now else None
+        self.now = now
+        self.had = True
+
+    def look_below(self, most: int) -> None:
+        """See which cgroups there are below.
+
+        :raises DriverError: they are more than so many, or out of reach.
+        """
+        links = self.directory.links()
+        if links == self.links and links >= 2:
+            return
+        names = self.directory.subdirectories()
+        if len(names) > most:
+            raise errors.DriverError(
+                f'{self.directory.path}: {len(names)} more cgroups, and '
+                f'{MOST} are followed below one background cgroup at most: '
+                'no CPU set is written there. Remove those not in use')
+        for name in set(self.children) - set(names):
+            del self.children[name]
+        for name in names:
+            if name not in self.children:
+                try:
+                    directory = Directory(f'{self.directory.path}/{name}',
+                                          version=1)
+                except OSError as exc:
+                    if exc.errno in GONE:
+                        continue
+                    raise explain(exc, self.directory.path) from exc
+                self.children[name] = _Node(directory, self)
+        self.links = links
+
+
+class FastCpuSet:
+    """The CPU set of one cgroup and all below it, over kept descriptors.
+
+    The sets that the cgroups below have on their own account are kept
+    within what is left of them; one that is left with nothing gets the
+    whole new set.  A cgroup that never had a set (v1: nothing can run there)
+    is left alone.  Threads may share this object.
+
+    When a CPU goes offline the kernel takes it out of all sets of v1, and
+    does not put it back.  That is nobody's write: the set still counts as
+    the one that was set.
+
+    :param root_dir: where /sys is looked for
+    """
+
+    def __init__(self, directory: Directory, root_dir: str = '/') -> None:
+        self._root_dir = root_dir
+        self._taken = _NONE         # out of our last set, by the kernel
+        self._root = _Node(directory, None)
+        self._order = [self._root]
+        self._lock = threading.Lock()
+        try:
+            self.refresh()
+        except errors.DriverError:
+            for node in self._order:    # let go of the descriptors now
+                node.children.clear()
+            raise
+
+    def refresh(self) -> None:
+        """Take in what others did: cgroups made, removed, or written to.
+
+        :raises WorkloadGone: the cgroup itself is gone.
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+
+    def _refresh(self, again: bool = True) -> None:
+        order, gone = [self._root], False
+        try:
+            for node in order:  # grows while it is walked, parents first
+                try:
+                    node.look(self._root_dir)
+                    if node.directory.version == 1:
+                        known = max(len(order), len(self._order))
+                        node.look_below(MOST + 1 - known + len(node.children))
+                except errors.WorkloadGone:
+                    if node.parent is None:
+                        raise
+                    _forget(node)
+                    gone = True
+                    continue
+                order.extend(node.children.values())
+        except errors.DriverError:
+            self._order = order
+            self._root.links = -1   # all is looked at before the next move
+            raise
+        if gone and again:  # another may be there under its name
+            self._refresh(again=False)
+            return
+        # Those that vanished meanwhile have no set and are skipped.
+        self._order = order
+
+    def foreign(self) -> frozenset[int] | None:
+        """What another program wrote over our last set, ``None`` if none.
+
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            known, target = self._root.now, self._root.target
+            now = self._look()
+            if now == target or target == _NONE or known == now:
+                return None
+            return now if known in (target, target - self._taken) else None
+
+    def read(self) -> frozenset[int]:
+        """The set of the group, with what the kernel took out of ours.
+
+        :raises DriverError: it cannot be read.
+        """
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> frozenset[int]:
+        """What the group holds, or our last set if the kernel has taken
+        CPUs out of that and nothing else has happened to it."""
+        root = self._root
+        now = read_cpus(root.directory)
+        missing = root.target - now
+        if not missing or root.directory.version != 1 or now - root.target:
+            return now
+        online = online_cpus.read(self._root_dir)
+        self._taken |= missing - online if online else _NONE
+        if not missing <= self._taken:
+            return now
+        root.now = now      # so that the next set is written
+        return root.target
+
+    def set(self, cpus: frozenset[int]) -> None:
+        """Let the subtree run on ``cpus`` only; quick when it already does.
+
+        :raises WorkloadGone: the cgroup itself is gone.
+        :raises DriverError: the kernel does not take the set.
+        """
+        if not cpus:
+            raise errors.DriverError(
+                f'{self._root.directory.path}: an empty CPU set was asked '
+                'for; at least one CPU is needed')
+        with self._lock:
+            if self._root.directory.version == 2:
+                cpus = obtainable(self._root.directory, cpus)
+            if cpus == self._root.now == self._root.target:
+                return
+            if any(not node.now or node.directory.links() != node.links
+                   for node in self._order
+                   if node.directory.version == 1):
+                self._refresh()     # who was born has the set of this moment
+            try:
+                self._move(cpus)
+            except OSError:
+                # A cgroup below was made or changed, or a CPU went offline:
+                # look, once more.
+                self._refresh()
+                try:
+                    self._move(self._possible(cpus) or cpus)
+                except OSError as exc:
+                    self._root.target = _NONE
+                    raise explain(
+                        exc, f'cannot write {_text(cpus)!r} to '
+                             f'{self._root.directory.path}/{_FILE} and below'
+                    ) from exc
+
+    def _possible(self, cpus: frozenset[int]) -> frozenset[int]:
+        """Those that can be set: v1 takes no offline CPU, and none that the
+        parent lacks, which does not get back what was offline."""
+        directory = self._root.directory
+        cpus &= online_cpus.read(self._root_dir)
+        return cpus if directory.version == 2 else cpus & read_cpus(
+            Directory(os.path.dirname(directory.path), version=1))
+
+    def _move(self, cpus: frozenset[int]) -> None:
+        self._taken = _NONE
+        for node in self._order:
+            if node.parent is None:
+                target = cpus
+            else:
+                target = node.parent.target
+                if node.own is not None:
+                    target = (node.own & target) or target
+            node.target = target
+            if not node.children:
+                self._write(node, target)
+            elif not target <= node.now:
+                self._write(node, node.now | target)
+        for node in reversed(self._order):
+            self._write(node, node.target)
+
+    def _write(self, node: _Node, cpus: frozenset[int]) -> None:
+        if node.now == cpus or not (node.had or node.parent is None):
+            return
+        try:
+            node.directory.write(_FILE, _text(cpus))
+        except OSError as exc:
+            if exc.errno != errno.ENODEV:
+                raise
+            if node.parent is None:
+                raise explain(exc, node.directory.path) from exc
+            _forget(node)
+        except errors.WorkloadGone:
+            if node.parent is None:
+                raise
+            _forget(node)
+        else:
+            node.now = cpus
+
+    def steps(self) -> list[base.Step]:
+        """What brings back the sets of this moment.
+
+        One step for each cgroup, from the top down.  When one in the middle
+        has a set of its own, a cgroup below it may then hold CPUs outside
+        of that; so all get the set of the top first, and their own from
+        the bottom up.
+
+        :raises DriverError: a set cannot be read.
+        """
+        with self._lock:
+            self._refresh()
+            nodes = [n for n in self._order if n.now or n.parent is None]
+            top = self._root.now
+            steps = [n.directory.step(_ENTRY, _text(n.now)) for n in nodes]
+            if any(n.children and n.now != top for n in nodes):
+                wide = [n.directory.step(_ENTRY, _text(top)) for n in nodes]
+                steps = wide + [step for step in reversed(steps)
+                                if step['text'] != _text(top)]
+            return steps
+
+
+def _forget(node: _Node) -> None:
+    """It is gone; another may be there under its name."""
+    node.now = _NONE
+    node.own = None
+    node.had = False
+    if node.parent is not None:
+        node.parent.links = -1
+        below = node.parent.children
+        for name in [name for name, one in below.items() if one is node]:
+            del below[name]
+
+
+def _offline(cpus: frozenset[int], root_dir: str) -> bool:
+    """Whether all of them are offline."""
+    online = online_cpus.read(root_dir)
+    return bool(online) and not cpus & online

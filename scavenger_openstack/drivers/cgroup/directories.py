@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The cgroups that are kept open to read and set limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
+from scavenger_openstack.drivers.cgroup import discovery
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+
+
+class Directories:
+    """Those of workloads and groups, by name and controller.
+
+    :param mounts: where cgroup controllers are mounted
+    :param root_dir: where /sys is looked for
+    """
+
+    def __init__(self, mounts: Mapping[str, Mount], root_dir: str) -> None:
+        self._mounts = mounts
+        self._root_dir = root_dir
+        # The kernel does not take away a set from a cgroup with processes:
+        # one of v2 that was empty comes back as all CPUs, the same effect.
+        self._no_cpus = format_cpus(online_cpus.possible(root_dir))
+        self._directories: dict[tuple[str, str], Directory] = {}
+        self._sets: dict[str, FastCpuSet] = {}
+
+    def directory(self, name: str, controller: str) -> Directory:
+        """A cgroup in the hierarchy of a controller that is mounted.
+
+        :raises Unsupported: this is no name of a cgroup.
+        :raises DriverError: it cannot be opened.
+        """
+        found = self._directories.get((name, controller))
+        if found is None:
+            if not discovery.is_normal(name):
+                raise errors.Unsupported(f'{name!r} is not a cgroup here')
+            mount = self._mounts[controller]
+            path = mount.path + name
+            try:
+                found = Directory(path, version=mount.version,
+                                  no_cpus=self._no_cpus)
+            except OSError as exc:
+                raise cgroup_files.explain(exc, path) from exc
+            self._directories[name, controller] = found
+        return found
+
+    def cpu_set(self, name: str) -> FastCpuSet:
+        """The CPU set of a cgroup and all below.
+
+        :raises Unsupported: there is no cpuset controller.
+        :raises DriverError: it cannot be opened.
+        """
+        found = self._sets.get(name)
+        if found is None:
+            if 'cpuset' not in self._mounts:
+                raise errors.Unsupported(
+                    'cpu_set: this host has no cpuset controller')
+            found = FastCpuSet(self.directory(name, 'cpuset'),
+                               self._root_dir)
+            self._sets[name] = found
+        return found
+
+    def set_in_force(self, name: str) -> frozenset[int]:
+        """The CPU set of v1."""
+        directory = self.directory(name, 'cpuset')
+        known = self._sets.get(name)
+        return (cpuset_tree.read_cpus(directory) if known is None
+                else known.read())
+
+    def forget(self, name: str) -> None:
+        """Open it anew when it is needed next."""
+        for key in [k for k in list(self._directories) if k[0] == name]:
+            self._directories.pop(key, None)
+        self._sets.pop(name, None)
+
+    def clear(self) -> None:
+        """Give back what is kept open."""
+        self._directories.clear()
+        self._sets.clear()

@@ -1,0 +1,168 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Ending all processes of a cgroup: an action, never a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import errno
+import logging
+import os
+import signal
+import time
+
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+TIMEOUT_S = 1.0
+"""How long to kill what keeps being made; the tick waits for it."""
+
+_MEMBERS = ('memory', 'cpu', 'cpuacct', 'cpuset', 'blkio', 'freezer',
+            'unified')
+
+
+def kill(mounts: Mapping[str, Mount], workload: str) -> int:
+    """Kill every process in a cgroup and below; return how many there were.
+
+    Who was sent the signal may take a while to go: to end needs CPU time,
+    and the next tick looks at the memory anyway.
+
+    Who belongs to it is what the memory controller says (memory is what
+    kills are for), else the first hierarchy there is.
+
+    :raises WorkloadGone: there is no such cgroup.
+    :raises DriverError: more appear than can be killed.
+    :raises OSError: the kernel does not let us.
+    """
+    mount = next(mounts[name] for name in _MEMBERS if name in mounts)
+    top = _open(mount, workload)
+    freezer = mounts.get('freezer')
+    frozen = None
+    if freezer is not None:
+        with contextlib.suppress(errors.WorkloadGone):
+            frozen = _open(freezer, workload)
+    deadline = time.monotonic() + TIMEOUT_S
+    killed: set[int] = set()
+    while True:
+        members = {pid for pid in _members(top) if _lives(pid)}
+        if not members - killed:
+            return len(killed)
+        if time.monotonic() > deadline:
+            raise errors.DriverError(
+                f'{top.path}: new processes appear as fast as they are '
+                f'killed, {len(members)} now')
+        killed |= _round(top, frozen, members)
+
+
+def _open(mount: Mount, workload: str) -> Directory:
+    try:
+        return Directory(mount.path + workload, version=mount.version)
+    except OSError as exc:
+        raise explain(exc, f'{mount.path}{workload}') from exc
+
+
+def _members(top: Directory) -> set[int]:
+    """The processes in a cgroup and below (0: in another PID namespace)."""
+    found: set[int] = set()
+    for directory in _subtree(top):
+        with contextlib.suppress(errors.WorkloadGone):
+            found |= directory.processes()
+    return found - {0}
+
+
+def _lives(pid: int) -> bool:
+    """Whether any thread of a process is left: one that ended and that
+    nobody waits for stays a member."""
+    try:
+        with open(f'/proc/{pid}/stat', 'rb') as file:
+            state, *rest = file.read().rpartition(b') ')[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    threads = int(rest[16])
+    return state not in (b'Z', b'X') or threads > 1
+
+
+def _subtree(top: Directory) -> Iterator[Directory]:
+    """A cgroup and those below that can be reached, from the top down."""
+    waiting = ['']
+    while waiting:
+        below = waiting.pop()
+        try:
+            found = Directory(top.path + below,
+                              version=top.version) if below else top
+            yield found
+            waiting += [f'{below}/{name}' for name in found.subdirectories()]
+        except errors.WorkloadGone:
+            continue
+        except OSError as exc:
+            if exc.errno not in (*GONE, errno.ENAMETOOLONG):
+                raise
+
+
+def _round(top: Directory, frozen: Directory | None,
+           members: set[int]) -> set[int]:
+    """Kill the members once; return who was sent the signal."""
+    if top.version == 2:
+        try:
+            top.write('cgroup.kill', '1')
+            return members
+        except (OSError, errors.Unsupported):
+            pass  # kernels before 5.14
+    # Frozen processes make no children, so none slips through.
+    if frozen is None:
+        return _signal(top, members | _members(top))
+    _freeze(frozen, True)
+    try:
+        return _signal(top, members | _members(top))
+    finally:
+        # Also who froze part of himself: v1 lets him outlive the signal.
+        for directory in _subtree(frozen):
+            _freeze(directory, False)
+
+
+def _freeze(directory: Directory, freeze: bool) -> None:
+    if directory.version == 1:
+        file, text = 'freezer.state', 'FROZEN' if freeze else 'THAWED'
+    else:
+        file, text = 'cgroup.freeze', '1' if freeze else '0'
+    try:
+        directory.write(file, text)
+    except (OSError, errors.DriverError) as exc:
+        LOG.debug('%s/%s: %s', directory.path, file, exc)
+
+
+def _signal(top: Directory, members: set[int]) -> set[int]:
+    """SIGKILL who is still a member, by pidfd: a PID that was given to
+    somebody else meanwhile is not hit."""
+    pidfds: dict[int, int] = {}
+    try:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                pidfds[pid] = os.pidfd_open(pid)
+        sent: set[int] = set()
+        for pid in _members(top) & set(pidfds):
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfds[pid], signal.SIGKILL)
+                sent.add(pid)
+        return sent
+    finally:
+        for pidfd in pidfds.values():
+            os.close(pidfd)

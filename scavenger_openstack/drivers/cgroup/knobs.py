@@ -1,0 +1,402 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How each limit is read and written in cgroup v1 and v2: one table.
+
+A knob is a few entries of one cgroup.  Its restore steps are the texts that
+these hold, in an order in which they can be written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import errno
+import math
+import os
+from typing import NamedTuple
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import Entry
+from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+MIN_QUOTA_US = 1000
+"""The kernel takes no smaller quota."""
+
+ROUNDING_US = 1e-6
+"""By so much a product of floats may miss a whole number."""
+
+_NOT_WHOLE_DISKS = ('loop', 'ram', 'zram', 'dm-', 'md', 'sr', 'fd')
+
+_HIGH = Entry('memory.high')
+_MAX = Entry('memory.max')
+
+
+class Rule(NamedTuple):
+    """How one knob works with one version of cgroups.
+
+    ``write`` gets the steps of the knob's lease, too.
+    """
+
+    controller: str
+    read: Callable[[Directory], Value | None]
+    write: Callable[[Directory, Value, Sequence[base.Step]], None]
+    entries: Callable[[Directory], list[Entry]]
+
+
+def number(knob: Knob, value: Value) -> float:
+    """``value`` as a number.
+
+    :raises DriverError: it is none.
+    """
+    try:
+        found = float(value)
+        if math.isfinite(found) and found >= 0:
+            return found
+    except ValueError:
+        pass
+    raise errors.DriverError(f'{knob} = {value!r}: not a number >= 0')
+
+
+def whole_disks(root_dir: str = '/') -> tuple[str, ...]:
+    """``major:minor`` of the disks whose I/O is limited by default.
+
+    Stacked devices (dm, md, loop) are left out: what passes them arrives at
+    the disks below, on behalf of the same cgroup.  So are RAM disks, CD and
+    floppy drives, and drives without a medium.
+    """
+    top = f'{root_dir.rstrip("/")}/sys/block'
+    found = []
+    try:
+        names = sorted(os.listdir(top))
+    except OSError:
+        return ()
+    for name in names:
+        if name.startswith(_NOT_WHOLE_DISKS):
+            continue
+        try:
+            with open(f'{top}/{name}/size') as file:
+                if int(file.read()) == 0:
+                    continue
+            found.append(_device_number(f'{top}/{name}'))
+        except (OSError, ValueError):
+            continue  # hidden paths of a multipath disk have no number
+    return tuple(found)
+
+
+def device_numbers(devices: tuple[str, ...],
+                   root_dir: str = '/') -> tuple[str, ...]:
+    """``major:minor`` of disks given as that or by name (``vda``).
+
+    :raises ConfigError: there is no such disk.
+    """
+    found = []
+    for device in devices:
+        major, colon, minor = device.partition(':')
+        if colon and major.isdigit() and minor.isdigit():
+            found.append(device)
+            continue
+        name = device.removeprefix('/dev/').replace('/', '!')
+        top = f'{root_dir.rstrip("/")}/sys/block/{name}'
+        try:
+            found.append(_device_number(top))
+        except OSError as exc:
+            raise errors.ConfigError(
+                f'io_devices: there is no disk {device!r} ({top}/dev: '
+                f'{exc.strerror}); name whole disks such as vda or 8:0'
+            ) from exc
+    return tuple(found)
+
+
+def _device_number(top: str) -> str:
+    with open(f'{top}/dev') as file:
+        return file.read().strip()
+
+
+def _only(*files: str) -> Callable[[Directory], list[Entry]]:
+    entries = [Entry(file) for file in files]
+    return lambda directory: entries
+
+
+# --- CPU
+
+def _put_quota(d: Directory, entry: Entry, text: str, *, quota_us: int,
+               burst_file: str) -> None:
+    """Write a quota; the kernel takes none below the burst."""
+    try:
+        d.put(entry, text)
+    except errors.DriverError as exc:
+        try:
+            burst_us = d.read_int(burst_file)
+        except errors.DriverError:
+            burst_us = 0    # kernels before 5.14 have none
+        if burst_us <= quota_us:
+            raise
+        raise errors.Denied(
+            f'cannot write {text!r} to {d.path}/{entry.file} while '
+            f'{burst_file} there is {burst_us}: the kernel takes no quota '
+            'below the burst; write 0 to that file') from exc
+
+
+def quota_of(cores: float, period_us: int) -> int:
+    """The quota of a cap, in microseconds: what is read back is not above
+    the cap, or it would be tightened again and again."""
+    return max(MIN_QUOTA_US, math.floor(cores * period_us + ROUNDING_US))
+
+
+def _read_quota_v1(d: Directory) -> Value | None:
+    quota = d.read_int('cpu.cfs_quota_us')
+    return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
+
+
+def _write_quota_v1(d: Directory, value: Value) -> None:
+    period = d.read_int('cpu.cfs_period_us')
+    quota = quota_of(number(Knob.CPU_CORES, value), period)
+    _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
+               burst_file='cpu.cfs_burst_us')
+
+
+def _quota_v2(d: Directory) -> tuple[int, int]:
+    text = d.read('cpu.max')
+    try:
+        quota, period = text.split()
+        return -1 if quota == 'max' else int(quota), int(period)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{d.path}/cpu.max holds {text[:40]!r}, not a quota') from exc
+
+
+def _read_quota_v2(d: Directory) -> Value | None:
+    quota, period = _quota_v2(d)
+    return None if quota < 0 else quota / period
+
+
+def _write_quota_v2(d: Directory, value: Value) -> None:
+    _, period = _quota_v2(d)
+    quota = quota_of(number(Knob.CPU_CORES, value), period)
+    _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
+               burst_file='cpu.max.burst')
+
+
+def _read_idle(d: Directory) -> Value | None:
+    return d.read_int('cpu.idle')
+
+
+def _write_idle(d: Directory, value: Value) -> None:
+    d.put(Entry('cpu.idle'), '1' if number(Knob.CPU_IDLE, value) else '0')
+
+
+def _idle_entries(weight: str) -> Callable[[Directory], list[Entry]]:
+    def entries(d: Directory) -> list[Entry]:
+        # Leaving idle resets the weight, so the weight comes after; an idle
+        # cgroup has none that could be written.
+        idle = [Entry('cpu.idle')]
+        return idle if d.read_int('cpu.idle') else [*idle, Entry(weight)]
+    return entries
+
+
+def _read_set_v2(d: Directory) -> Value | None:
+    return d.read('cpuset.cpus') or None
+
+
+def _write_set_v2(d: Directory, value: Value) -> None:
+    cpus = cpuset_tree.obtainable(d, parse_cpus(str(value)))
+    d.put(Entry('cpuset.cpus'), format_cpus(cpus))
+
+
+# --- memory
+
+def _read_memory_v1(d: Directory) -> Value | None:
+    limit = d.read_int('memory.limit_in_bytes')
+    return None if limit >= NO_MEMORY_LIMIT else limit
+
+
+def _write_memory_v1(d: Directory, value: Value) -> None:
+    limit = int(number(Knob.MEMORY_BYTES, value))
+    try:
+        d.write('memory.limit_in_bytes', str(limit))
+    except OSError as exc:
+        if exc.errno != errno.EBUSY:
+            raise explain(exc, f'cannot write {limit} to '
+                               f'{d.path}/memory.limit_in_bytes') from exc
+        raise _refused(d, limit,
+                       d.read_int('memory.usage_in_bytes')) from exc
+
+
+def _refused(d: Directory, limit: int, use: int) -> errors.Refused:
+    unmet = max(1, use - limit)
+    return errors.Refused(
+        f'{d.path} uses {use} bytes that cannot be reclaimed, {unmet} more '
+        f'than the limit of {limit}; pause it, let it shrink or end it',
+        unmet_bytes=unmet)
+
+
+def _limits_v2(d: Directory) -> tuple[float, float]:
+    high, most = d.read_int(_HIGH.file), d.read_int(_MAX.file)
+    return (math.inf if high < 0 else high, math.inf if most < 0 else most)
+
+
+def _read_memory_v2(d: Directory) -> Value | None:
+    high, most = _limits_v2(d)
+    # A memory.high of ours alone is what a refused write left: it slows
+    # growth, but the limit is not met.
+    refused = high < most and d.ours(_HIGH) and not d.ours(_MAX)
+    in_force = most if refused else min(high, most)
+    return None if in_force == math.inf else int(in_force)
+
+
+def _write_memory_v2(d: Directory, value: Value) -> None:
+    limit = int(number(Knob.MEMORY_BYTES, value))
+    high, most = _limits_v2(d)
+    if limit > most:  # so that high never stands above max on the way up
+        d.put(_MAX, str(limit))
+    d.put(_HIGH, str(limit))
+    d.wrote(_HIGH)
+    # memory.max below what cannot be reclaimed would call the OOM killer,
+    # and killing is not what a limit was asked for.
+    use = d.read_int('memory.current')
+    if use <= limit:
+        d.put(_MAX, str(limit))
+    elif use - counters.droppable_bytes(d) <= limit:
+        # The rest (reclaimable slab, mostly) is no use in the sense of
+        # memory_bytes: nothing to refuse.  memory.high holds alone.
+        d.wrote(_MAX)
+    else:
+        d.disown(_MAX)
+        raise _refused(d, limit, use)
+
+
+# --- block I/O
+
+def _limit_of(d: Directory, entry: Entry, text: str) -> float:
+    number_ = text.rpartition('=')[2]
+    if number_ in ('max', '0'):
+        return math.inf
+    try:
+        return float(number_)
+    except ValueError as exc:
+        raise errors.DriverError(
+            f'{d.path}/{entry.file} holds {text[:40]!r} for {entry.device}, '
+            'not a limit') from exc
+
+
+def _io_rule(knob: Knob, version: int,
+             devices: Callable[[], tuple[str, ...]]) -> Rule:
+    unit = 'bps' if knob is Knob.IO_BYTES_PER_S else 'iops'
+
+    def entries(d: Directory) -> list[Entry]:
+        if not d.devices:
+            d.devices = devices()
+        if not d.devices:
+            raise errors.Unsupported(
+                f'{knob}: no disk found; name some in [cgroups]io_devices')
+        if version == 1:
+            return [Entry(f'blkio.throttle.{way}_{unit}_device', device)
+                    for device in d.devices for way in ('read', 'write')]
+        return [Entry('io.max', device, f'{way}{unit}')
+                for device in d.devices for way in 'rw']
+
+    def read(d: Directory) -> Value | None:
+        # The loosest: a workload's own limit on one disk must not hide that
+        # another disk has none.
+        loosest = max(_limit_of(d, entry, d.get(entry))
+                      for entry in entries(d))
+        return None if loosest == math.inf else loosest
+
+    def write(d: Directory, value: Value,
+              original: Sequence[base.Step]) -> None:
+        wanted = max(1, int(number(knob, value)))
+        for entry in entries(d):
+            # A direction that the workload's own limit holds lower stays so.
+            limit = int(min(wanted, _limit_of(
+                d, entry, d.before(entry, original))))
+            d.put(entry, f'{entry.field}={limit}' if entry.field
+                  else str(limit))
+
+    return Rule('blkio', read, write, entries)
+
+
+# --- pause
+# What is read back is the order to freeze.  A process inside the kernel stops
+# when that ends; no tick waits for it.
+
+def _read_paused_v1(d: Directory) -> Value | None:
+    return d.read_int('freezer.self_freezing')
+
+
+def _write_paused_v1(d: Directory, value: Value) -> None:
+    paused = bool(number(Knob.PAUSED, value))
+    d.put(Entry('freezer.state'), 'FROZEN' if paused else 'THAWED')
+
+
+def _read_paused_v2(d: Directory) -> Value | None:
+    return d.read_int('cgroup.freeze')
+
+
+def _write_paused_v2(d: Directory, value: Value) -> None:
+    paused = bool(number(Knob.PAUSED, value))
+    d.put(Entry('cgroup.freeze'), str(int(paused)))
+
+
+def _alone(controller: str, read: Callable[[Directory], Value | None],
+           write: Callable[[Directory, Value], None],
+           entries: Callable[[Directory], list[Entry]]) -> Rule:
+    """A knob whose values do not depend on what it held before us."""
+    return Rule(controller, read, lambda d, value, _: write(d, value),
+                entries)
+
+
+def rules(devices: Callable[[], tuple[str, ...]]
+          ) -> dict[tuple[Knob, int], Rule]:
+    """How each knob works, by knob and cgroup version.
+
+    ``cpu_set`` of v1 is not here, it is a matter of whole subtrees: see
+    :mod:`scavenger_openstack.drivers.cgroup.cpuset_tree`.
+
+    :param devices: the disks that I/O limits are about
+    """
+    table = {
+        (Knob.CPU_CORES, 1): _alone('cpu', _read_quota_v1, _write_quota_v1,
+                                    _only('cpu.cfs_quota_us')),
+        (Knob.CPU_CORES, 2): _alone('cpu', _read_quota_v2, _write_quota_v2,
+                                    _only('cpu.max')),
+        (Knob.CPU_IDLE, 1): _alone('cpu', _read_idle, _write_idle,
+                                   _idle_entries('cpu.shares')),
+        (Knob.CPU_IDLE, 2): _alone('cpu', _read_idle, _write_idle,
+                                   _idle_entries('cpu.weight')),
+        (Knob.CPU_SET, 2): _alone('cpuset', _read_set_v2, _write_set_v2,
+                                  _only('cpuset.cpus')),
+        (Knob.MEMORY_BYTES, 1): _alone('memory', _read_memory_v1,
+                                       _write_memory_v1,
+                                       _only('memory.limit_in_bytes')),
+        (Knob.MEMORY_BYTES, 2): _alone('memory', _read_memory_v2,
+                                       _write_memory_v2,
+                                       _only('memory.max', 'memory.high')),
+        (Knob.PAUSED, 1): _alone('freezer', _read_paused_v1,
+                                 _write_paused_v1, _only('freezer.state')),
+        (Knob.PAUSED, 2): _alone('freezer', _read_paused_v2,
+                                 _write_paused_v2, _only('cgroup.freeze')),
+    }
+    for knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        for version in (1, 2):
+            table[knob, version] = _io_rule(knob, version, devices)
+    return table

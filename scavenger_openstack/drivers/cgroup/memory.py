@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cgroup that plays the memory of the host: ``memory_root``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import logging
+
+from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import explain
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+
+class MemoryRoot:
+    """One cgroup with a memory limit, kept open while it can be read.
+
+    :param path: the cgroup below the mount
+    """
+
+    def __init__(self, mounts: Mapping[str, Mount], path: str) -> None:
+        self._mounts = mounts
+        self._path = path
+        self._directory: Directory | None = None
+        self._complained = False
+
+    def read(self) -> tuple[int, int] | None:
+        """Total and available bytes; ``None`` when it cannot be read or has
+        no limit (one warning)."""
+        try:
+            if self._directory is None:
+                self._directory = self._open()
+            found = counters.host_memory(self._directory)
+        except errors.DriverError as exc:
+            self._directory = None
+            if not self._complained:
+                LOG.warning('memory_root %s: %s; the memory of the machine '
+                            'is used instead', self._path, exc)
+            self._complained = True
+            return None
+        self._complained = False
+        return found
+
+    def _open(self) -> Directory:
+        mount = self._mounts.get('memory')
+        if mount is None:
+            raise errors.Unsupported('no memory controller is mounted')
+        path = mount.path + self._path
+        try:
+            return Directory(path, version=mount.version)
+        except OSError as exc:
+            raise explain(exc, path) from exc

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a workload may use by its own right, before any cap of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.drivers.cgroup.cpuset_tree import read_cpus
+from scavenger_openstack.drivers.cgroup.discovery import within
+from scavenger_openstack.drivers.cgroup.knobs import Rule
+from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+
+class Allotments:
+    """Reads workloads' own limits."""
+
+    def __init__(self, mounts: Mapping[str, Mount],
+                 rules: Mapping[tuple[Knob, int], Rule]) -> None:
+        self._mounts = mounts
+        self._rules = rules
+        self._full_sets: dict[str, frozenset[int]] = {}
+
+    def of(self, name: str) -> dict[str, Any]:
+        """The limits that a workload has now, as fields of
+        :class:`~scavenger_openstack.types.Workload`."""
+        allowed = self._allowed(name)
+        online = self._effective('') or online_cpus.counted()
+        cores = self._limit(name, Knob.CPU_CORES, 'cpu')
+        return {
+            'vcpus': cores or float(len(allowed or online)),
+            'memory_allotment_bytes': self._limit(name, Knob.MEMORY_BYTES,
+                                                  'memory'),
+            'allowed_cpus': None if allowed == online else allowed}
+
+    def about_to_narrow(self, name: str) -> None:
+        """Remember which CPUs a group has before we first take some."""
+        if name not in self._full_sets:
+            cpus = self._effective(name)
+            if cpus:
+                self._full_sets[name] = cpus
+
+    def forget(self, name: str) -> None:
+        """Forget a group that is no longer there."""
+        self._full_sets.pop(name, None)
+
+    def _limit(self, name: str, knob: Knob, controller: str) -> float | None:
+        mount = self._mounts.get(controller)
+        if mount is None:
+            return None
+        try:
+            directory = Directory(mount.path + name, version=mount.version)
+            value = self._rules[knob, mount.version].read(directory)
+        except (OSError, errors.DriverError):
+            return None
+        return None if value is None else float(value)
+
+    def _allowed(self, name: str) -> frozenset[int] | None:
+        """The CPUs that a workload may run on.
+
+        One that was made below a group whose set we narrowed took over the
+        narrow set; it counts as having what the group had before.
+        """
+        cpus = self._effective(name)
+        for group, full in list(self._full_sets.items()):
+            if within(name, group) and cpus == self._effective(group):
+                return full
+        return cpus
+
+    def _effective(self, name: str) -> frozenset[int] | None:
+        mount = self._mounts.get('cpuset')
+        if mount is None:
+            return None
+        try:
+            directory = Directory(mount.path + name, version=mount.version)
+            return read_cpus(directory, 'cpuset.effective_cpus'
+                             if mount.version == 1
+                             else 'cpuset.cpus.effective') or None
+        except (OSError, errors.DriverError):
+            return None

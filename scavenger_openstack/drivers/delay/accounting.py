@@ -1,0 +1,320 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How long cgroups wait, for disks and for CPUs: ``io_wait``, ``run_delay``.
+
+From the kernel's delay accounting, process by process, while the operator
+has it on (``kernel.task_delayacct``); no cgroup counts it.  Off, nothing is
+read and the signals are unknown.  What becomes of the processes' numbers is
+in :mod:`~scavenger_openstack.drivers.delay.totals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import errno
+import logging
+import math
+import os
+import time
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.delay import totals
+from scavenger_openstack.drivers.delay.totals import Asked
+from scavenger_openstack.drivers.delay.totals import Totals
+from scavenger_openstack.drivers.kernel.cgroup_files import GONE
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel import netlink
+from scavenger_openstack.drivers.kernel import taskstats
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+TURN_TICKS = 60
+"""When not all can be read, some are for so many ticks and then others are:
+a rate takes two ticks in a row, a detector some tens."""
+
+SWITCH = '/proc/sys/kernel/task_delayacct'
+
+RETRY_S = 30.0
+"""After this the kernel is asked again that could not be, for a reason that
+may pass."""
+
+LASTING = (errno.EPERM, errno.EACCES, errno.ENOENT)
+"""Refusals that stay as long as the agent lives."""
+
+
+class Settings(NamedTuple):
+    """See the options ``delay_*`` of the section ``[cgroups]``."""
+
+    tasks: int = 500
+    cpu_s: float = 0.005
+
+
+class DelayAccounting:
+    """Adds waits, and operations and bytes of I/O, to samples of workloads.
+
+    :param mounts: where cgroup controllers are mounted
+    :param root_dir: where /proc is looked for
+    """
+
+    def __init__(self, settings: Settings, mounts: Mapping[str, Mount],
+                 root_dir: str = '/') -> None:
+        self._settings = settings
+        self._root = root_dir.rstrip('/')
+        self._mount = next((mounts[name] for name in
+                            ('blkio', 'cpuacct', 'memory', 'cpu', 'unified')
+                            if name in mounts), None)
+        self._kernel: taskstats.Taskstats | None = None
+        self._switch: int | None = None
+        self._known: dict[str, Totals] = {}
+        self._why = 'nothing was looked at so far'
+        self._refused = ''
+        self._retry_s = self._failed_s = -math.inf
+        self._said: set[tuple[str, str]] = set()
+        self._turn = 0
+        self._ticks = 0     # of this turn
+        self._on = False
+        self._since_s = 0.0
+        self._measured = {'run_delay': 0, 'io_wait': 0}
+
+    def facts(self) -> dict[str, Any]:
+        """Whether the signals are there, and why not, for the status."""
+        return {'on': not self._why, 'why': self._why,
+                'measured_workloads': self._measured['run_delay'],
+                'measured_io_wait': self._measured['io_wait']}
+
+    def add(self, samples: tuple[WorkloadSample, ...], now: float
+            ) -> tuple[WorkloadSample, ...]:
+        """The samples with what their processes waited for, where known.
+
+        :param now: the time of these samples, CLOCK_BOOTTIME
+        """
+        self._measured = {'run_delay': 0, 'io_wait': 0}
+        self._say_state(self._why_not(now))
+        if self._why:
+            self._known.clear()
+            return samples
+        self._follow(samples)
+        asked, waiting = self._choose(samples)
+        try:
+            answers = self._ask(asked)
+        except (OSError, ValueError) as exc:
+            self._hang_up()
+            # What happens once costs one tick; what goes on costs the
+            # others, who wait for the kernel with us.
+            if now < self._failed_s + RETRY_S:
+                self._refuse(exc, now)
+            self._failed_s = now
+            self._say_state(_advice(exc))
+            return samples
+        found = {one.sample[0].id: self._add(one, answers, now)
+                 for one in asked}
+        self._take_turns(samples, waiting)
+        return tuple(found.get(sample[0].id, sample) for sample in samples)
+
+    def _add(self, asked: Asked, answers: totals.Answers, now: float
+             ) -> WorkloadSample:
+        sample, unknown = asked.one.add(asked, answers, now=now,
+                                        since_s=self._since_s)
+        if unknown:
+            self._say('old', sample[0].id, '%s: io_wait is unknown: %s of '
+                      'its processes began before delay accounting was on; '
+                      'restart it', sample[0].id, unknown)
+        self._measured['run_delay'] += sample.run_delay_s is not None
+        self._measured['io_wait'] += sample.io_wait_s is not None
+        return sample
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        self._hang_up()
+        if self._switch is not None:
+            os.close(self._switch)
+            self._switch = None
+        self._known.clear()
+
+    # --- whether
+
+    def _why_not(self, now: float) -> str:
+        """Empty when the signal can be had."""
+        if not self._settings.tasks:
+            return '[cgroups] delay_tasks is 0'
+        if self._mount is None:
+            return 'no cgroup controller is mounted'
+        try:
+            if self._switch is None:
+                self._switch = os.open(self._root + SWITCH,
+                                       os.O_RDONLY | os.O_CLOEXEC)
+            on = os.pread(self._switch, 8, 0).strip() == b'1'
+        except OSError as exc:
+            self._on = False
+            return f'{self._root}{SWITCH}: {exc.strerror}' + (
+                '; delay accounting takes a kernel of 5.14 or later that '
+                'was built with it' if exc.errno == errno.ENOENT else '')
+        if on and not self._on:
+            self._since_s = now
+        self._on = on
+        if not on:
+            return ('delay accounting is off: type "sysctl -w '
+                    'kernel.task_delayacct=1", then restart the foreground '
+                    'workloads, since only processes that begin later are '
+                    'measured')
+        if self._kernel is None and now >= self._retry_s:
+            self._refused = ''
+            try:
+                self._kernel = taskstats.Taskstats()
+            except (OSError, ValueError) as exc:
+                self._refuse(exc, now)
+        return self._refused
+
+    def _refuse(self, exc: OSError | ValueError, now: float) -> None:
+        """Ask no more: for a while, or for good if it will not pass."""
+        self._refused = _advice(exc)
+        lasting = isinstance(exc, ValueError) or exc.errno in LASTING
+        self._retry_s = math.inf if lasting else now + RETRY_S
+
+    def _say_state(self, why: str) -> None:
+        """Take down why the signals are not there, and log a change."""
+        if why == self._why:
+            return
+        if not why:
+            LOG.info('delays are measured, by delay accounting')
+        elif self._on or not self._why:
+            LOG.warning('delays are not measured: %s', why)
+        else:
+            LOG.info('delays are not measured: %s', why)
+        self._why = why
+
+    def _say(self, what: str, workload: str, text: str, *args: object
+             ) -> None:
+        """Warn about one thing once."""
+        if (what, workload) not in self._said:
+            LOG.warning(text, *args)
+        self._said.add((what, workload))
+
+    def _hang_up(self) -> None:
+        """The next tick opens a new conversation."""
+        if self._kernel is not None:
+            self._kernel.close()
+            self._kernel = None
+
+    # --- who
+
+    def _follow(self, samples: Sequence[WorkloadSample]) -> None:
+        """Forget who is gone or was made again, take down who is new."""
+        assert self._mount is not None
+        known = self._known
+        made = {sample[0].id: sample[0].created_s for sample in samples}
+        gone = {name for name, one in known.items()
+                if made.get(name) != one.created_s}
+        if gone:
+            self._said = {key for key in self._said if key[1] not in gone}
+        for name in gone:
+            del known[name]
+        for name in made.keys() - known.keys():
+            known[name] = Totals(made[name], self._mount, self._root)
+
+    def _choose(self, samples: Sequence[WorkloadSample]
+                ) -> tuple[list[Asked], list[WorkloadSample]]:
+        """What to ask, and the workloads that must wait for their turn.
+
+        The foreground comes first: it is what can suffer.
+        """
+        until = time.thread_time() + self._settings.cpu_s
+        left = most = self._settings.tasks
+        asked: list[Asked] = []
+        waiting: list[WorkloadSample] = []
+        for sample in sorted(samples, key=lambda sample: (
+                sample[0].priority is not Priority.FOREGROUND,
+                self._known[sample[0].id].rank)):
+            name = sample[0].id
+            one = self._known[name]
+            if one.cost > most:
+                continue
+            if one.cost > left or asked and time.thread_time() > until:
+                waiting.append(sample)
+                continue
+            try:
+                look = one.look(sample, most=most, left=left)
+            except totals.TooMany:
+                one.cost = most + 1
+                self._say('many', name, '%s: io_wait and run_delay are '
+                          'unknown: it has more than [cgroups] delay_tasks '
+                          '= %s processes or threads', name, most)
+                continue
+            except OSError as exc:
+                if exc.errno not in GONE:
+                    self._say('read', '', '%s: io_wait and run_delay are '
+                              'unknown: its processes cannot be listed: %s',
+                              name, exc.strerror)
+                continue
+            if look is None:
+                waiting.append(sample)
+                continue
+            one.turn = self._turn
+            asked.append(look)
+            left -= one.cost
+        return asked, waiting
+
+    def _take_turns(self, samples: Sequence[WorkloadSample],
+                    waiting: Sequence[WorkloadSample]) -> None:
+        """Let others come first after a while: who waited longest.
+
+        In every other turn those come before that need no more than their
+        share, so that many small ones do not wait for one that is large;
+        and it does not wait for ever for room beside them.
+        """
+        if waiting:
+            self._say('turns', '', 'io_wait and run_delay of only %s of %s '
+                      'workloads are known at a time, in turns of %s ticks: '
+                      'raise [cgroups] delay_tasks or delay_cpu_s, at the '
+                      'cost of CPU', len(samples) - len(waiting),
+                      len(samples), TURN_TICKS)
+        self._ticks += 1
+        if self._ticks < TURN_TICKS:
+            return
+        self._ticks = 0
+        self._turn += 1
+        share = self._settings.tasks / max(1, len(samples))
+        for one in self._known.values():
+            one.rank = (self._turn % 2 == 1 and one.cost > share, one.turn)
+            if one.turn < self._turn - 1:
+                one.cost = 0    # it may have become less
+
+    # --- what
+
+    def _ask(self, asked: Sequence[Asked]) -> totals.Answers:
+        about = list(dict.fromkeys(
+            question for one in asked for question in one.questions()))
+        assert self._kernel is not None
+        return dict(zip(about, self._kernel.ask(about), strict=True))
+
+
+def _advice(exc: OSError | ValueError) -> str:
+    if isinstance(exc, ValueError):
+        return f'taskstats of this kernel is not understood here: {exc}'
+    if exc.errno in (errno.EPERM, errno.EACCES):
+        return 'taskstats is not permitted: give the agent CAP_NET_ADMIN, ' \
+               'which its systemd unit has'
+    if exc.errno == errno.ENOENT:
+        return 'this kernel has no taskstats, or the agent runs in a ' \
+               'network namespace of its own'
+    if exc.errno in OUT_OF_FILES:
+        return f'taskstats: {exc.strerror}; raise LimitNOFILE of the agent'
+    if exc.errno in (errno.EAGAIN, errno.ETIMEDOUT):
+        return f'taskstats: no answer within {netlink.TIMEOUT_S} s'
+    return f'taskstats: {exc.strerror}'

@@ -1,0 +1,257 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a whole host says about itself in /proc and /sys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import errno
+import logging
+import os
+from typing import TypeVar
+
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import parse_cpus
+
+LOG = logging.getLogger(__name__)
+
+Answer = TypeVar('Answer')
+
+BYTES_PER_KIB = 1024
+
+_READ_SIZE = 65536
+_HZ = os.sysconf('SC_CLK_TCK')
+
+
+def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
+    """Seconds that each CPU has run something, from ``/proc/stat``.
+
+    Time idle, waiting for I/O or stolen by a hypervisor is not busy; guest
+    time is part of user and nice time already.
+
+    :raises ValueError: a line is not as the kernel writes it.
+    """
+    found: dict[int, float] = {}
+    for line in data.split(b'\n'):
+        if not line.startswith(b'cpu'):
+            break
+        if line.startswith(b'cpu '):
+            continue
+        name, user, nice, system, _idle, _iowait, irq, softirq, *_ = (
+            line.split())
+        found[int(name[3:])] = (int(user) + int(nice) + int(system)
+                                + int(irq) + int(softirq)) / hz
+    if not found:
+        raise ValueError('no CPU is named')
+    return found
+
+
+def total_and_available(data: bytes) -> tuple[int, int]:
+    """MemTotal and MemAvailable in bytes, from ``/proc/meminfo``.
+
+    :raises ValueError: one of them is missing.
+    """
+    found = []
+    for key in (b'MemTotal:', b'MemAvailable:'):
+        start = data.index(key) + len(key)
+        found.append(int(data[start:data.index(b'kB', start)])
+                     * BYTES_PER_KIB)
+    return found[0], found[1]
+
+
+def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
+    """Where each online CPU sits.
+
+    A core, an LLC and a NUMA node are named by the lowest CPU in them (a
+    node by its number).  Without the files in /sys each CPU is a core of
+    its own and all share one LLC and one node.
+    """
+    top = f'{root_dir.rstrip("/")}/sys/devices/system'
+    online = _cpus(f'{top}/cpu/online')
+    if not online:
+        online = online_cpus.counted()
+    nodes: dict[int, int] = {}
+    for name in _names(f'{top}/node'):
+        if name.startswith('node') and name[4:].isdigit():
+            for cpu in _cpus(f'{top}/node/{name}/cpulist'):
+                nodes[cpu] = int(name[4:])
+    return {cpu: Cpu(core=_core(top, cpu), llc=_llc(top, cpu, min(online)),
+                     numa=nodes.get(cpu, 0)) for cpu in sorted(online)}
+
+
+def started_ticks(pid: int, root_dir: str = '/') -> int:
+    """When a process began, in clock ticks since boot.
+
+    :raises WorkloadGone: there is none.
+    """
+    path = f'{root_dir.rstrip("/")}/proc/{pid}/stat'
+    try:
+        with open(path, 'rb') as file:
+            data = file.read(4096)
+        # Its name comes in parentheses and may hold anything.
+        return int(data[data.rindex(b')'):].split()[20])
+    except (OSError, ValueError, IndexError):
+        raise errors.WorkloadGone(f'process {pid} is gone') from None
+
+
+def _core(top: str, cpu: int) -> int:
+    for name in ('core_cpus_list', 'thread_siblings_list'):
+        siblings = _cpus(f'{top}/cpu/cpu{cpu}/topology/{name}')
+        if siblings:
+            return min(siblings)
+    return cpu
+
+
+def _llc(top: str, cpu: int, unknown: int) -> int:
+    best: tuple[int, int] = (0, unknown)
+    cache = f'{top}/cpu/cpu{cpu}/cache'
+    for name in _names(cache):
+        level = _text(f'{cache}/{name}/level')
+        shared = _cpus(f'{cache}/{name}/shared_cpu_list')
+        if level.isdigit() and shared:
+            best = max(best, (int(level), min(shared)))
+    return best[1]
+
+
+def _cpus(path: str) -> frozenset[int]:
+    try:
+        return parse_cpus(_text(path))
+    except ValueError:
+        LOG.warning('%s does not hold a CPU list; it is not used', path)
+        return frozenset()
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding='utf-8', errors='replace') as file:
+            return file.read().strip()
+    except OSError:
+        return ''
+
+
+def _names(path: str) -> list[str]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+class Proc:
+    """The host's own counters over kept descriptors.
+
+    A counter that cannot be read is ``None`` (or empty), with one warning
+    that names its file.
+
+    :param root_dir: where /proc and /sys are looked for
+    :raises DriverError: there is no boot id: /proc is not mounted.
+    """
+
+    def __init__(self, root_dir: str = '/') -> None:
+        self._root = root_dir.rstrip('/')
+        self._fds: dict[str, int] = {}
+        self._complained: set[str] = set()
+        path = f'{self._root}/proc/sys/kernel/random/boot_id'
+        self.boot_id = _text(path)
+        if not self.boot_id:
+            raise errors.DriverError(f'cannot read {path}: mount /proc')
+        self.cpu_model = self._cpu_model()
+        self._online = online_cpus.OnlineCpus(root_dir)
+        self._online.look()
+        self._topology: Mapping[int, Cpu] = read_topology(root_dir)
+
+    def topology(self) -> Mapping[int, Cpu]:
+        """Where each CPU sits that is online now.
+
+        It is the same object until one comes or goes.
+        """
+        if self._online.look():
+            before, self._topology = self._topology, read_topology(
+                self._root or '/')
+            if before.keys() != self._topology.keys():
+                LOG.info('the host has %d CPUs online now (%s), it had %d',
+                         len(self._topology), format_cpus(self._topology),
+                         len(before))
+        return self._topology
+
+    def cpu_busy_s(self) -> dict[int, float]:
+        """Seconds that each CPU has run something; empty when unknown."""
+        return self._ask('/proc/stat', busy_s) or {}
+
+    def memory(self) -> tuple[int | None, int | None]:
+        """MemTotal and MemAvailable, in bytes; ``None`` when unknown."""
+        return (self._ask('/proc/meminfo', total_and_available)
+                or (None, None))
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds = {}
+        self._online.close()
+
+    def _ask(self, path: str, parse: Callable[[bytes], Answer]
+             ) -> Answer | None:
+        path = self._root + path
+        data = self._read(path)
+        if data is None:
+            return None
+        try:
+            found = parse(data)
+        except ValueError:
+            self._unknown(path, f'holds {data[:60]!r}')
+            return None
+        self._complained.discard(path)
+        return found
+
+    def _read(self, path: str) -> bytes | None:
+        """All of a file, over a descriptor that stays open.
+
+        A device that was made anew under the same name is opened anew.
+        """
+        for _ in range(2):
+            fd = self._fds.get(path)
+            try:
+                if fd is None:
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._fds[path] = fd
+                size = _READ_SIZE
+                while len(data := os.pread(fd, size, 0)) == size:
+                    size *= 4
+            except OSError as exc:
+                kept = self._fds.pop(path, None)
+                if kept is not None:
+                    os.close(kept)
+                    if exc.errno in (errno.ENODEV, errno.EINVAL):
+                        continue
+                self._unknown(path, os.strerror(exc.errno or 0))
+                return None
+            return data
+        return None
+
+    def _unknown(self, path: str, why: str) -> None:
+        if path not in self._complained:
+            LOG.warning('%s: %s; what it says is unknown until it can be '
+                        'read again', path, why)
+        self._complained.add(path)
+
+    def _cpu_model(self) -> str | None:
+        for line in _text(f'{self._root}/proc/cpuinfo').splitlines():
+            key, _, value = line.partition(':')
+            if key.strip() in ('model name', 'Model', 'cpu model'):
+                return value.strip()
+        return None

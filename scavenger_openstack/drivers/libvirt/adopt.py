@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Limits that came with a domain: from another host, or out of a save.
+
+Whoever set them had a lease where he was.  Our record in the domain says
+what was there before; by it the limit is lifted in the domain as it runs,
+and, where Nova made the live definition the persistent one, in that.  A
+record goes only after its limit, also one that tells too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+import functools
+import logging
+
+from scavenger_openstack.drivers import calls
+from scavenger_openstack.drivers.libvirt import domain_cache
+from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
+from scavenger_openstack.drivers.libvirt import handle as domain_handle
+from scavenger_openstack.drivers.libvirt import health as domain_health
+from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
+from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+LOG = logging.getLogger(__name__)
+
+
+class Lifter:
+    """Lifts them, each domain in a thread: one may hang.
+
+    :param timeout_s: how long libvirt may take for an answer
+    :param ours: whether we hold a knob of a domain by now: while a call
+        hung, it may have been started anew
+    """
+
+    def __init__(self, health: domain_health.Health,
+                 keeper: domain_cache.Keeper,
+                 timeout_s: float, ours: Callable[[str, Knob], bool]
+                 ) -> None:
+        self._health = health
+        self._keeper = keeper
+        self._ours = ours
+        self._calls = calls.Executor('domain-lifter', timeout_s)
+        self._said: dict[str, str] = {}
+        self._astray: set[tuple[str, Knob]] = set()
+        self._closed = False
+
+    def astray(self, uuid: str, knob: Knob) -> None:
+        """A limit of ours is being set: if the domain is started again
+        meanwhile, the new run gets it."""
+        self._astray.add((uuid, knob))
+
+    def arrived(self, uuid: str, knob: Knob) -> None:
+        """It got where it belongs."""
+        self._astray.discard((uuid, knob))
+
+    def lift(self, uuid: str, knobs: Collection[Knob]) -> None:
+        """Begin to lift these, unless that domain is being seen to."""
+        if not self._closed and uuid not in self._calls.busy:
+            self._calls.submit(uuid, lambda: self._run(uuid, knobs))
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._closed = True
+
+    def _run(self, uuid: str, knobs: Collection[Knob]) -> None:
+        try:
+            with self._health.domain(uuid) as handle:
+                self._lift(uuid, knobs, handle)
+            self._said.pop(uuid, None)
+        except errors.WorkloadGone:
+            self._said.pop(uuid, None)
+            self._keeper.changed(uuid)
+        except (errors.DriverError, ValueError) as exc:
+            if self._said.get(uuid) != str(exc):
+                self._said[uuid] = str(exc)
+                self._health.failed(
+                    (uuid, next(iter(knobs))),
+                    f'domain {uuid} came with a limit that is not ours; it '
+                    f'is not lifted yet, the next tick tries again: {exc}',
+                    functools.partial(self._said.pop, uuid, None))
+
+    def _lift(self, uuid: str, knobs: Collection[Knob],
+              handle: domain_handle.Handle) -> None:
+        live = self._keeper.refresh(uuid, handle.look)
+        if live is None:
+            return
+        text = handle.inactive()
+        saved = live._replace(domain=xml.parse(text),
+                              paused=False) if text else None
+        definitions = ((live, saved, False), (saved, live, True))
+        lifted, guesses = [], []
+        for knob in knobs:
+            if knob not in live.records or self._ours(uuid, knob):
+                continue
+            there = []
+            for seen, other, inactive in definitions:
+                if seen is None or knob not in seen.records \
+                        or self._ours(uuid, knob):
+                    continue
+                values, guess = way_back(knob, seen, other)
+                if values:
+                    domain_knobs.apply(handle, knob, values,
+                                       inactive=inactive)
+                    there.append(knob)
+                if guess:
+                    guesses.append((knob, guess))
+            for seen, _, inactive in reversed(definitions):
+                if seen is not None and knob in seen.records \
+                        and not self._ours(uuid, knob):
+                    handle.set_record(metadata.uri(knob),
+                                      metadata.KEY, None,
+                                      inactive=inactive)
+            lifted += there[:1]
+        self._keeper.refresh(uuid, handle.look)
+        for guess in dict.fromkeys(guess for _, guess in guesses):
+            LOG.warning('domain %s (%s): our record in it does not say what '
+                        '%s was before our limit: %s', live.domain.name, uuid,
+                        ', '.join(dict.fromkeys(
+                            knob for knob, one in guesses if one == guess)),
+                        guess)
+        again = [knob for knob in lifted if (uuid, knob) in self._astray]
+        for knob in again:
+            self.arrived(uuid, knob)
+            lifted.remove(knob)
+        if again:
+            LOG.info('domain %s (%s) was started again while its limit on '
+                     '%s was set: removed from the new run',
+                     live.domain.name, uuid, ', '.join(again))
+        if lifted:
+            LOG.warning('domain %s (%s) came with a limit on %s and no lease '
+                        'of ours, from another host or out of a save: '
+                        'lifted', live.domain.name, uuid, ', '.join(lifted))
+
+
+def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
+             ) -> tuple[dict[str, str], str]:
+    """What to set in a definition of a domain that has our record of a knob,
+    and what to tell the operator.
+
+    What the record does not tell comes from the ``other`` definition: from
+    its record, or, without one, from what it holds, since a cap of ours never
+    is where no record is.  What nobody tells has no limit afterwards: too
+    much for a background VM until its next hard reboot is the lesser evil, a
+    cap that nobody lifts is for ever.
+    """
+    values, lacking = domain_knobs.told(seen, knob, seen.records[knob])
+    if not lacking:
+        return values, ''
+    known: metadata.Values = {}
+    if other is not None:
+        known = (other.records[knob] if knob in other.records
+                 else domain_knobs.in_force(other, knob))
+    found = {key: text for key, text in domain_knobs.told(
+        seen, knob, known)[0].items()
+        if domain_knobs.part(knob, key) in lacking}
+    lacking -= {domain_knobs.part(knob, key) for key in found}
+    guess = 'it is now what the other definition of the domain says'
+    if lacking:
+        found.update((key, text) for key, text in domain_knobs.free(
+            seen, knob).items() if domain_knobs.part(knob, key) in lacking)
+        guess = ('it has no limit now; if its flavor or its volumes have one, '
+                 'openstack server reboot --hard puts that back')
+    now = domain_knobs.in_force(seen, knob)
+    if all(now.get(key) == text for key, text in found.items()):
+        return values, ''
+    return {**values, **found}, guess

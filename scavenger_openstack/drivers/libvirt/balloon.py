@@ -1,0 +1,230 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""Balloons under way: what guests have not given back yet, or never will.
+
+A guest gives memory back in its own time, or not at all: without a driver,
+or because it needs what it has.  On the way its balloon is neither where it
+was nor where it has to be, so what is read back is where it goes to; what is
+missing is told apart from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+import contextlib
+import dataclasses
+import logging
+import time
+
+from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
+from scavenger_openstack.drivers.libvirt import knobs
+from scavenger_openstack.drivers.libvirt.metadata import Values
+from scavenger_openstack.drivers.libvirt.owned_knobs import Held
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.drivers.libvirt.xml import BYTES_PER_MIB
+
+LOG = logging.getLogger(__name__)
+
+STILL_S = 30.0
+"""A balloon that has not moved for so long does not move any more."""
+
+MOVED = 0.02
+"""Part of what is missing from which a step is one: a guest that gives back a
+page now and then gives nothing back."""
+
+SILENT_S = 120.0
+"""A balloon driver that has answered nothing for so long under a limit is
+logged: most guests have booted by then."""
+
+TOLD_S = 3.0
+"""QEMU tells of a balloon once a second: so long after a limit was lifted,
+what is known may be from before that."""
+
+
+def whole(snapshot: Snapshot, inactive: str) -> Snapshot:
+    """The domain with no less memory than it starts with.
+
+    Without a limit of ours, less may be on its way up after one that an
+    agent before us set.
+
+    :param inactive: the persistent definition, '' for none
+    """
+    with contextlib.suppress(ValueError):
+        if inactive:
+            return _with(snapshot, max(
+                snapshot.domain.balloon_bytes,
+                xml.parse(inactive).balloon_bytes))
+    return snapshot
+
+
+def full(snapshot: Snapshot) -> Snapshot:
+    """The domain with all the memory that it may have.
+
+    A guest writes how large its balloon is.  By saying that it has little it
+    would keep the memory that it has: a limit would not be tighter.
+    """
+    return _with(snapshot, snapshot.domain.memory_allotment_bytes)
+
+
+class _Way:
+    """One balloon that is larger than it may be, and since when."""
+
+    __slots__ = ('answered', 'identity', 'since_s', 'size', 'told')
+
+    def __init__(self, snapshot: Snapshot, now_s: float, *, answered: bool
+                 ) -> None:
+        self.answered = answered
+        self.identity = snapshot.identity
+        self.size = snapshot.domain.balloon_bytes
+        self.since_s = now_s
+        self.told = False
+
+
+class _Run:
+    """One run of a domain: how large its balloon was at the first look, and
+    whether it has changed since, which is the guest's driver at work."""
+
+    __slots__ = ('answered', 'identity', 'size')
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.answered = False
+        self.identity = snapshot.identity
+        self.size = snapshot.domain.balloon_bytes
+
+
+class Balloons:
+    """Where each balloon goes to, and how long it has stood still."""
+
+    def __init__(self) -> None:
+        self._ways: dict[str, _Way] = {}
+        self._rising: dict[str, tuple[Held, float]] = {}
+        self._runs: dict[str, _Run] = {}
+
+    def rises(self, uuid: str, held: Held) -> None:
+        """Its limit was lifted."""
+        self._rising[uuid] = held, time.monotonic() + TOLD_S
+
+    def forget(self, uuid: str) -> None:
+        """The domain has ended."""
+        self._rising.pop(uuid, None)
+        self._runs.pop(uuid, None)
+
+    def see(self, snapshot: Snapshot) -> bool:
+        """Whether the balloon driver has answered in this run of the domain.
+
+        A guest that boots has none yet: its balloon stays as it is.
+        """
+        self.follow(snapshot)
+        uuid = snapshot.domain.uuid
+        run = self._runs.get(uuid)
+        if run is None or run.identity != snapshot.identity:
+            run = self._runs[uuid] = _Run(snapshot)
+        elif run.size != snapshot.domain.balloon_bytes:
+            run.answered = True
+        return run.answered
+
+    def follow(self, snapshot: Snapshot) -> int | None:
+        """Where a balloon rises to, in bytes, until it is there."""
+        uuid = snapshot.domain.uuid
+        known = self._rising.get(uuid)
+        if known is None:
+            return None
+        held, told_s = known
+        size = _size(held.original)
+        if held.identity == snapshot.identity and (
+                snapshot.domain.balloon_bytes < size
+                or time.monotonic() < told_s):
+            return size
+        if self._rising.get(uuid) is known:
+            self._rising.pop(uuid, None)
+        return None
+
+    def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
+        """The domain as it will be when its balloon has arrived."""
+        if held is None:
+            size = self.follow(snapshot)
+        elif held.ours is None:     # nor is less an original
+            size = max(self.follow(snapshot) or 0, _size(held.original),
+                       snapshot.domain.balloon_bytes)
+        else:
+            # Whatever it says: what libvirt knows of a balloon its guest has
+            # written, so less is not somebody else's limit.
+            size = _size(held.ours)
+        return snapshot if size is None else _with(snapshot, size)
+
+    def unmet(self, caps: Iterable[tuple[Snapshot, Held]], now_s: float
+              ) -> dict[str, int]:
+        """Bytes above the limit, by domain, of those that stand still.
+
+        Only of a guest whose balloon driver has answered in this run, and
+        :data:`STILL_S` after that at the earliest: one that boots, or has no
+        driver, is never paused for it, nor one that can give nothing back.
+        A paused guest gives nothing back:
+        so it runs for as long as it was paused, and has another try.
+
+        :param caps: domains, and what is held of their memory
+        """
+        before, self._ways = self._ways, {}
+        found = {}
+        for snapshot, held in caps:
+            domain = snapshot.domain
+            if (held.ours is None or held.identity != snapshot.identity
+                    or domain.fixed_memory is not None):
+                continue
+            answered = self.see(snapshot)
+            cap = _size(held.ours)
+            missing = domain.balloon_bytes - cap
+            if missing <= 0:
+                continue
+            way = before.get(domain.uuid)
+            if (way is None or way.identity != snapshot.identity
+                    or way.answered != answered):
+                way = _Way(snapshot, now_s, answered=answered)
+            elif way.size - domain.balloon_bytes >= MOVED * (way.size - cap):
+                way.size, way.since_s = domain.balloon_bytes, now_s
+            elif snapshot.paused and now_s - way.since_s >= 2 * STILL_S:
+                way.since_s = now_s
+            self._ways[domain.uuid] = way
+            if now_s - way.since_s < (STILL_S if answered else SILENT_S):
+                continue
+            if answered:
+                found[domain.uuid] = missing
+            if not way.told:
+                _warn(snapshot, missing, cap, answered=answered)
+            way.told = True
+        return found
+
+
+def _warn(snapshot: Snapshot, missing: int, cap: int, *, answered: bool
+          ) -> None:
+    domain = snapshot.domain
+    LOG.warning(
+        'domain %s (%s) has %.0f MiB more than its memory limit of %.0f MiB, '
+        'and %s: see that its guest has the driver (virtio_balloon) and can '
+        'spare them, or raise scavenger:floor_memory_mb of its flavor',
+        domain.name, domain.uuid, missing / BYTES_PER_MIB,
+        cap / BYTES_PER_MIB,
+        f'its balloon has not moved for {STILL_S:.0f} s' if answered else
+        f'its balloon driver has not answered for {SILENT_S:.0f} s, so the '
+        'limit does not hold; the domain is not paused for it')
+
+
+def _with(snapshot: Snapshot, size: int) -> Snapshot:
+    return snapshot._replace(domain=dataclasses.replace(
+        snapshot.domain, balloon_bytes=size))
+
+
+def _size(values: Values) -> int:
+    return int(values['balloon_kib']) * knobs.BYTES_PER_KIB

@@ -1,0 +1,220 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the disks of domains have done: libvirt alone knows.
+
+It has to ask each QEMU, so this is done in a thread, for all domains in one
+call, when the tick says so.  A QEMU that does not answer keeps that call for
+ever: then the thread is left behind with its connection, and the next one
+asks without waiting for domains that are held by a job, such as the call that
+hangs.  So only the domain itself has no numbers, and it has some again when
+it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import logging
+import math
+import time
+from typing import Any
+
+from scavenger_openstack.drivers import calls
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt.client import Blocks
+from scavenger_openstack.drivers.libvirt import health as domain_health
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+MISSING_ANSWERS = 3
+"""Who is missing from so many answers is told of; short jobs are usual."""
+
+
+WAIT_STEP_S = 2.0 ** -24
+"""What an operation waited is handed out in steps of this, 60 ns.  Floats
+add such up without any error, for 17 years of waiting in all: so the time
+per operation is the very same number in each tick of one answer, and whoever
+judges it knows that it is no news."""
+
+
+def _stepped(wait_s: float) -> float:
+    return math.floor(wait_s / WAIT_STEP_S) * WAIT_STEP_S
+
+
+class Statistics:
+    """The totals of each domain, handed out tick by tick.
+
+    What happened between two answers is handed out in equal parts, one in
+    each of the ticks until the next answer: otherwise all domains would seem
+    to work in the same tick.  What an answer left over comes with the next.
+
+    :param ticks: how many from one question to the next
+    :param timeout_s: how long an answer may take
+    """
+
+    def __init__(self, connection: client.Libvirt,
+                 health: domain_health.Health, *, ticks: int,
+                 timeout_s: float) -> None:
+        self._libvirt = connection
+        self._health = health
+        self._ticks = ticks
+        self._timeout_s = timeout_s
+        self._asker: _Asker | None = None
+        self._left: list[_Asker] = []
+        self._tick = 0
+        self._known: dict[str, tuple[Blocks | None, Blocks]] = {}
+        self._since = 0
+        self._missing: dict[str, int] = {}
+        self._hangs = False
+
+    def tick(self, running: Collection[str]) -> None:
+        """One tick: take an answer, ask again; never waits.
+
+        :param running: the domains that there are
+        """
+        asker = self._asker
+        if asker is not None and asker.call is not None:
+            if asker.call.done.is_set():
+                self._take(asker.call.result, running)
+                asker.call = None
+                self._since = 0
+            elif time.monotonic() - asker.asked_s > self._timeout_s:
+                self._leave(asker)
+        self._since += 1
+        if self._since > 2 * self._ticks:
+            self._known = {}    # no answer: unknown
+        if self._tick % self._ticks == 0:
+            self._ask()
+        self._tick += 1
+
+    def of(self, uuid: str) -> Blocks | None:
+        """``io_wait_s``, ``io_ops``, ``io_bytes`` of a domain, if known."""
+        before, now = self._known.get(uuid, (None, None))
+        if before is None or now is None:
+            return None     # how it grows takes two answers
+        (wait_0, ops_0, bytes_0), (wait_1, ops_1, bytes_1) = before, now
+        part = min(1.0, self._since / self._ticks)
+        ops = int((ops_1 - ops_0) * part)
+        wait_s = (ops * _stepped((wait_1 - wait_0) / (ops_1 - ops_0))
+                  if ops else 0.0)
+        return (wait_0 + wait_s, ops_0 + ops,
+                bytes_0 + int((bytes_1 - bytes_0) * part))
+
+    def close(self) -> None:
+        """Close the connection, unless a call hangs."""
+        if self._asker is not None:
+            self._asker.end()
+
+    def _take(self, answer: Mapping[str, Blocks] | None,
+              running: Collection[str]) -> None:
+        if answer is None:
+            self._known = {}
+            return
+        known: dict[str, tuple[Blocks | None, Blocks]] = {}
+        for uuid, now in answer.items():
+            told = self.of(uuid)
+            if told is None and uuid in self._known:
+                wait_s, ops, size = self._known[uuid][1]
+                told = _stepped(wait_s), ops, size
+            known[uuid] = (told if told is not None and all(
+                a <= b for a, b in zip(told, now, strict=True)) else None,
+                now)
+        self._tell_missing(known, running)
+        self._known = known
+
+    def _tell_missing(self, known: Collection[str],
+                      running: Collection[str]) -> None:
+        """Count the answers that lack a domain which was in one."""
+        before = self._missing
+        self._missing = {
+            uuid: 0 if uuid in known else before[uuid] + 1
+            for uuid in (*before, *known) if uuid in running}
+        for uuid, count in self._missing.items():
+            if count >= MISSING_ANSWERS:    # it is said once
+                self._health.domain_silent(uuid, 'disks')
+            elif not count and before.get(uuid, 0) >= MISSING_ANSWERS:
+                self._health.domain_heard(uuid, 'disks')
+        for uuid in before.keys() - self._missing.keys():
+            self._health.gone(uuid)
+
+    def forget(self, uuid: str) -> None:
+        """This run of the domain has ended: the next one counts anew."""
+        self._known.pop(uuid, None)
+        if uuid in self._missing:
+            self._missing[uuid] = 0
+
+    def _leave(self, asker: _Asker) -> None:
+        LOG.debug('block statistics: no answer within %s s', self._timeout_s)
+        asker.end()
+        self._left.append(asker)
+        self._asker = None
+        self._health.suspect()
+
+    def _ask(self) -> None:
+        self._left = [one for one in self._left if one.alive()]
+        if self._health.down:
+            return
+        if len(self._left) > calls.MOST:
+            if not self._hangs:
+                LOG.warning('block statistics: %d calls to libvirt hang; no '
+                            'more are made until one ends; see which QEMU '
+                            'does not answer', len(self._left))
+            self._hangs = True
+            return
+        self._hangs = False
+        if self._asker is None:
+            self._asker = _Asker(self._libvirt, self._timeout_s)
+        self._asker.ask()
+
+
+class _Asker:
+    """A connection over which libvirt is asked, one question at a time."""
+
+    def __init__(self, connection: client.Libvirt, timeout_s: float) -> None:
+        self._libvirt = connection
+        self._calls = calls.Executor('block-statistics', timeout_s)
+        self._connection: Any = None
+        self.asked_s = 0.0
+        self.call: calls.Call | None = None
+        """The question, until its answer was taken."""
+
+    def ask(self) -> None:
+        """Ask, unless there is no answer to the last question yet."""
+        if self.call is None:
+            self.asked_s = time.monotonic()
+            self.call = self._calls.submit('block statistics', self._ask)
+
+    def alive(self) -> bool:
+        """Whether its connection is in use."""
+        return bool(self._calls.busy)
+
+    def end(self) -> None:
+        """Close the connection as soon as no call hangs."""
+        self._calls.submit('block statistics', self._close)
+
+    def _ask(self) -> Mapping[str, Blocks] | None:
+        try:
+            if self._connection is None:
+                self._connection = self._libvirt.open()
+            return self._libvirt.blocks(self._connection)
+        except errors.DriverError as exc:
+            LOG.debug('%s', exc)    # what keeps the domains logs it
+            self._close()
+            return None
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._libvirt.end(self._connection)
+        self._connection = None

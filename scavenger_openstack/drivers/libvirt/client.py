@@ -1,0 +1,394 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Calls to libvirt, and nothing else; the only module that imports it.
+
+A call may hang: in libvirtd, on a job of a domain, in a QEMU that does not
+answer.  So nothing here is called by the tick, and each thread has a
+connection of its own: a few calls that hang stop all others of the same
+one.  What libvirt says comes out as an error of this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import contextlib
+import logging
+import re
+import sys
+import threading
+import time
+from typing import Any
+
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.libvirt import ends as domain_ends
+from scavenger_openstack.drivers.libvirt import handle
+from scavenger_openstack.drivers.libvirt import versions
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+URI = re.compile(r'qemu(\+unix)?:///system(\?socket=(/[A-Za-z0-9_.@-]+)+)?')
+"""What scavenger-restore may be told to connect to: it runs as root, and
+some transports of libvirt run programs."""
+
+KEEPALIVE_S = 5
+KEEPALIVE_COUNT = 3
+"""A libvirtd that answers nothing for so many times that long is gone."""
+
+MAX_IDLE = 4
+"""So many connections for writes are kept open: as many as are used at once,
+if nothing hangs."""
+
+RETRY_S = 1.0
+NS_PER_S = 1e9
+
+EVENTS: Mapping[str, bool] = {
+    'LIFECYCLE': True, 'REBOOT': True, 'BALLOON_CHANGE': False,
+    'DEVICE_ADDED': False, 'DEVICE_REMOVED': False, 'TUNABLE': False,
+    'METADATA_CHANGE': False, 'JOB_COMPLETED': False}
+"""What is listened to, and whether a guest can make it happen as often as it
+likes.  Of balloons QEMU itself tells once a second at most."""
+
+Blocks = tuple[float, int, int]
+"""Seconds that all finished operations took, operations, and bytes."""
+
+
+class Unreachable(errors.DriverError):
+    """There is no connection to libvirt, or it broke."""
+
+
+class Missing(errors.ConfigError):
+    """libvirt-python cannot be used."""
+
+
+class Loop:
+    """libvirt-python and the thread that runs its event loop."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._module: Any = None
+
+    def module(self) -> Any:
+        """libvirt-python, with its event loop running.
+
+        :raises Missing: it is not installed.
+        """
+        with self._mutex:
+            if self._module is None:
+                try:
+                    import libvirt
+                except ImportError as exc:
+                    raise Missing(
+                        f'libvirt-python cannot be used ({exc}); install '
+                        f'libvirt-python for {sys.executable} (see '
+                        'Installation), or set [libvirt] uri to nothing'
+                    ) from None
+                libvirt.registerErrorHandler(lambda *_: None, None)
+                libvirt.virEventRegisterDefaultImpl()
+                threading.Thread(target=self._turn, args=(libvirt,),
+                                 name='libvirt-events', daemon=True).start()
+                self._module = libvirt
+            return self._module
+
+    @staticmethod
+    def _turn(libvirt: Any) -> None:
+        while True:
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except libvirt.libvirtError as exc:
+                LOG.warning('event loop of libvirt: %s', exc)
+                time.sleep(RETRY_S)     # it may say so at once, for ever
+
+
+LOOP = Loop()
+"""Of the process: libvirt knows one event loop."""
+
+
+class Libvirt:
+    """One libvirtd.
+
+    :param uri: how it is reached, see :data:`URI`
+    :param cpu: where the controller of that name is, if there is one
+    :raises Missing: libvirt-python is.
+    :raises ConfigError: the URI is of another kind.
+    """
+
+    def __init__(self, uri: str, cpu: cgroup_files.Mount | None = None
+                 ) -> None:
+        if not URI.fullmatch(uri):
+            raise errors.ConfigError(
+                f'[libvirt] uri: {uri!r:.199} cannot work: it has to be '
+                'qemu:///system, or with another socket '
+                'qemu+unix:///system?socket=/PATH')
+        self.uri = uri
+        self.versions = versions.UNKNOWN
+        self._logged = versions.UNKNOWN
+        self._cgroup_version = cpu.version if cpu else None
+        self._api = LOOP.module()
+        self._mutex = threading.Lock()
+        self._idle: list[Any] = []
+
+    @contextlib.contextmanager
+    def _said(self, doing: str) -> Iterator[None]:
+        """What libvirt raises, in our words."""
+        try:
+            yield
+        except self._api.libvirtError as exc:
+            raise self._error(exc, doing) from None
+
+    def _error(self, exc: Any, doing: str) -> errors.DriverError:
+        api, code = self._api, exc.get_error_code()
+        said = ' '.join(str(exc.get_error_message()).split())
+        text = f'{doing}: libvirt says: {said}'
+        if code == api.VIR_ERR_NO_DOMAIN or (
+                code == api.VIR_ERR_OPERATION_INVALID
+                and 'not running' in said):
+            return errors.WorkloadGone(text)
+        if code in (api.VIR_ERR_CONFIG_UNSUPPORTED, api.VIR_ERR_NO_SUPPORT,
+                    api.VIR_ERR_ARGUMENT_UNSUPPORTED,
+                    api.VIR_ERR_OPERATION_UNSUPPORTED):
+            return errors.Unsupported(text)
+        if code in (api.VIR_ERR_OPERATION_DENIED, api.VIR_ERR_ACCESS_DENIED,
+                    api.VIR_ERR_INVALID_ARG):
+            return errors.Denied(text)
+        if code == api.VIR_ERR_OPERATION_TIMEOUT:
+            return handle.Busy(f'{text}; see virsh domjobinfo')
+        if exc.get_error_domain() == api.VIR_FROM_RPC or code in (
+                api.VIR_ERR_NO_CONNECT, api.VIR_ERR_INVALID_CONN,
+                api.VIR_ERR_AUTH_FAILED, api.VIR_ERR_AUTH_CANCELLED,
+                api.VIR_ERR_RPC):
+            return Unreachable(text)
+        return errors.DriverError(text)
+
+    def open(self) -> Any:
+        """A connection of its own.
+
+        :raises Unreachable: there is no libvirtd, or it does not let us in.
+        """
+        try:
+            found = self._api.open(self.uri)
+            found.setKeepAlive(KEEPALIVE_S, KEEPALIVE_COUNT)
+            return found
+        except self._api.libvirtError as exc:
+            said = ' '.join(str(exc.get_error_message()).split())
+            raise Unreachable(
+                f'{self.uri}: libvirt says: {said}; see that libvirtd (or '
+                'virtqemud) runs and that the agent may use its socket'
+            ) from None
+
+    def watch(self, changed: Callable[[str, bool], None],
+              lost: Callable[[bool], None],
+              ended: Callable[[str, str], None]) -> Watch:
+        """Be told of all that happens to domains; see :class:`Watch`.
+
+        :raises Unreachable: there is no connection.
+        """
+        connection = self.open()
+        self.versions = versions.Versions(
+            self._version(self._api.getVersion),
+            self._version(connection.getLibVersion), None)
+        return Watch(self._api, self._said, connection, changed, lost, ended)
+
+    def log_versions(self, watch: Watch) -> None:
+        """Log which libvirt and QEMU there are, if they are new.
+
+        libvirtd may have to start QEMU for that, which takes a second.
+        """
+        self.versions = self.versions._replace(
+            qemu=self._version(watch.qemu_version))
+        if self.versions != self._logged:
+            LOG.info('libvirt %s: %s', self.uri, self.versions)
+            self._logged = self.versions
+
+    @property
+    def logged(self) -> bool:
+        """Whether its versions were logged."""
+        return self._logged != versions.UNKNOWN
+
+    def _version(self, ask: Callable[[], Any]) -> int | None:
+        try:
+            return int(ask())
+        except self._api.libvirtError as exc:
+            LOG.debug('version: libvirt says: %s', exc)
+            return None
+
+    @property
+    def no_quota_us(self) -> int:
+        """The CPU quota that is none: what this libvirtd takes for it."""
+        return versions.no_quota_us(self.versions.daemon,
+                                    self._cgroup_version)
+
+    @contextlib.contextmanager
+    def domain(self, uuid: str) -> Iterator[handle.Handle]:
+        """A domain to be written to, over a connection of its own.
+
+        :raises Unreachable: there is no connection.
+        :raises WorkloadGone: there is no such domain.
+        """
+        with self._mutex:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None and not self._alive(connection):
+            self.end(connection)
+            connection = None
+        if connection is None:
+            connection = self.open()
+        try:
+            with self._said(f'domain {uuid}'):
+                domain = connection.lookupByUUIDString(uuid)
+            yield handle.Handle(self._api, self._said, domain, uuid,
+                  self.no_quota_us)
+        finally:
+            alive = self._alive(connection)
+            with self._mutex:
+                if alive and len(self._idle) < MAX_IDLE:
+                    self._idle.append(connection)
+                    connection = None
+            if connection is not None:
+                self.end(connection)
+
+    def blocks(self, connection: Any) -> dict[str, Blocks]:
+        """What the disks of each running domain have done since its start.
+
+        Who has a job, also one that hangs, is left out instead of being
+        waited for.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        api = self._api
+        with self._said('block statistics'):
+            found = connection.getAllDomainStats(
+                api.VIR_DOMAIN_STATS_BLOCK,
+                api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE
+                | api.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT)
+            return {domain.UUIDString(): blocks for domain, values in found
+                    if (blocks := total(values)) is not None}
+
+    def _alive(self, connection: Any) -> bool:
+        try:
+            return bool(connection.isAlive())
+        except self._api.libvirtError:
+            return False
+
+    def end(self, connection: Any) -> None:
+        """Close a connection, broken or not."""
+        with contextlib.suppress(self._api.libvirtError):
+            connection.close()
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        with self._mutex:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self.end(connection)
+
+
+def total(values: Mapping[str, Any]) -> Blocks | None:
+    """All disks of a domain together; ``None`` when they are not told."""
+    took_ns = ops = size = 0
+    known = False
+    for number in range(int(values.get('block.count', 0))):
+        key = f'block.{number}.'
+        for way in ('rd', 'wr'):
+            if f'{key}{way}.reqs' in values:
+                known = True
+                ops += values[f'{key}{way}.reqs']
+                size += values.get(f'{key}{way}.bytes', 0)
+                took_ns += values.get(f'{key}{way}.times', 0)
+    return (took_ns / NS_PER_S, ops, size) if known else None
+
+
+class Watch:
+    """A connection that tells what happens, and is asked what is.
+
+    :param changed: called with the UUID of each domain of which anything
+        changed, and whether its guest may have made that; in the thread of
+        the event loop
+    :param lost: called when the connection broke, and whether libvirtd is
+        there and does not answer
+    :param ended: called with the UUID of each domain of which a run ended,
+        and why it did; before ``changed``
+    """
+
+    def __init__(self, api: Any, said: Callable[[str], Any], connection: Any,
+                 changed: Callable[[str, bool], None],
+                 lost: Callable[[bool], None],
+                 ended: Callable[[str, str], None]) -> None:
+        self._api = api
+        self._said = said
+        self._connection = connection
+        self._events: list[int] = []
+
+        ends = {(api.VIR_DOMAIN_EVENT_STOPPED,
+                 getattr(api, f'VIR_DOMAIN_EVENT_STOPPED_{detail}')): why
+                for detail, why in domain_ends.WHY.items()}
+
+        def tell(_: Any, domain: Any, *more: Any) -> None:
+            name = more[-1]
+            if name == 'LIFECYCLE' and more[:2] in ends:
+                ended(domain.UUIDString(), ends[more[:2]])
+            changed(domain.UUIDString(), EVENTS[name])
+
+        connection.registerCloseCallback(lambda _, why, *__: lost(
+            why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
+        try:
+            with said('events'):
+                for name in EVENTS:
+                    self._events.append(connection.domainEventRegisterAny(
+                        None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
+                        tell, name))
+        except errors.DriverError:
+            self.close()
+            raise
+
+    def qemu_version(self) -> int:
+        """Of the QEMU that libvirt starts for this machine's CPUs.
+
+        :raises libvirtError: libvirt does not tell.
+        """
+        return int(self._connection.getVersion())
+
+    def running(self) -> list[str]:
+        """The UUIDs of all domains that run.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        with self._said('list of domains'):
+            return [domain.UUIDString() for domain in
+                    self._connection.listAllDomains(
+                        self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
+
+    def look(self, uuid: str) -> handle.Seen | None:
+        """What a domain is now; ``None`` when it does not run.
+
+        :raises DriverError: libvirt does not tell.
+        """
+        try:
+            with self._said(f'domain {uuid}'):
+                domain = self._connection.lookupByUUIDString(uuid)
+            return handle.Handle(self._api, self._said, domain,
+                                 uuid).look()
+        except errors.WorkloadGone:
+            return None
+
+    def close(self) -> None:
+        """Be told no more."""
+        with contextlib.suppress(self._api.libvirtError):
+            for event in self._events:
+                self._connection.domainEventDeregisterAny(event)
+        with contextlib.suppress(self._api.libvirtError):
+            self._connection.unregisterCloseCallback()
+        with contextlib.suppress(self._api.libvirtError):
+            self._connection.close()

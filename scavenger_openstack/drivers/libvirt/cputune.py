@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+"""What a domain's ``<cputune>`` says: pins, schedulers, quota.
+
+Pure: XML in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers.libvirt.safe_xml import count
+from scavenger_openstack.drivers.libvirt.safe_xml import cpus
+from scavenger_openstack.drivers.libvirt.safe_xml import some
+from scavenger_openstack.drivers.libvirt import versions
+from scavenger_openstack.types import Knob
+
+REALTIME = frozenset(('fifo', 'rr'))
+
+
+def pins(tune: ElementTree.Element | None, found: metadata.Found
+         ) -> tuple[dict[int, frozenset[int]], frozenset[int] | None]:
+    """vCPU -> CPUs, and the emulator's, as they are without us."""
+    texts: dict[str, str | None] = {}
+    for pin in some(tune, metadata.MAX_VALUES):
+        if pin.tag == 'emulatorpin':
+            texts['emulatorpin'] = pin.get('cpuset')
+        elif pin.tag == 'vcpupin':
+            texts[f'vcpupin.{count(pin.get("vcpu"))}'] = pin.get('cpuset')
+    texts.update(found.records.get(Knob.CPU_SET, {}))
+    sets = {text: cpus(text) for text in set(texts.values())}
+    vcpus = {int(key[8:]): one for key, text in texts.items()
+             if key[:8] == 'vcpupin.' and (one := sets[text]) is not None}
+    return vcpus, sets.get(texts.get('emulatorpin'))
+
+
+def one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
+    """Whether each vCPU has a CPU of its own."""
+    return (len(pins) >= vcpus and all(len(one) == 1 for one in pins.values())
+            and len(frozenset().union(*pins.values())) == len(pins))
+
+
+def realtime(tune: ElementTree.Element | None) -> str | None:
+    """The real-time scheduler of some of its vCPUs, if they have one."""
+    for one in some(tune, metadata.MAX_VALUES):
+        if one.tag == 'vcpusched' and one.get('scheduler') in REALTIME:
+            return one.get('scheduler')
+    return None
+
+
+def number(tune: ElementTree.Element | None, tag: str) -> int | None:
+    """What an element below it says, if it is there."""
+    text = None if tune is None else tune.findtext(tag)
+    return None if text is None else count(text)
+
+
+def quota_us(tune: ElementTree.Element | None) -> int | None:
+    """``None`` when vCPUs may run all the time, which libvirt writes as a
+    negative number, as its greatest one, or not at all."""
+    text = None if tune is None else tune.findtext('quota')
+    if text is None or text.strip().startswith('-'):
+        return None
+    quota = count(text)
+    return quota if 0 < quota < versions.FREE_QUOTA_US else None

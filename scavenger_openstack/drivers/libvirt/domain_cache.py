@@ -1,0 +1,295 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What libvirt knows of each domain, kept current by its events.
+
+A thread of its own asks; whoever wants to know reads the last answer, which
+is there at once.  While libvirt cannot be reached the last answers stay:
+QEMU goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import logging
+import threading
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import ends
+from scavenger_openstack.drivers.libvirt import handle
+from scavenger_openstack.drivers.libvirt import health as domain_health
+from scavenger_openstack.drivers.libvirt.metadata import Values
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.drivers.qemu import process
+from scavenger_openstack import errors
+from scavenger_openstack.types import Instance
+from scavenger_openstack.types import Knob
+
+LOG = logging.getLogger(__name__)
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 5.0
+
+LOOK_S = 1.0
+"""For what its guest can make, in a loop, a domain is looked at once in so
+long.  For what only the host can it is at once: somebody else may have set a
+knob that we are about to write."""
+
+
+class Snapshot(NamedTuple):
+    """One domain as it was when it was last looked at; never changed.
+
+    ``started`` is when its QEMU did, in clock ticks since boot: with
+    ``pid`` that is the identity of this run of the domain.  ``paused``: by
+    somebody, on purpose.  ``records`` are ours of what knobs held before the
+    caps that are on them.
+    """
+
+    domain: xml.Domain
+    pid: int
+    started: int
+    paused: bool
+
+    @property
+    def records(self) -> Mapping[Knob, Values]:
+        return self.domain.found.records
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return self.pid, self.started
+
+
+class Keeper:
+    """Keeps a snapshot of each running domain.
+
+    :param run_dir: where libvirt keeps the PID of each
+    :param parse: makes a domain of its XML; raises ``DriverError``
+    """
+
+    def __init__(self, connection: client.Libvirt,
+                 health: domain_health.Health, *, run_dir: str,
+                 root_dir: str,
+                 parse: Callable[[str], xml.Domain]) -> None:
+        self._libvirt = connection
+        self._health = health
+        self._run_dir = run_dir
+        self._root_dir = root_dir
+        self._parse = parse
+        self.snapshots: Mapping[str, Snapshot] = {}
+        self.ends = ends.Ends()
+        self._listed: Mapping[str, Snapshot] = {}
+        self._instances: Sequence[Instance] = ()
+        self._turn = threading.Condition()
+        self._todo: dict[str, bool] = {}    # whether it may wait
+        self._looked_s: dict[str, float] = {}
+        self._missing: dict[str, float] = {}    # processes, since when
+        self._broken = self._hangs = self._closed = False
+        self._synced = threading.Event()
+        self._mutex = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+        self._said: dict[str, tuple[str, ...]] = {}
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name='domain-keeper')
+
+    def instances(self) -> Sequence[Instance]:
+        """All domains that run; the same object while nothing changes."""
+        listed = self.snapshots
+        if listed is not self._listed:
+            self._instances = [one.domain.instance for one in listed.values()]
+            self._listed = listed
+        return self._instances
+
+    def start(self, wait_s: float) -> None:
+        """Begin, and wait that long for the first answers."""
+        self._thread.start()
+        self._synced.wait(wait_s)
+
+    def changed(self, uuid: str, by_guest: bool = True) -> None:
+        """Have a domain looked at soon.
+
+        :param by_guest: at the earliest :data:`LOOK_S` after the last time
+            that it was for such a reason
+        """
+        with self._turn:
+            self._todo[uuid] = by_guest and self._todo.get(uuid, True)
+            self._turn.notify()
+
+    def refresh(self, uuid: str,
+                look: Callable[[], handle.Seen | None]
+                ) -> Snapshot | None:
+        """Look at a domain and publish what is seen.
+
+        One look at a time, so that what is published last was also seen
+        last.
+
+        :raises DriverError: nothing can be seen; what was known stays.
+        """
+        with self._one_at_a_time(uuid):
+            seen = look()
+            if seen is None:
+                self._said.pop(uuid, None)
+                self._missing.pop(uuid, None)
+            found = None if seen is None else self._snapshot(seen)
+            with self._mutex:
+                known = dict(self.snapshots)
+                known.pop(uuid, None)
+                if found is not None:
+                    known[uuid] = found
+                self.snapshots = known
+            return found
+
+    @contextlib.contextmanager
+    def _one_at_a_time(self, uuid: str) -> Iterator[None]:
+        with self._mutex:
+            lock, users = self._locks.get(uuid, (threading.Lock(), 0))
+            self._locks[uuid] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._mutex:
+                lock, users = self._locks.pop(uuid)
+                if users > 1:
+                    self._locks[uuid] = lock, users - 1
+
+    def close(self) -> None:
+        """End the thread; not while a call to libvirt hangs."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify()
+        self._thread.join(1.0)
+
+    def _snapshot(self, seen: handle.Seen) -> Snapshot | None:
+        try:
+            domain = self._parse(seen.xml)
+            pid = process.pid_of(domain.name, self._run_dir)
+            started = proc.started_ticks(pid, self._root_dir)
+        except errors.WorkloadGone as exc:
+            # One that is just ending has no process either, for a moment.
+            now_s = time.monotonic()
+            if now_s - self._missing.setdefault(seen.uuid, now_s) >= LOOK_S:
+                self._say(seen.uuid, (str(exc),))
+            else:
+                self.changed(seen.uuid)
+            return None
+        except (errors.DriverError, ValueError) as exc:
+            self._say(seen.uuid, (f'domain {seen.uuid}: {exc}; it is not '
+                                  'looked at, its load counts as '
+                                  'foreground',))
+            return None
+        if domain.uuid != seen.uuid:
+            self._say(seen.uuid, (f'domain {seen.uuid} has the XML of '
+                                  f'{domain.uuid}; it is not looked at',))
+            return None
+        self._missing.pop(seen.uuid, None)
+        self._say(seen.uuid, (*domain.warnings, *(
+            f'domain {seen.uuid}: {one}' for one in domain.found.problems)))
+        return Snapshot(domain, pid, started, seen.held)
+
+    def _say(self, uuid: str, warnings: tuple[str, ...]) -> None:
+        for warning in warnings:
+            if warning not in self._said.get(uuid, ()):
+                LOG.warning('%s', warning)
+        self._said[uuid] = warnings
+
+    # --- the thread
+
+    def _lost(self, hangs: bool) -> None:
+        with self._turn:
+            self._hangs = hangs
+            self._broken = True
+            self._turn.notify()
+
+    def _run(self) -> None:
+        retry_s = FIRST_RETRY_S
+        while not self._closed:
+            watch = None
+            why = (f'{self._libvirt.uri}: the connection broke; see that '
+                   'libvirtd (or virtqemud) runs')
+            self._broken = self._hangs = False
+            try:
+                watch = self._libvirt.watch(self.changed, self._lost,
+                                            self.ends.tell)
+                self._sync(watch)
+                self._health.back()
+                retry_s = FIRST_RETRY_S
+                self._synced.set()
+                self._libvirt.log_versions(watch)
+                self._follow(watch)
+            except errors.DriverError as exc:
+                why = str(exc)
+            except Exception:
+                LOG.exception('libvirt: unexpected failure')
+            finally:
+                if watch is not None:
+                    watch.close()
+            if self._closed:
+                break
+            if self._hangs:
+                self._health.silent()
+            else:
+                self._health.lost(why)
+            with self._turn:
+                self._turn.wait_for(lambda: self._closed, retry_s)
+            retry_s = min(2 * retry_s, LAST_RETRY_S)
+
+    def _sync(self, watch: client.Watch) -> None:
+        running = watch.running()
+        for uuid in dict.fromkeys((*self.snapshots, *running)):
+            self._look(watch, uuid)
+
+    def _follow(self, watch: client.Watch) -> None:
+        while (uuid := self._next()) is not None:
+            self._look(watch, uuid)
+
+    def _next(self) -> str | None:
+        """Wait for a domain to look at; ``None``: it is over."""
+        with self._turn:
+            while not (self._broken or self._closed):
+                now_s, due_s = time.monotonic(), None
+                self._looked_s = {uuid: at_s for uuid, at_s
+                                  in self._looked_s.items()
+                                  if now_s - at_s < LOOK_S}
+                for uuid, may_wait in self._todo.items():
+                    if not (may_wait and uuid in self._looked_s):
+                        # Not after the look: what changes meanwhile is new.
+                        del self._todo[uuid]
+                        if may_wait:
+                            self._looked_s[uuid] = now_s
+                        return uuid
+                    at_s = self._looked_s[uuid] + LOOK_S
+                    due_s = at_s if due_s is None else min(due_s, at_s)
+                self._turn.wait(None if due_s is None else due_s - now_s)
+            return None
+
+    def _look(self, watch: client.Watch, uuid: str) -> None:
+        try:
+            self.refresh(uuid, lambda: watch.look(uuid))
+        except client.Unreachable:
+            raise
+        except errors.DriverError as exc:
+            self._say(uuid, (f'{exc}; it is looked at again when it '
+                             'changes',))
+        except Exception as exc:
+            # What is odd about one is no matter of the others.
+            LOG.debug('domain %s', uuid, exc_info=True)
+            self._say(uuid, (f'domain {uuid} cannot be understood '
+                             f'({type(exc).__name__}); it is looked at again '
+                             'when it changes',))

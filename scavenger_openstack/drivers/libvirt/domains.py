@@ -1,0 +1,450 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""VMs below libvirt, as workloads with counters and limits.
+
+The tick reads what is known and never calls libvirt: a thread keeps what
+libvirt knows of each domain current (:mod:`.domain_cache`), another asks
+for what disks did (:mod:`.block_stats`), and the writes of limits wait in
+a queue of its own for each domain (:meth:`Domains.queue`).  Before the first
+cap on a knob our record is set in the domain: a domain that comes with a
+record and no lease of ours has its limit lifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+import logging
+import time
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
+from scavenger_openstack.drivers.libvirt import adopt
+from scavenger_openstack.drivers.libvirt import balloon
+from scavenger_openstack.drivers.libvirt import block_stats
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import domain_cache
+from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
+from scavenger_openstack.drivers.libvirt import file_knobs
+from scavenger_openstack.drivers.libvirt import handle as domain_handle
+from scavenger_openstack.drivers.libvirt import health
+from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
+from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers.libvirt import owned_knobs
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.drivers.qemu import counters as domain_counters
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack.drivers.qemu import process
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
+
+
+class _Known:
+    """A domain, and the descriptors that are kept for it."""
+
+    __slots__ = ('counters', 'files', 'snapshot', 'workload')
+
+    def __init__(self, snapshot: Snapshot, workload: Workload,
+                 counters: domain_counters.DomainCounters,
+                 files: file_knobs.Files) -> None:
+        self.snapshot = snapshot
+        self.workload = workload
+        self.counters = counters
+        self.files = files
+
+
+class Domains:
+    """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
+
+    The id of a workload is the UUID of its domain.
+
+    :param uri: of the libvirtd
+    :param run_dir: where libvirt keeps the PID of each domain
+    :param floors: below these no cap goes where the flavor sets none
+    :param stats_ticks: ticks from one question about disks to the next
+    :param timeout_s: how long libvirt may take for an answer
+    :param root_dir: where /proc and /sys are looked for
+    :raises ConfigError: libvirt-python is missing, or the URI cannot work.
+    :raises DriverError: the cgroup mounts cannot be read.
+    """
+
+    def __init__(self, uri: str, *,
+                 run_dir: str = process.RUN_DIR,
+                 floors: Mapping[Knob, float] = DEFAULT_FLOORS,
+                 stats_ticks: int = 5, timeout_s: float = 2.0,
+                 root_dir: str = '/', pressure: bool = False) -> None:
+        self._mounts = cgroup_files.find_mounts(root_dir)
+        self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
+        self._health = health.Health(self._libvirt, timeout_s)
+        self.libvirt_facts = self._health.facts
+        self._root_dir = root_dir
+        self._pressure = pressure
+        self._known: dict[str, _Known] = {}
+        self._followed: Mapping[str, Snapshot] | None = None
+        self._changed: set[str] = set()
+        self.changes = 0    # so often other domains were there, or altered
+        self._held: dict[base.Key, owned_knobs.Held] = {}
+        self._balloons = balloon.Balloons()
+        self._failed: dict[str, str] = {}
+        cgroup_files.allow_many_files()
+        self._blocks = block_stats.Statistics(
+            self._libvirt, self._health, ticks=stats_ticks,
+            timeout_s=timeout_s)
+        self._keeper = domain_cache.Keeper(
+            self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
+            parse=lambda text: xml.parse(text, floors))
+        self._lifter = adopt.Lifter(self._health, self._keeper,
+                                    timeout_s, self._ours)
+        self.instances = self._keeper.instances
+        self.ends = self._keeper.ends
+        self._keeper.start(timeout_s)
+
+    # --- what there is
+
+    def sample(self, link_bytes: LinkBytes = domain_counters.NO_DEVICES
+               ) -> tuple[WorkloadSample, ...]:
+        """What each domain that runs has used so far; never waits.
+
+        :param link_bytes: by the network devices of this host
+        """
+        snapshots = self._keeper.snapshots
+        self._blocks.tick(snapshots)
+        if snapshots is not self._followed:
+            self._follow(snapshots)
+        found = []
+        for known in list(self._known.values()):
+            workload, counters = known.workload, known.counters
+            blocks = self._blocks.of(workload.id) if workload.disks else None
+            sample = counters.sample(
+                workload, blocks or domain_counters.NO_BLOCKS, link_bytes)
+            if sample is None:
+                # libvirt will say so; until then it is not there.
+                self._ended(known)
+                self._keeper.changed(workload.id)
+                self._followed = None
+                continue
+            if counters.plugged():
+                self._keeper.changed(workload.id, False)
+            found.append(sample)
+        return tuple(found)
+
+    def _follow(self, snapshots: Mapping[str, Snapshot]) -> None:
+        """Take over what is new; who fails is tried again next time."""
+        for uuid in self._known.keys() - snapshots.keys():
+            self._ended(self._known[uuid])
+        for uuid in self._failed.keys() - snapshots.keys():
+            del self._failed[uuid]
+        self._followed = snapshots
+        for uuid, snapshot in snapshots.items():
+            known = self._known.get(uuid)
+            if (known is None or known.snapshot is not snapshot) and \
+                    self._meet(uuid, known, snapshot) is None:
+                self._followed = None
+
+    def _meet(self, uuid: str, known: _Known | None, snapshot: Snapshot
+              ) -> _Known | None:
+        """Take over what is new of a domain."""
+        domain = snapshot.domain
+        self._changed.add(uuid)
+        self._balloons.see(snapshot)
+        workload = domain.workload(
+            created_s=snapshot.started / TICKS_PER_S)
+        if known is not None and \
+                known.snapshot.identity == snapshot.identity:
+            if workload != known.workload:
+                known.workload = workload
+                self.changes += 1
+            known.counters.set_interfaces(domain.interfaces)
+            if domain.vcpus != known.snapshot.domain.vcpus:
+                known.counters.look_again()
+            known.snapshot = snapshot
+            return known
+        if known is not None:
+            self._ended(known)
+        try:
+            counters = domain_counters.DomainCounters(
+                snapshot.pid, uuid, self._mounts, domain.interfaces,
+                self._root_dir, pressure=self._pressure)
+        except errors.WorkloadGone:
+            self._keeper.changed(uuid)
+            return None
+        except OSError as exc:
+            text = str(exc)
+            if self._failed.get(uuid) != text:
+                LOG.warning('domain %s cannot be watched: %s', domain.name,
+                            text)
+            self._failed[uuid] = text
+            return None
+        self._failed.pop(uuid, None)
+        known = self._known[uuid] = _Known(
+            snapshot, workload, counters,
+            file_knobs.Files(counters.machine, self._root_dir))
+        self.ends.begins(uuid)
+        self.changes += 1
+        return known
+
+    def _ended(self, known: _Known) -> None:
+        """That run of a domain is over, and its limits with it."""
+        uuid = known.snapshot.domain.uuid
+        self.ends.over(uuid)
+        self._health.gone(uuid)
+        self._forget(uuid)
+
+    def _forget(self, uuid: str) -> None:
+        known = self._known.pop(uuid, None)
+        if known is not None:
+            self.changes += 1
+            known.counters.close()
+            self._blocks.forget(uuid)
+            self._balloons.forget(uuid)
+
+    @property
+    def machines(self) -> dict[str, domain_cgroup.Machine]:
+        """The cgroups of each domain that has some, by its name."""
+        return {known.snapshot.domain.name: machine
+                for known in self._known.values()
+                if (machine := known.counters.machine) is not None}
+
+    def place(self, uuid: str) -> perf_event.Place | None:
+        """Where hardware counters see a domain; ``None``: nowhere."""
+        known = self._known.get(uuid)
+        machine = known.counters.machine if known else None
+        return (machine.place(known.snapshot.domain.virt_type)
+                if known and machine else None)
+
+    @property
+    def interfaces(self) -> dict[str, tuple[str, ...]]:
+        """The network devices of each background domain on this host."""
+        return {uuid: known.workload.interfaces
+                for uuid, known in self._known.items()
+                if known.workload.priority is Priority.BACKGROUND}
+
+    # --- limits
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
+        return workload if knob in domain_knobs.RULES else ''
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.read`."""
+        if knob in file_knobs.KNOBS:
+            return self._files(workload, knob).read()
+        snapshot = self._snapshot(workload)
+        rule = domain_knobs.rule(knob)
+        old = self._held.get((workload, knob))
+        held = self._of(snapshot, knob)
+        if held is None and old is not None and old.ours is not None:
+            raise self._other(snapshot, old)
+        if held is None and knob in snapshot.records:
+            raise owned_knobs.foreign(snapshot.domain.name, knob)
+        if knob is Knob.MEMORY_BYTES and (held is None or held.ours is None):
+            return rule.value(balloon.full(snapshot))
+        return rule.value(self._settled(snapshot, held, knob))
+
+    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs`.
+
+        A knob that is not ours yet is looked at anew.
+        """
+        if knob in file_knobs.KNOBS:
+            return self._files(workload, knob).steps()
+        snapshot = self._snapshot(workload)
+        rule = domain_knobs.rule(knob)
+        held = self._of(snapshot, knob)
+        if held is None or held.ours is None:
+            with self._health.domain(workload) as handle:
+                snapshot = self._look(workload, handle)
+                if knob is Knob.MEMORY_BYTES:
+                    snapshot = balloon.whole(snapshot,
+                                             handle.inactive())
+            if held is None and knob in snapshot.records:
+                raise owned_knobs.foreign(snapshot.domain.name, knob)
+        values = rule.values(self._settled(snapshot, held, knob))
+        if held is None or held.ours is None:
+            self._held[workload, knob] = owned_knobs.Held(
+                domain_knobs.identity(snapshot, knob), values)
+        return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
+                 'pid': snapshot.pid, 'started': snapshot.started,
+                 'knob': str(knob), 'values': domain_knobs.for_libvirt(
+                     values, self._libvirt.no_quota_us)}]
+
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        """See :meth:`.base.Knobs.write`; only background is written to.
+
+        :raises WorkloadGone: also when the domain was started anew since
+            :meth:`restore_steps` described this knob.
+        """
+        snapshot = self._snapshot(workload)
+        if snapshot.domain.priority is not Priority.BACKGROUND:
+            raise errors.Unsupported(
+                f'domain {snapshot.domain.name} is foreground: it is never '
+                'limited')
+        if knob in file_knobs.KNOBS:
+            return self._files(workload, knob).write(value)
+        rule = domain_knobs.rule(knob)
+        held = self._held.get((workload, knob))
+        with self._health.domain(workload) as handle:
+            snapshot = self._look(workload, handle)
+            if held is None or held is not self._of(snapshot, knob):
+                raise self._other(snapshot, held)
+            now = rule.values(self._settled(snapshot, held, knob))
+            held.look(now)
+            self._lifter.astray(workload, knob)
+            if snapshot.records.get(knob) != held.original:
+                handle.set_record(metadata.uri(knob), metadata.KEY,
+                                  metadata.build(knob, held.original))
+            wanted = rule.plan(snapshot, held.original, value)
+            held.ours, held.tried = held.ours or now, wanted
+            # A balloon on its way is told again: it may be called back.
+            if wanted != rule.values(snapshot):
+                domain_knobs.apply(handle, knob, wanted,
+                                   groups=domain_knobs.groups(
+                                       snapshot, knob, held.original))
+            held.ours = wanted
+            if held is not self._of(self._look(workload, handle), knob):
+                # Our cap got into the new run: there its record lifts it.
+                handle.set_record(metadata.uri(knob), metadata.KEY,
+                                  metadata.build(knob, held.original))
+                self._look(workload, handle)
+                raise self._other(snapshot, held)
+            self._lifter.arrived(workload, knob)
+        if (known := self._known.get(workload)) is not None:
+            known.counters.wake()
+        return self.read(workload, knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
+        changed, self._changed = self._changed, set()
+        return base.Changes(changed, self._reconcile(held), self._unmet())
+
+    def notify(self, event: base.Event) -> bool:
+        """See :meth:`scavenger_openstack.drivers.base.Knobs.notify`."""
+        match event:
+            case base.Removed(workload, knob):
+                self._removed(workload, knob)
+            case base.Late(keys, done):
+                self._health.late(keys, done)
+                return True
+            case base.Failed(workload, knob, text, reset) if self.queue(
+                    workload, knob):
+                # What removes a limit that is not ours logs it.
+                self._health.failed(
+                    (workload, knob),
+                    '' if owned_knobs.NOT_OURS in text else text, reset)
+                return True
+        return False
+
+    def _removed(self, workload: str, knob: Knob) -> None:
+        if (held := self._held.get((workload, knob))) is None:
+            return
+        if knob is Knob.MEMORY_BYTES:
+            self._balloons.rises(workload, held)
+        try:
+            with self._libvirt.domain(workload) as handle:
+                self._keeper.refresh(workload, handle.look)
+        except errors.DriverError:
+            self._keeper.changed(workload, False)
+        # Not before: a record that is still known would seem foreign.
+        self._held.pop((workload, knob), None)
+
+    def _reconcile(self, held: Collection[base.Key]) -> set[base.Key]:
+        """Begin to remove limits that domains came with.  To be written again
+        are those of ours whose record another program took away, and CPU sets
+        under which a vCPU has come or gone."""
+        known = self._keeper.snapshots
+        for uuid, snapshot in known.items():
+            knobs = [knob for knob in snapshot.records
+                     if (uuid, knob) not in held
+                     and self._of(snapshot, knob) is None]
+            if knobs:
+                self._lifter.lift(uuid, knobs)
+        return {key for key in held if (seen := known.get(key[0])) is not None
+                and (own := self._of(seen, key[1])) is not None
+                and own.ours is not None
+                and seen.records.get(key[1]) != own.original} | {
+            (uuid, Knob.CPU_SET) for uuid, one in self._known.items()
+            if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
+
+    def _unmet(self) -> dict[str, int]:
+        snapshots = self._keeper.snapshots
+        return self._balloons.unmet(
+            [(snapshots[uuid], held)
+             for (uuid, knob), held in list(self._held.items())
+             if knob is Knob.MEMORY_BYTES and uuid in snapshots],
+            time.monotonic())
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        self._health.close()
+        self._lifter.close()
+        self._blocks.close()
+        self._keeper.close()
+        self._libvirt.close()
+        for uuid in list(self._known):
+            self._forget(uuid)
+
+    # --- inside
+
+    def _snapshot(self, uuid: str) -> Snapshot:
+        found = self._keeper.snapshots.get(uuid)
+        if found is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return found
+
+    def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
+        found = self._keeper.refresh(uuid, handle.look)
+        if found is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return found
+
+    def _of(self, snapshot: Snapshot, knob: Knob) -> owned_knobs.Held | None:
+        """What is held of this run of a domain."""
+        held = self._held.get((snapshot.domain.uuid, knob))
+        return (held if held is not None and held.identity
+                == domain_knobs.identity(snapshot, knob) else None)
+
+    def _other(self, snapshot: Snapshot, held: owned_knobs.Held | None
+               ) -> errors.WorkloadGone:
+        """What to raise of a limit of another run, or of other devices."""
+        return errors.WorkloadGone(
+            'the VM has other vCPUs or disks now' if held is not None
+            and held.identity[:2] == snapshot.identity
+            else self.ends.again(snapshot.domain.uuid))
+
+    def _ours(self, uuid: str, knob: Knob) -> bool:
+        snapshot = self._keeper.snapshots.get(uuid)
+        return snapshot is not None and self._of(snapshot, knob) is not None
+
+    def _settled(self, snapshot: Snapshot, held: owned_knobs.Held | None,
+                 knob: Knob) -> Snapshot:
+        return (self._balloons.settled(snapshot, held)
+                if knob is Knob.MEMORY_BYTES else snapshot)
+
+    def _files(self, uuid: str, knob: Knob) -> file_knobs.File:
+        if (known := self._known.get(uuid)) is None:
+            raise errors.WorkloadGone(f'domain {uuid} does not run here')
+        return known.files.of(knob, known.snapshot.domain)

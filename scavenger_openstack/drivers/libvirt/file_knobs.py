@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The limits of a domain that are files of its cgroups.
+
+libvirt is not asked: they hold, and are removed, while it hangs.
+"""
+
+from __future__ import annotations
+
+from scavenger_openstack.drivers.libvirt import owned_knobs
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.drivers.qemu import cpuset
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack.drivers.qemu import idle
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+KNOBS = frozenset((Knob.CPU_IDLE, Knob.CPU_SET))
+
+File = idle.Idle | cpuset.CpuSet
+
+
+class Files:
+    """Those of one run of a domain."""
+
+    def __init__(self, machine: domain_cgroup.Machine | None, root_dir: str
+                 ) -> None:
+        self._machine = machine
+        self._root_dir = root_dir
+        self._idle: idle.Idle | None = None
+        self._cpus: cpuset.CpuSet | None = None
+
+    def of(self, knob: Knob, domain: xml.Domain) -> File:
+        """What reads and sets one of :data:`KNOBS`.
+
+        :raises Unsupported: the domain has no such cgroup, or CPUs of its
+            own.
+        :raises DriverError: it cannot be opened; it came with pins that an
+            agent of an earlier release set, which are being removed.
+        """
+        if knob is Knob.CPU_IDLE:
+            self._idle = self._idle or idle.Idle(domain.name,
+                                                 self._machine)
+            return self._idle
+        if domain.dedicated or domain.numa_nodes is not None:
+            raise errors.Unsupported(
+                f'domain {domain.name} has CPUs or NUMA nodes of its own: '
+                'its CPU set is left alone')
+        if knob in domain.found.records:
+            raise owned_knobs.foreign(domain.name, knob)
+        self._cpus = self._cpus or cpuset.CpuSet(
+            domain.name, self._machine, self._root_dir)
+        self._cpus.allowed = domain.allowed_cpus
+        return self._cpus
+
+    def plugged(self) -> bool:
+        """Whether vCPUs came or went since its CPU set was written."""
+        return self._cpus is not None and self._cpus.changed()

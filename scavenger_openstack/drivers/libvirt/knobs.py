@@ -1,0 +1,389 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How each limit of a domain is read and set through libvirt: one table.
+
+What libvirt holds for a knob are a few texts by the keys of
+:mod:`.metadata`: its restore step, our record in the domain, and what is
+set, are the same kind of thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import math
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.cgroup.knobs import number
+from scavenger_openstack.drivers.cgroup.knobs import quota_of
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
+from scavenger_openstack.drivers.libvirt import handle as domain_handle
+from scavenger_openstack.drivers.libvirt.metadata import Values
+from scavenger_openstack.drivers.libvirt.xml import Disk
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+DEFAULT_PERIOD_US = 100_000
+MAX_PERIOD_US = 1_000_000
+MIN_QUOTA_US = 1000
+"""libvirt takes no smaller quota, and no longer period."""
+
+BYTES_PER_KIB = 1024
+
+GROUP = 'scavenger-openstack'
+"""The disks of a domain that are in this throttle group share its cap."""
+
+
+class Rule(NamedTuple):
+    """How one knob works.
+
+    ``values`` are what is in force, as texts; ``value`` is the same in the
+    words of the controllers, ``None`` for no limit; ``plan`` makes of the
+    original texts, and of a cap, those that are to be set.
+    """
+
+    values: Callable[[Snapshot], dict[str, str]]
+    value: Callable[[Snapshot], Value | None]
+    plan: Callable[[Snapshot, Values, Value], dict[str, str]]
+
+
+def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
+          groups: Mapping[str, str] | None = None,
+          inactive: bool = False) -> None:
+    """Set what ``values`` say.
+
+    :param groups: disks and the throttle groups that they come into; the
+        others stay where they are, and one whose limits are all lifted is
+        in none
+    :param inactive: in what the domain starts with the next time, instead
+        of in the domain as it runs
+    :raises DriverError: libvirt does not take it.
+    """
+    if knob is Knob.CPU_CORES:
+        handle.set_quota(int(values['vcpu_quota']),
+                         int(values['vcpu_period']), inactive=inactive)
+    elif knob is Knob.CPU_SET:
+        for key, text in values.items():
+            vcpu = key.partition('.')[2]
+            handle.pin(int(vcpu) if vcpu else None, parse_cpus(text),
+                       inactive=inactive)
+    elif knob is Knob.MEMORY_BYTES:
+        handle.set_balloon(int(values['balloon_kib']), inactive=inactive)
+    elif knob is Knob.PAUSED:
+        if not inactive:
+            _pause(handle, values['state'] == 'paused')
+    else:
+        disks: dict[str, dict[str, int | str]] = {}
+        for key, text in values.items():
+            disk, _, limit = key.partition('.')
+            disks.setdefault(disk, {})[limit] = int(text)
+        for disk, limits in disks.items():
+            if groups and disk in groups:
+                limits['group_name'] = groups[disk]
+            handle.set_iotune(disk, limits, inactive=inactive)
+
+
+def _pause(handle: domain_handle.Handle, wanted: bool) -> None:
+    """Never resumes who stands still for another reason."""
+    seen = handle.look()
+    if seen is not None and seen.held != wanted:
+        handle.pause(wanted)
+
+
+# --- CPU
+
+def _quota_values(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
+    if domain.realtime is not None:
+        raise errors.Unsupported(
+            f'domain {domain.name} has real-time vCPUs ({domain.realtime}), '
+            'which heed no CPU quota: none is set')
+    return _quota(seen)
+
+
+def _quota(seen: Snapshot) -> dict[str, str]:
+    quota = seen.domain.quota_us
+    return {'vcpu_quota': str(-1 if quota is None else quota),
+            'vcpu_period': str(seen.domain.period_us or DEFAULT_PERIOD_US)}
+
+
+def _cores(values: Values, vcpus: int) -> float:
+    quota = int(values['vcpu_quota'])
+    return (math.inf if quota <= 0
+            else vcpus * quota / int(values['vcpu_period']))
+
+
+def _quota_value(seen: Snapshot) -> Value | None:
+    cores = _cores(_quota_values(seen), seen.domain.vcpus)
+    return None if cores == math.inf else cores
+
+
+def _quota_plan(seen: Snapshot, original: Values, value: Value
+                ) -> dict[str, str]:
+    """The quota is of each vCPU: so that all together get the cap.
+
+    A small cap needs a longer period; below what the longest allows it is
+    that.
+    """
+    vcpus = seen.domain.vcpus
+    wanted = number(Knob.CPU_CORES, value)
+    if _cores(original, vcpus) <= wanted:
+        return dict(original)
+    share = wanted / vcpus
+    period = int(original['vcpu_period'])
+    if share * period < MIN_QUOTA_US:
+        period = (MAX_PERIOD_US if share * MAX_PERIOD_US <= MIN_QUOTA_US
+                  else math.ceil(MIN_QUOTA_US / share))
+    return {'vcpu_quota': str(quota_of(share, period)),
+            'vcpu_period': str(period)}
+
+
+def for_libvirt(values: Values, no_quota_us: int) -> dict[str, str]:
+    """The same with what this libvirtd takes for no quota."""
+    return {key: str(no_quota_us) if (key, text) == ('vcpu_quota', '-1')
+            else text for key, text in values.items()}
+
+
+def _online() -> frozenset[int]:
+    return online_cpus.read() or online_cpus.counted()
+
+
+def _pins(seen: Snapshot) -> dict[str, str]:
+    """What agents of earlier releases set for a CPU set; a domain that comes
+    with our record of it has these pins taken back."""
+    domain = seen.domain
+    free = domain.allowed_cpus or _online()
+    values = {f'vcpupin.{vcpu}': format_cpus(domain.pins.get(vcpu, free))
+              for vcpu in range(domain.vcpus)}
+    values['emulatorpin'] = format_cpus(domain.emulator_pin or free)
+    if domain.found.pins is not None:
+        values.update((key, format_cpus(parse_cpus(text)))
+                      for key, text in domain.found.pins.items()
+                      if key in values)
+    return values
+
+
+# --- memory
+
+def _balloon_values(seen: Snapshot) -> dict[str, str]:
+    domain = seen.domain
+    if domain.fixed_memory is not None:
+        raise errors.Unsupported(
+            f'domain {domain.name} has {domain.fixed_memory}: it can give no '
+            'memory back, so its memory is not limited')
+    return _balloon(seen)
+
+
+def _balloon(seen: Snapshot) -> dict[str, str]:
+    if not seen.domain.has_balloon:
+        raise errors.Unsupported(
+            f'domain {seen.domain.name} has no balloon: its memory cannot '
+            'be limited')
+    return {'balloon_kib': str(seen.domain.balloon_bytes // BYTES_PER_KIB)}
+
+
+def _balloon_value(seen: Snapshot) -> Value | None:
+    """Never ``None``: the RAM of a VM is its own limit, so a limit above
+    it is not tighter than the original and is not set."""
+    return int(_balloon_values(seen)['balloon_kib']) * BYTES_PER_KIB
+
+
+def _balloon_plan(seen: Snapshot, original: Values, value: Value
+                  ) -> dict[str, str]:
+    wanted = int(number(Knob.MEMORY_BYTES, value)) // BYTES_PER_KIB
+    return {'balloon_kib': str(min(wanted, int(original['balloon_kib'])))}
+
+
+# --- disks
+
+def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
+    """Disk -> the throttle group that it has to be in under a cap.
+
+    The members of a group are all set as the one that was set last: so only
+    disks without any limit or group of their own come into ours, and one on
+    which somebody else sets a limit leaves it.  One that is plugged in while
+    the group holds limits of the other kind stays outside: it would lift
+    them.
+    """
+    if knob not in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return {}
+    what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
+    limited = {key.partition('.')[0] for key, text in original.items()
+               if int(text)}
+    disks = seen.domain.disks
+    open_ = not any(what not in name for disk in disks
+                    if disk.group == GROUP for name in disk.iotune)
+    found = {}
+    for disk in disks:
+        if disk.group == GROUP:
+            found[disk.target] = (disk.target if disk.target in limited
+                                  else GROUP)
+        elif open_ and not disk.iotune and disk.group is None:
+            found[disk.target] = GROUP
+    return found
+
+
+def _io_rule(knob: Knob) -> Rule:
+    what = 'bytes_sec' if knob is Knob.IO_BYTES_PER_S else 'iops_sec'
+    base = tuple(f'{way}_{what}' for way in ('total', 'read', 'write'))
+
+    def limits(disk: Disk) -> dict[str, int]:
+        found = {name: disk.iotune.get(name, 0) for name in base}
+        for name in base:
+            for burst in (f'{name}_max', f'{name}_max_length'):
+                if burst in disk.iotune:
+                    found[burst] = disk.iotune[burst]
+        return found
+
+    def values(seen: Snapshot) -> dict[str, str]:
+        if not seen.domain.disks:
+            raise errors.Unsupported(
+                f'domain {seen.domain.name} has no disks')
+        return {f'{disk.target}.{name}': str(limit)
+                for disk in seen.domain.disks
+                for name, limit in limits(disk).items()}
+
+    def value(seen: Snapshot) -> Value | None:
+        values(seen)
+        loosest = 0.0
+        for disk in seen.domain.disks:
+            total, read, write = (disk.iotune.get(name) or math.inf
+                                  for name in base)
+            loosest = max(loosest, min(total, max(read, write)))
+        return None if loosest == math.inf else loosest
+
+    def plan(seen: Snapshot, original: Values, value_: Value
+             ) -> dict[str, str]:
+        """In the family of the original: libvirt takes a total limit, or
+        one for each direction, not both.  Without one it is a total, so
+        that reads and writes together get the cap.  Bursts would go beyond
+        it.
+        """
+        wanted = max(1, int(number(knob, value_)))
+        split = {disk for key, text in original.items() if int(text)
+                 for disk, _, name in [key.partition('.')]
+                 if name in base[1:]}
+        found = {}
+        for key, text in original.items():
+            disk, _, name = key.partition('.')
+            if name in base and (name == base[0]) != (disk in split):
+                found[key] = str(min(int(text) or wanted, wanted))
+            else:
+                found[key] = '0'
+        for key in list(found):     # an original that is tighter keeps all
+            disk, _, name = key.partition('.')
+            if name not in base and all(
+                    found.get(one) == original.get(one)
+                    for one in (f'{disk}.{n}' for n in base)):
+                found[key] = original[key]
+        return found
+
+    return Rule(values, value, plan)
+
+
+# --- pause
+
+def _state_values(seen: Snapshot) -> dict[str, str]:
+    return {'state': 'paused' if seen.paused else 'running'}
+
+
+def _state_plan(seen: Snapshot, original: Values, value: Value
+                ) -> dict[str, str]:
+    return ({'state': 'paused'} if number(Knob.PAUSED, value)
+            else dict(original))
+
+
+RULES: Mapping[Knob, Rule] = {
+    Knob.CPU_CORES: Rule(_quota_values, _quota_value, _quota_plan),
+    Knob.MEMORY_BYTES: Rule(_balloon_values, _balloon_value, _balloon_plan),
+    Knob.IO_BYTES_PER_S: _io_rule(Knob.IO_BYTES_PER_S),
+    Knob.IO_OPS_PER_S: _io_rule(Knob.IO_OPS_PER_S),
+    Knob.PAUSED: Rule(_state_values, lambda seen: int(seen.paused),
+                      _state_plan)}
+"""What is set through libvirt."""
+
+
+_UNCHECKED: Mapping[Knob, Callable[[Snapshot], dict[str, str]]] = {
+    Knob.CPU_CORES: _quota, Knob.CPU_SET: _pins, Knob.MEMORY_BYTES: _balloon}
+
+
+def rule(knob: Knob) -> Rule:
+    """What to do about a knob.
+
+    :raises Unsupported: it is no limit of a domain.
+    """
+    if knob not in RULES:
+        raise errors.Unsupported(f'{knob} is no limit of a domain')
+    return RULES[knob]
+
+
+def identity(seen: Snapshot, knob: Knob) -> tuple[object, ...]:
+    """What is limited: this run of a domain, and where disks are limited one
+    by one, these; what comes later is under no lease."""
+    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return (*seen.identity, *(disk.target for disk in seen.domain.disks))
+    return seen.identity
+
+
+# --- without a cap of ours
+
+def in_force(seen: Snapshot, knob: Knob) -> dict[str, str]:
+    """What libvirt holds, also for a domain that is never limited."""
+    try:
+        return (_UNCHECKED.get(knob) or RULES[knob].values)(seen)
+    except errors.Unsupported:
+        return {}
+
+
+def free(seen: Snapshot, knob: Knob) -> dict[str, str]:
+    """What libvirt holds for a knob without any limit."""
+    domain = seen.domain
+    if knob is Knob.CPU_CORES:
+        return {'vcpu_quota': '-1', 'vcpu_period': str(DEFAULT_PERIOD_US)}
+    if knob is Knob.PAUSED:
+        return {'state': 'running'}
+    text = '0'
+    if knob is Knob.CPU_SET:
+        text = format_cpus(domain.cpuset or _online())
+    elif knob is Knob.MEMORY_BYTES:
+        text = str(domain.memory_allotment_bytes // BYTES_PER_KIB)
+    return dict.fromkeys(in_force(seen, knob), text)
+
+
+def part(knob: Knob, key: str) -> str:
+    """What is set or left alone as a whole: a disk, a pin, else all."""
+    if knob in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+        return key.partition('.')[0]
+    return key if knob is Knob.CPU_SET else ''
+
+
+def told(seen: Snapshot, knob: Knob, record: Values
+         ) -> tuple[dict[str, str], set[str]]:
+    """What a record tells of the domain as it is, and the parts of which it
+    does not tell enough.
+
+    Of disks and vCPUs that are gone nothing is set.  Those that a record
+    does not name, while it names others, came later: no cap was on them.
+    """
+    there = {part(knob, key) for key in free(seen, knob)}
+    named = {part(knob, key) for key in record} & there
+    lacking = {part(knob, key) for key in free(seen, knob)
+               if '_max' not in key and key not in record}
+    lacking &= named if record else there
+    return {key: text for key, text in record.items()
+            if part(knob, key) in named - lacking}, lacking

@@ -1,0 +1,150 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Our record in a domain: the values that knobs had before our caps.
+
+A metadata element of the domain, so that it goes wherever the domain, and
+with it the cap, goes: into a managed save, to another host (DESIGN 7.15).
+Each knob has a namespace of its own, since libvirt keeps one element per
+namespace: so the record of one knob comes and goes without a look at those
+of the others.  It holds nothing but what :data:`GRAMMAR` allows: whoever can
+write into a domain must not be able to have us set more than a knob back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import re
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from scavenger_openstack.drivers.libvirt import safe_xml
+from scavenger_openstack.drivers.libvirt.safe_xml import shown
+from scavenger_openstack.types import Knob
+
+NAMESPACE = 'https://docs.scavenger-openstack.org/lease/1'
+"""That of a knob is below it."""
+
+KEY = 'scavenger'
+"""The prefix under which it shows in the XML."""
+
+MAX_VALUES = 4096
+"""So many a record may hold: 16 vCPUs take 17, a disk takes up to 9."""
+
+_N = '[0-9]{1,18}'
+_LIMIT = rf'{safe_xml.DISK}\.(total|read|write)_%s_sec(_max(_length)?)?'
+GRAMMAR: Mapping[Knob, re.Pattern[str]] = {
+    knob: re.compile(grammar) for knob, grammar in {
+        Knob.CPU_CORES: f'vcpu_quota=(-1|{_N})|vcpu_period={_N}',
+        Knob.CPU_SET: r'(vcpupin\.[0-9]{1,4}|emulatorpin)='
+                      + safe_xml.CPUS,
+        Knob.MEMORY_BYTES: f'balloon_kib={_N}',
+        Knob.IO_BYTES_PER_S: f'{_LIMIT % "bytes"}={_N}',
+        Knob.IO_OPS_PER_S: f'{_LIMIT % "iops"}={_N}',
+        Knob.PAUSED: 'state=(running|paused)'}.items()}
+"""What each knob sets through libvirt, as ``key=value``."""
+
+Values = Mapping[str, str]
+"""What libvirt holds for one knob: key in :data:`GRAMMAR` -> text."""
+
+
+def uri(knob: Knob) -> str:
+    """The namespace of a knob's record."""
+    return f'{NAMESPACE}/{knob}'
+
+
+def build(knob: Knob, originals: Values) -> str:
+    """The record of one knob as libvirt takes it: the same text for the
+    same values.
+
+    :raises ValueError: a value that :func:`find` would not take.
+    """
+    for key, value in originals.items():
+        if not fits(knob, key, value):
+            raise ValueError(f'{knob}: {shown(key)} = {shown(value)} is '
+                             'nothing that a record may hold')
+    if len(originals) > MAX_VALUES:
+        raise ValueError(f'{len(originals)} values, at most {MAX_VALUES}')
+    lines = [f'<original knob="{knob}" key="{key}" value="{value}"/>'
+             for key, value in sorted(originals.items())]
+    return f'<lease>{"".join(lines)}</lease>'
+
+
+class Found(NamedTuple):
+    """What is ours in a domain's XML.
+
+    ``records``: one that cannot be read is there all the same, with no
+    values: half of the way back is none.  ``problems`` are sentences for a
+    log.  ``pins`` are the CPU sets in force, by their keys in the grammar;
+    ``None`` without a record, when all that is in force was there before us.
+    """
+
+    records: Mapping[Knob, Values]
+    pins: Values | None
+    problems: tuple[str, ...]
+
+
+NOTHING = Found({}, None, ())
+
+
+def find(root: ElementTree.Element) -> Found:
+    """The records in a domain's XML; whatever it is, only what fits comes
+    out."""
+    records: dict[Knob, Values] = {}
+    problems: list[str] = []
+    metadata = root.find('metadata')
+    for element in () if metadata is None else metadata:
+        knob = _TAGS.get(element.tag)
+        if knob is not None:
+            records[knob], wrong = _read(knob, element)
+            problems += wrong
+    return Found(records, pins(root), tuple(problems)) if records else NOTHING
+
+
+_TAGS = {f'{{{uri(knob)}}}lease': knob for knob in GRAMMAR}
+
+
+def _read(knob: Knob, element: ElementTree.Element
+          ) -> tuple[Values, list[str]]:
+    values: dict[str, str] = {}
+    problems = []
+    if len(element) > MAX_VALUES:
+        return {}, [f'the record of {knob} holds {len(element)} values, at '
+                    f'most {MAX_VALUES}']
+    for one in element:
+        name, key, value = (one.get(attribute, '')
+                            for attribute in ('knob', 'key', 'value'))
+        if name == knob and key not in values and fits(knob, key, value):
+            values[key] = value
+        else:
+            problems.append(f'the record of {knob} says {shown(name)}: '
+                            f'{shown(key)} = {shown(value)}, which is '
+                            'nothing of ours')
+    return {} if problems else values, problems[:8]
+
+
+def pins(root: ElementTree.Element) -> dict[str, str]:
+    """The CPU sets in a domain's XML, by their keys in the grammar."""
+    found = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
+             for pin in root.findall('cputune/vcpupin')}
+    emulator = root.find('cputune/emulatorpin')
+    if emulator is not None:
+        found['emulatorpin'] = emulator.get('cpuset', '')
+    return found
+
+
+def fits(knob: Knob, key: str, value: str) -> bool:
+    """Whether a record may hold this."""
+    grammar = GRAMMAR.get(knob)
+    return (grammar is not None
+            and grammar.fullmatch(f'{key}={value}') is not None
+            and (knob is not Knob.CPU_SET or safe_xml.is_cpus(value)))

@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What a run of a domain held before us, and what it holds by us."""
+
+from __future__ import annotations
+
+from scavenger_openstack.drivers.libvirt.metadata import Values
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+NOT_OURS = 'that is not ours: it is being lifted'
+
+
+def foreign(name: str, knob: Knob) -> errors.DriverError:
+    """What to raise of a knob with a record of ours that we did not make."""
+    return errors.DriverError(
+        f'domain {name} came with a limit on {knob} {NOT_OURS}')
+
+
+class Held:
+    """A knob of ours: what libvirt held before us, and what we set."""
+
+    __slots__ = ('identity', 'original', 'ours', 'tried')
+
+    def __init__(self, identity: tuple[object, ...], original: Values
+                 ) -> None:
+        self.identity = identity
+        self.original = original
+        self.ours: Values | None = None
+        self.tried: Values = {}     # it may have come into force
+
+    def look(self, now: Values) -> None:
+        """What somebody else set is the original from now on."""
+        if self.ours is None:
+            self.original = now
+        elif now != self.ours:
+            self.original = {
+                key: self.original.get(key, text)
+                if text in (self.ours.get(key), self.tried.get(key))
+                else text for key, text in now.items()}

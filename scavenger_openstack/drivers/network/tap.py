@@ -1,0 +1,306 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The egress of a VM, which *arrives* at its tap.
+
+What arrives cannot wait there.  So it is redirected to a device of ours that
+only exists for that, an intermediate functional block (IFB): it waits in a
+token bucket at the root of the IFB, and the IFB hands it back to the tap as
+if it had just arrived.  Bridges, Open vSwitch, iptables and captures on the
+tap see what they saw before.
+
+All taps of a VM are redirected to one IFB, so that one limit holds for what
+they send together: it knows of each packet at which tap that arrived.
+
+While the IFB is missing or down, a redirect to it loses every packet.  So
+the IFB is there, up and limited before the first redirect, and outlives the
+last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import errno
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.kernel import ingress
+from scavenger_openstack.drivers.kernel import nftables
+from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.kernel.token_bucket import Bucket
+from scavenger_openstack import errors
+
+HANDLE = 0x5ca00000
+"""The handle ``5ca0:`` of every token bucket that is ours."""
+
+GROUP = 0x5ca0
+"""The device group (23712) of every IFB that is ours."""
+
+PREFIX = 'scv'
+"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
+
+Links = Mapping[str, rtnetlink.Link]
+"""The taps of one VM by name, the first first."""
+
+_MODULES = 'ifb sch_ingress cls_u32 act_mirred sch_tbf'
+_ALIAS, _NOTHING = 255, -1
+_NO_MODULE = (errno.ENOENT, errno.EOPNOTSUPP)
+_SENDS = ('macvtap', 'macvlan', 'ipvtap', 'ipvlan')
+
+
+class Tap(NamedTuple):
+    """A device at which the egress of a workload arrives.
+
+    It may also be the outer end of a container's veth pair.  ``device`` is
+    ``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  ``also``
+    are the other such devices of the workload, in the same namespace.
+    """
+
+    device: str
+    also: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class _Meter:
+    """What the IFB of a VM has let through by the last look, and what each
+    of its taps, by index, has received."""
+
+    ifb: int
+    through: int
+    received: dict[int, int]
+
+
+class Taps:
+    """The taps of one network namespace; not for two threads at once.
+
+    Methods raise ``OSError``: ENODEV when the tap is gone.
+    """
+
+    def __init__(self, namespace: rtnetlink.Rtnetlink) -> None:
+        self._namespace = namespace
+        self._talk = namespace.talk
+        self._filters: nftables.Nftables | None = None
+        self._meters: dict[int, _Meter] = {}
+
+    def rate(self, links: Links) -> float | None:
+        """Rate of our token bucket in bytes per second.
+
+        :raises Unsupported: see :meth:`set_rate`
+        """
+        ifb, targets = self._look(links)
+        if ifb is None or set(targets) != {ifb.ifindex}:
+            return None
+        found = self._namespace.root_qdisc(ifb.ifindex)
+        if found is None or found.handle != HANDLE or found.rate is None:
+            return None
+        return float(found.rate)
+
+    def set_rate(self, links: Links, bucket: Bucket) -> None:
+        """Set the rate; packets that wait stay.
+
+        :raises Unsupported: somebody else uses the ingress of a tap, or
+            this kernel cannot do it
+        """
+        ifb, targets = self._look(links)
+        try:
+            if ifb is None or set(targets) != {ifb.ifindex}:
+                self._build(links, ifb, targets, bucket)
+            else:
+                self._namespace.set_root_tbf(ifb.ifindex, HANDLE, bucket)
+        except OSError as exc:
+            if exc.errno in _NO_MODULE:
+                raise errors.Unsupported(
+                    f'tap {", ".join(links)}: {exc}; what its VM sends '
+                    f'cannot be limited without: modprobe -a {_MODULES}'
+                    ) from exc
+            if exc.errno == errno.ENODEV and all(
+                    self._namespace.exists(link.ifindex)
+                    for link in links.values()):
+                raise errors.DriverError(
+                    f'tap {", ".join(links)}: {_ifb_name(links)} was deleted '
+                    'meanwhile; it is made again next time') from exc
+            raise
+
+    def withheld(self, links: Links, link_bytes: rtnetlink.LinkBytes) -> int:
+        """Bytes that arrived since the last call and that a limit of ours
+        has not let through; negative when more went on than came.
+
+        :param link_bytes: by all devices of the namespace
+        """
+        first = next(iter(links.values())).ifindex
+        meter = self._meters.get(first)
+        if meter is None:
+            return 0
+        through = link_bytes.get(meter.ifb)
+        if through is None:
+            if not self._namespace.exists(meter.ifb):
+                del self._meters[first]     # lifted: all that arrives goes on
+            return 0
+        now = {link.ifindex: link_bytes[link.ifindex][0]
+               for link in links.values() if link.ifindex in link_bytes}
+        withheld = meter.through - through[1] + sum(
+            received - meter.received.get(ifindex, received)
+            for ifindex, received in now.items())
+        meter.through = through[1]
+        meter.received.update(now)
+        return withheld
+
+    def forget(self, ifindex: int) -> None:
+        """The tap is gone."""
+        self._meters.pop(ifindex, None)
+
+    def close(self) -> None:
+        if self._filters is not None:
+            self._filters.close()
+
+    def _look(self, links: Links
+              ) -> tuple[rtnetlink.Link | None, list[int | None]]:
+        """Our IFB of a VM, and for each tap where our filter redirects to.
+
+        :raises Unsupported: somebody else is there
+        :raises WorkloadGone: and came after us: our limit has to go
+        """
+        ifb, targets, refused = self._ifb(links), [], None
+        for device, link in links.items():
+            try:
+                targets.append(self._target(device, link, ifb))
+            except errors.Unsupported as exc:
+                refused = exc
+        if refused is None:
+            return ifb, targets
+        if any(target is not None for target in targets):
+            raise errors.WorkloadGone(str(refused)) from refused
+        raise refused
+
+    def _target(self, device: str, link: rtnetlink.Link,
+                ifb: rtnetlink.Link | None) -> int | None:
+        if link.kind in _SENDS:
+            raise errors.Unsupported(
+                f'{device} is a {link.kind}: what its VM sends leaves by '
+                'it; have it limited as a device, not as a tap')
+        target, foreign = None, self._nftables(device)
+        for found in ingress.filters(self._talk, link.ifindex):
+            if found.target is None:
+                foreign = f'a filter ({found.kind}, pref {found.preference})'
+            else:
+                target = found.target
+        if target is None and not foreign:
+            kind = ingress.qdisc(self._talk, link.ifindex)
+            if kind and (ifb is None or kind != 'ingress'):
+                foreign = f'an empty qdisc {kind}'
+        if foreign:
+            raise (errors.Unsupported if target is None
+                   else errors.WorkloadGone)(
+                f'tap {device}: {foreign} of somebody else is at its ingress '
+                '(Open vSwitch, a firewall, a flavor with quota:vif_outbound'
+                '_average), so what its VM sends is not limited by us')
+        return target
+
+    def _nftables(self, device: str) -> str:
+        """What an IFB hands back skips the hooks of nftables at ingress."""
+        if self._filters is None:
+            self._filters = nftables.Nftables(self._talk.netns)
+        chain = self._filters.at_ingress(device)
+        return f'the nftables chain "{chain}"' if chain else ''
+
+    def _ifb(self, links: Links) -> rtnetlink.Link | None:
+        name = _ifb_name(links)
+        try:
+            found = self._namespace.link(name)
+        except OSError as exc:
+            if exc.errno != errno.ENODEV:
+                raise
+            return None
+        if (found.kind, found.group) != ('ifb', GROUP):
+            raise errors.Unsupported(
+                f'tap {", ".join(links)}: a device {name} of somebody else '
+                'has the name that we need, so what its VM sends is not '
+                'limited; rename that one')
+        return found
+
+    def _build(self, links: Links, ifb: rtnetlink.Link | None,
+               targets: Sequence[int | None], bucket: Bucket) -> None:
+        """Put everything in place; what fails half-way is taken back.
+
+        All packets get through after each of these calls.
+        """
+        namespace = self._namespace
+        index = ifb.ifindex if ifb is not None else _NOTHING
+        ours, todo = [], []
+        for link, target in zip(links.values(), targets, strict=True):
+            if target not in (None, index):     # it leads nowhere
+                ingress.delete_redirect(self._talk, link.ifindex)
+            if target is not None:
+                ours.append(link.ifindex)
+            if target != index:
+                todo.append(link.ifindex)
+        self._sweep()
+        try:
+            if ifb is None:
+                namespace.add_link(_ifb_name(links), 'ifb', GROUP)
+                index = namespace.link(_ifb_name(links)).ifindex
+            namespace.keep_without_ipv6(index)
+            namespace.describe_link(
+                index, f'scavenger: what {", ".join(links)} sends'[:_ALIAS])
+            namespace.set_up(index)
+            namespace.set_root_tbf(index, HANDLE, bucket)
+            through = namespace.tx_bytes(index)
+            received = {link.ifindex: namespace.rx_bytes(link.ifindex)
+                        for link in links.values()}
+            for ifindex in todo:
+                if not ingress.qdisc(self._talk, ifindex):
+                    ingress.add_qdisc(self._talk, ifindex)
+                    ours.append(ifindex)
+                ingress.redirect(self._talk, ifindex, index)
+        except BaseException:
+            self._take_back(ours, index)
+            raise
+        self._meters[next(iter(links.values())).ifindex] = _Meter(
+            index, through, received)
+
+    def _take_back(self, taps: Sequence[int], ifb: int) -> None:
+        """Delete the redirects of ``taps``, and then the IFB."""
+        for ifindex in taps:
+            with contextlib.suppress(OSError):
+                ingress.delete_redirect(self._talk, ifindex)
+                if not ingress.filters(self._talk, ifindex):
+                    ingress.delete_qdisc(self._talk, ifindex)
+        with contextlib.suppress(OSError):
+            if ifb != _NOTHING and not self._serves(ifb):
+                self._namespace.delete_link(ifb)
+
+    def _sweep(self) -> None:
+        """Delete the IFBs of taps that are no longer here.
+
+        The lease of a tap names its IFB; this is for a lost lease.  One that
+        still serves another tap of its VM stays.
+        """
+        for name, ifb in self._namespace.links('ifb').items():
+            index = name.removeprefix(PREFIX)
+            if (ifb.group == GROUP and name != index and index.isdecimal()
+                    and not self._namespace.exists(int(index))):
+                with contextlib.suppress(OSError):
+                    if not self._serves(ifb.ifindex):
+                        self._namespace.delete_link(ifb.ifindex)
+
+    def _serves(self, ifb: int) -> bool:
+        """Whether a redirect leads to an IFB."""
+        return any(found.target == ifb
+                   for link in self._namespace.links().values()
+                   for found in ingress.filters(self._talk, link.ifindex))
+
+
+def _ifb_name(links: Links) -> str:
+    return f'{PREFIX}{next(iter(links.values())).ifindex}'

@@ -1,0 +1,441 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Hardware counters of each workload: whom to measure, and when.
+
+Every measured workload has one group of counters on each CPU, in counting
+mode and never pinned, so that guests' virtual PMUs and others come first.
+The counts are raw: whoever wants totals scales them by the time enabled over
+the time run.  They grow only over ticks that were measured well: those in
+which the counters ran for at least ``min_running_share`` of the time in
+which the workload did.  Over any other tick nothing grows, not even the
+times, and that means *not measured*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import logging
+import os
+import resource
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.kernel import perf_event
+from scavenger_openstack.drivers.kernel.perf_event import Place
+from scavenger_openstack.drivers.perf import duty
+from scavenger_openstack.drivers.perf import grade as perf_grade
+from scavenger_openstack.drivers.perf.grade import Grade
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack import errors
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+AUTO, ON, OFF = 'auto', 'on', 'off'
+
+OPENING_S = 0.02
+"""One tick opens groups for so long and leaves the rest to the next: on a
+large host a hundred new workloads would take a second."""
+
+RETRY_S = 30.0
+"""After this a workload that could not be measured is tried again, and a
+host whose counters somebody else had."""
+
+TAKEN_TICKS = 3
+"""Counters that did not run for so many ticks are somebody else's."""
+
+FD_SHARE = 0.5
+"""Of the descriptors of this process; the rest is for everything else."""
+
+LITTLE_NS = 100_000_000
+"""In a tick with less CPU time of all workloads it is no wonder that nothing
+is counted: QEMU runs a little for a guest that is paused."""
+
+PlaceOf = Callable[[str], Place | None]
+"""Where a workload is counted whose id is not the path of a cgroup."""
+
+_ENABLED, _RUNNING = WorkloadSample._fields.index('counter_enabled_s'), \
+    WorkloadSample._fields.index('counter_running_s')
+
+
+def _nowhere(workload: str) -> None:
+    """Without VMs there are none but cgroups."""
+
+
+class Settings(NamedTuple):
+    """See the options of the section ``[perf]``."""
+
+    enabled: str = AUTO
+    sample_s: float = 10.0
+    period_s: float = 0.0
+    max_counters: int = 4
+    min_running_share: float = 0.2
+
+
+class _Measured:
+    """One workload: its groups, and what they counted in measured ticks."""
+
+    __slots__ = ('base', 'counters', 'created_s', 'retry_s', 'totals')
+
+    def __init__(self, created_s: float) -> None:
+        self.created_s = created_s
+        self.counters: perf_event.CgroupCounters | None = None
+        self.base: list[int] | None = None
+        self.totals: list[int] = []
+        self.retry_s = 0.0
+
+    def forget(self) -> None:
+        """Close the groups; what was counted stays."""
+        if self.counters is not None:
+            self.counters.close()
+        self.counters = self.base = None
+
+
+class Perf:
+    """Adds hardware counters to the samples of workloads.
+
+    :param events: what to count, in the order of a group
+    :raises ConfigError: counters are demanded, and there are none.
+    :raises DriverError: the list of mounts cannot be read.
+    """
+
+    def __init__(self, settings: Settings, root_dir: str = '/',
+                 events: Sequence[perf_event.Event] = perf_grade.EVENTS
+                 ) -> None:
+        self._settings = settings
+        self._root_dir = root_dir.rstrip('/')
+        self._events = tuple(events)
+        self._duty = duty.Duty(settings.sample_s, settings.period_s)
+        self._measuring = False
+        self._known: dict[str, _Measured] = {}
+        self._cpus = online_cpus.OnlineCpus(self._root_dir)
+        self._said: set[str] = set()
+        self._logged: Grade | None = None
+        self._taken = ''
+        self._taken_ticks = 0
+        self._retry_s = 0.0
+        self._of = 0
+        self._mount = None
+        self._clock: perf_event.CgroupCounters | None = None
+        if settings.enabled == OFF:
+            self._grade = perf_grade.none('[perf] enabled is off')
+            return
+        self._mount = perf_event.find_mount(self._root_dir)
+        self._cpus.look()
+        self._grade = self._find_grade()
+        self._start_clock()
+        if settings.enabled == ON and not self._grade.events:
+            raise errors.ConfigError(
+                f'[perf] enabled = on, but: {self._grade.why}; set it to '
+                'auto to go without')
+
+    @property
+    def grade(self) -> Grade:
+        """What this host can tell at this moment."""
+        if self._taken:
+            return perf_grade.none(self._taken, passing=True)
+        return self._grade
+
+    @property
+    def measured(self) -> int:
+        """How many workloads have counters now."""
+        return sum(one.counters is not None for one in self._known.values())
+
+    def facts(self) -> dict[str, object]:
+        """The grade and its reasons, for the status."""
+        grade = self.grade
+        return {'letter': grade.letter, 'text': str(grade),
+                'signals': grade.signals, 'why': grade.why,
+                'measured_workloads': self.measured, 'workloads': self._of}
+
+    def _log_grade(self) -> None:
+        """Say the grade at the first tick, and when it changes."""
+        grade = self.grade
+        if grade != self._logged:
+            LOG.log(logging.WARNING if self._taken else logging.INFO,
+                    'grade %s', grade)
+        self._logged = grade
+
+    def _find_grade(self) -> Grade:
+        if self._mount is None:
+            return perf_grade.none(
+                'no cgroup hierarchy that perf can count by is mounted: '
+                'mount cgroup2, or perf_event of version 1')
+        return perf_grade.grade(
+            self._root_dir, cpu=min(self._cpus.now), events=self._events,
+            max_counters=self._settings.max_counters)
+
+    def _start_clock(self) -> None:
+        """Have the kernel keep the times of cgroups from now on.
+
+        It does so while there are counters of any cgroup.  Those of a
+        workload alone on its CPU would be known only once something else
+        ran there: these come first, and are never disabled.
+        """
+        if self._mount is None or not self._grade.events:
+            return
+        try:
+            self._clock = self._clock or perf_event.CgroupCounters(
+                Place(self._mount), (perf_event.DUMMY,))
+            self._clock.cover(self._cpus.now, enabled=True)
+        except OSError as exc:
+            self._say('clock', 'cannot keep the clock of hardware counters '
+                      'running: %s; a workload alone on a CPU is measured '
+                      'late', perf_grade.advice(exc.errno, self._root_dir))
+
+    @property
+    def _clock_files(self) -> int:
+        """Descriptors that keep the clock running."""
+        return self._clock.descriptors if self._clock is not None else 0
+
+    def _say(self, key: str, text: str, *args: object) -> None:
+        """Warn about one thing once."""
+        if key not in self._said:
+            LOG.warning(text, *args)
+        self._said.add(key)
+
+    # --- a tick
+
+    def add(self, samples: tuple[WorkloadSample, ...], now: float,
+            place_of: PlaceOf | None = None) -> tuple[WorkloadSample, ...]:
+        """The samples with what the counters say, where they do.
+
+        While the duty cycle rests nothing is added: unknown.
+
+        :param now: the time of these samples, CLOCK_BOOTTIME
+        :param place_of: asked about each workload whose id is not the path
+            of a cgroup, until its counters are open
+        """
+        self._of = len(samples)
+        self._log_grade()
+        if not self._grade.events:
+            if not self._grade.passing or now < self._retry_s:
+                return samples
+            self._retry_s = now + RETRY_S
+            self._grade = self._find_grade()
+            self._log_grade()
+            if not self._grade.events:
+                return samples
+            self._start_clock()
+        self._follow(samples)
+        was = self._measuring
+        self._measuring = self._duty.next_is_measured(now)
+        if not was and not self._measuring:
+            return samples
+        if self._cpus.look():
+            self._cover_all()
+        if not was:
+            self._enable(True)
+        self._open_new(samples, now, place_of or _nowhere)
+        found = self._read(samples)
+        if not self._measuring:
+            self._enable(False)
+        return found
+
+    def _follow(self, samples: Sequence[WorkloadSample]) -> None:
+        """Forget who is gone or was made again, take down who is new."""
+        known = self._known
+        for name in known.keys() - {s[0].id for s in samples}:
+            known.pop(name).forget()
+        for sample in samples:
+            workload = sample[0]
+            one = known.get(workload.id)
+            if one is None or one.created_s != workload.created_s:
+                if one is not None:
+                    one.forget()
+                known[workload.id] = _Measured(workload.created_s)
+
+    def _enable(self, on: bool) -> None:
+        for one in self._known.values():
+            if one.counters is not None:
+                one.counters.enable(on)
+                one.base = None
+
+    def _cover_all(self) -> None:
+        """Groups on the CPUs that are online now, and on no other."""
+        self._start_clock()
+        for name, one in self._known.items():
+            if one.counters is not None:
+                one.base = None
+                try:
+                    one.counters.cover(self._cpus.now,
+                                       enabled=self._measuring)
+                except OSError as exc:
+                    self._not_measured(name, one, exc)
+
+    # --- opening
+
+    def _place(self, name: str, place_of: PlaceOf) -> Place | None:
+        """Where a workload is counted; it is said when that is nowhere."""
+        if name.startswith('/'):
+            return Place(f'{self._mount}{name}',
+                         domain_cgroup.is_machine(name))
+        place = place_of(name)
+        if place is None:
+            self._say('place', '%s: hardware counters: libvirt put it into '
+                      'no cgroup of its own below %s; not measured until '
+                      'that changes, as others with the same fault', name,
+                      self._mount)
+        return place
+
+    def _open_new(self, samples: Sequence[WorkloadSample], now: float,
+                  place_of: PlaceOf) -> None:
+        """Open groups, those of the foreground first."""
+        waiting = [s[0] for s in samples
+                   if self._known[s[0].id].counters is None
+                   and self._known[s[0].id].retry_s <= now]
+        if not waiting:
+            return
+        waiting.sort(key=lambda w: w.priority is not Priority.FOREGROUND)
+        until = time.monotonic() + OPENING_S
+        each = 1 + len(self._cpus.now) * len(self._grade.events)
+        room = int(FD_SHARE * resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        room -= self._clock_files + sum(
+            one.counters.descriptors for one in self._known.values()
+            if one.counters is not None)
+        for workload in waiting:
+            one = self._known[workload.id]
+            if room < each:
+                self._out_of_files(each)
+                one.retry_s = now + RETRY_S
+                continue
+            one.retry_s = now + RETRY_S
+            place = self._place(workload.id, place_of)
+            if place is None:
+                continue
+            try:
+                one.counters = perf_event.CgroupCounters(
+                    place, self._grade.events)
+                one.counters.cover(self._cpus.now, enabled=True)
+            except OSError as exc:
+                self._not_measured(workload.id, one, exc)
+                continue
+            room -= each
+            if time.monotonic() > until:
+                break
+
+    def _out_of_files(self, each: int) -> None:
+        need = int((self._clock_files + each * self._of) / FD_SHARE) + 1
+        self._say(
+            'files', 'only %s of %s workloads are measured: each takes %s '
+            'descriptors for its hardware counters; raise LimitNOFILE of '
+            'the agent to %s', self.measured, self._of, each, need)
+
+    def _not_measured(self, name: str, one: _Measured, exc: OSError) -> None:
+        path = one.counters.path if one.counters is not None else None
+        one.forget()
+        if exc.errno in cgroup_files.OUT_OF_FILES:
+            self._out_of_files(1 + len(self._cpus.now)
+                               * len(self._grade.events))
+            return
+        why = perf_grade.advice(exc.errno, self._root_dir)
+        if exc.errno in cgroup_files.GONE:
+            if path is None and name.startswith('/'):
+                why = (f'there is no such cgroup below {self._mount}; its '
+                       'creator has to make it there, too')
+            elif path is not None and os.path.isdir(path):
+                why = ('perf does not know this cgroup; enable any '
+                       'controller for it, such as echo +cpu > '
+                       f'{self._mount}/cgroup.subtree_control')
+            else:
+                return      # it vanished meanwhile
+        self._say(f'{exc.errno} {path is None}', '%s: hardware counters: %s; '
+                  'not measured until that changes, as others with the same '
+                  'fault', name, why)
+
+    # --- reading
+
+    def _read(self, samples: Sequence[WorkloadSample]
+              ) -> tuple[WorkloadSample, ...]:
+        share = self._settings.min_running_share
+        fields = [WorkloadSample._fields.index(event.field)
+                  for event in self._grade.events]
+        instructions = 2 + [event.field for event in self._grade.events
+                            ].index('instructions')
+        sums = [0, 0, 0]
+        found = []
+        for sample in samples:
+            one = self._known[sample[0].id]
+            if one.counters is None:
+                found.append(sample)
+                continue
+            words = one.counters.read()
+            if words is None:       # its CPU went away and came back
+                one.forget()
+                one.retry_s = 0.0
+                found.append(sample)
+                continue
+            totals = one.totals = one.totals or [0] * len(words)
+            base, one.base = one.base, words
+            if base is not None:
+                growth = [after - before for before, after
+                          in zip(base, words, strict=True)]
+                if min(growth) >= 0:
+                    enabled, running = growth[:2]
+                    sums[0] += enabled
+                    sums[1] += running
+                    sums[2] += growth[instructions]
+                    if running and running >= share * enabled:
+                        one.totals = totals = [
+                            a + b for a, b in zip(totals, growth,
+                                                  strict=True)]
+            values = list(sample)
+            values[_ENABLED] = totals[0] / 1e9
+            values[_RUNNING] = totals[1] / 1e9
+            for field, total in zip(fields, totals[2:], strict=True):
+                values[field] = total
+            found.append(WorkloadSample._make(values))
+        self._judge(*sums)
+        return tuple(found)
+
+    def _judge(self, enabled_ns: int, running_ns: int, instructions: int
+               ) -> None:
+        """Notice that all counters stand still, and that they run again."""
+        share = self._settings.min_running_share
+        if not enabled_ns:
+            return      # nobody ran
+        if running_ns < share * enabled_ns:
+            why = (f'counters ran for {100 * running_ns / enabled_ns:.0f} % '
+                   'of the time: others have them (a perf session, guests, '
+                   'the NMI watchdog); end those, or lower [perf] '
+                   'max_counters')
+        elif not instructions:
+            if enabled_ns < LITTLE_NS:
+                return
+            why = 'the PMU counts nothing: it is a virtual one that is not ' \
+                  'emulated, or all VMs are emulated and not known by libvirt'
+        else:
+            self._taken_ticks = 0
+            if self._taken:
+                self._taken = ''
+                self._log_grade()
+            return
+        self._taken_ticks += 1
+        if self._taken_ticks == TAKEN_TICKS:
+            self._taken = why
+            self._log_grade()
+
+    def close(self) -> None:
+        """Give back what is kept open."""
+        for one in self._known.values():
+            one.forget()
+        self._known = {}
+        if self._clock is not None:
+            self._clock.close()
+            self._clock = None
+        self._cpus.close()

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Which cgroups are matters of domains: nobody looks after a VM twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import logging
+import posixpath
+
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.qemu.domain_cgroup import Machine
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+
+def _upward(path: str) -> Iterator[str]:
+    """A cgroup and all that it lies in, but for the root."""
+    while len(path) > 1:
+        yield path
+        path = posixpath.dirname(path)
+
+
+class DomainCgroups:
+    """Tells workloads that are cgroups from those that are domains, too.
+
+    :param mounts: where cgroup controllers are mounted
+    """
+
+    def __init__(self, mounts: Mapping[str, Mount]) -> None:
+        self._mounts = mounts
+        self._machines: Mapping[str, Machine] = {}
+        self._own: dict[str, str] = {}
+        self._holding: dict[str, str] = {}
+        self._said: set[str] = set()
+
+    def follow(self, machines: Mapping[str, Machine]) -> None:
+        """The domains that there are now, by their names."""
+        if machines == self._machines:
+            return
+        self._machines = dict(machines)
+        self._own = {
+            f'{mount.path}/{machine.name}'.removeprefix(
+                self._mounts[controller].path): name
+            for name, machine in machines.items()
+            for controller, mount in machine.above.items()}
+        self._holding = {above: name for path, name in self._own.items()
+                         for above in _upward(path)}
+
+    def without(self, samples: tuple[WorkloadSample, ...]
+                ) -> tuple[WorkloadSample, ...]:
+        """Those cgroups that are no matter of any domain."""
+        if not self._own:
+            return samples
+        return tuple(one for one in samples if not self._is_ours(one.workload))
+
+    def _is_ours(self, who: Workload) -> bool:
+        name = self._holding.get(who.id) or self._holding.get(who.group or '')
+        for path in () if name else _upward(who.id):
+            name = name or self._own.get(path)
+        if not name:
+            return False
+        parent = posixpath.dirname(who.id)
+        if parent not in self._said:
+            self._said.add(parent)
+            LOG.warning(
+                'cgroup %s is not looked after: it holds, is a part of, or '
+                'would be limited together with the VM %s, which [libvirt] '
+                'uri looks after; leave it out of [cgroups] %s_parents',
+                who.id, name, who.priority)
+        return True

@@ -1,0 +1,208 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What one domain uses, over kept descriptors.
+
+Nobody is asked but the kernel: libvirt is not called, and a domain whose
+libvirt or QEMU hangs is read like any other.  The machine's own cgroup tells
+CPU time (the emulator's work, too), memory and pressure; the vCPU threads
+tell how long they waited for a CPU; their cgroups, where libvirt puts the
+quota, how long of that was our own doing; the taps tell the network.  Without
+a cgroup of its own (session mode) the process tells CPU time and memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import logging
+import os
+
+from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack.drivers.qemu.process import GONE
+from scavenger_openstack.drivers.qemu.process import Process
+from scavenger_openstack.drivers.qemu.taps import Taps
+from scavenger_openstack.drivers.qemu.vcpus import Vcpus
+from scavenger_openstack import errors
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LOG = logging.getLogger(__name__)
+
+LOOK_TICKS = 16
+"""At least so often it is looked for vCPUs and taps that came."""
+
+PLUG_TICKS = 4
+"""So often it is asked whether vCPUs have come or gone; in each tick once
+there was a limit, which has to be the sum over all of them."""
+
+NO_BLOCKS: tuple[None, None, None] = (None, None, None)
+NO_DEVICES: LinkBytes = {}
+
+
+class DomainCounters:
+    """The kept descriptors of one domain and what they said last.
+
+    :param uuid: of the domain, which QEMU has on its command line
+    :param mounts: where cgroup controllers are mounted
+    :param interfaces: the network devices of the domain on this host
+    :param root_dir: where /proc and /sys are looked for
+    :param pressure: sample PSI where it exists
+    :raises WorkloadGone: this process is not (any more) the domain's QEMU.
+    :raises OSError: there are no descriptors left.
+    """
+
+    def __init__(self, pid: int, uuid: str, mounts: Mapping[str, Mount],
+                 interfaces: Sequence[str] = (), root_dir: str = '/', *,
+                 pressure: bool = False) -> None:
+        self._process = Process(pid, uuid, root_dir)
+        self._taps = Taps(interfaces, root_dir)
+        self._counters: counters.Counters | None = None
+        self._vcpus: Vcpus | None = None
+        self._tick = pid        # not all domains look in one tick
+        self._again = True
+        self._limited = False
+        self._said = False
+        self._count = 0
+        try:
+            self.machine = domain_cgroup.machine(
+                os.fsdecode(self._process.read('cgroup')), mounts)
+            if self.machine is not None:
+                self._counters = counters.Counters(
+                    domain_cgroup.sources(self.machine, pressure=pressure),
+                    f'/{self.machine.name}')
+            self._vcpus = Vcpus(self._process, self.machine)
+            self._vcpus.look(again=True)
+            self._vcpus.read()
+            self.plugged()
+        except OSError as exc:
+            self.close()
+            if exc.errno not in GONE:
+                raise
+            raise errors.WorkloadGone(f'process {pid} of domain {uuid} is '
+                                      'gone') from None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def vcpu_threads(self) -> dict[int, int]:
+        """vCPU -> thread, as they were seen last."""
+        return {} if self._vcpus is None else self._vcpus.threads
+
+    @property
+    def vcpu_s(self) -> float:
+        """CPU time of the vCPU threads alone, since they were first seen."""
+        return 0.0 if self._vcpus is None else self._vcpus.run_ns / NS_PER_S
+
+    def plugged(self) -> bool:
+        """Whether there are more vCPUs, or fewer, than at the last call:
+        libvirt has no event for that."""
+        before = self._count
+        self._count = 0 if self._vcpus is None else len(self._vcpus)
+        return before != self._count
+
+    def look_again(self) -> None:
+        """vCPUs came or went: see to it in the next tick."""
+        self._again = True
+
+    def set_interfaces(self, names: Sequence[str]) -> None:
+        """The network devices that the domain has from now on."""
+        self._taps.set(names)
+
+    def wake(self) -> None:
+        """Read all files the next time: a limit was set."""
+        self._limited = True
+        if self._counters is not None:
+            self._counters.wake()
+        vcpus = self._vcpus     # the tick may close this meanwhile
+        if vcpus is not None:
+            vcpus.wake()
+
+    def sample(self, workload: Workload, blocks: tuple[
+            float | None, int | None, int | None] = NO_BLOCKS,
+            link_bytes: LinkBytes = NO_DEVICES) -> WorkloadSample | None:
+        """The sample of now, or ``None``: the process is gone.
+
+        :param blocks: ``io_wait_s``, ``io_ops`` and ``io_bytes``, which only
+            libvirt knows
+        :param link_bytes: by the network devices of the host, empty when that
+            is not known
+        """
+        self._tick += 1
+        vcpus = self._vcpus
+        if vcpus is None or (
+                self._again or not len(vcpus)
+                or (self._limited or not self._tick % PLUG_TICKS)
+                and (not self._tick % LOOK_TICKS or vcpus.changed())
+                ) and not self._look(vcpus):
+            return None
+        if not vcpus.read():
+            self._again = True
+            if not self._look(vcpus):
+                return None
+            vcpus.read()
+        cpu_s = own_s = memory = None
+        psi_cpu_s = psi_io_s = psi_memory_s = None
+        if self._counters is not None:
+            values = self._counters.read()
+            if values is None:
+                return None
+            (cpu_s, own_s, used, droppable, _, _,
+             psi_cpu_s, psi_io_s, psi_memory_s) = values
+            if used is not None and droppable is not None:
+                memory = max(0, int(used - droppable))
+        else:
+            try:
+                cpu_s, memory = self._process.usage()
+            except (ValueError, IndexError):
+                pass        # unknown
+            except OSError:
+                return None
+        sent, received = self._taps.read(link_bytes)
+        return WorkloadSample(
+            workload, cpu_s,
+            vcpus.delay_ns / NS_PER_S if len(vcpus) else None,
+            vcpus.throttled(own_s),
+            None, None, None, None, None, None, None, *blocks,
+            sent, received, psi_cpu_s, psi_io_s, psi_memory_s, memory)
+
+    def _look(self, vcpus: Vcpus) -> bool:
+        """See which vCPUs and taps there are; false: the process is gone."""
+        try:
+            self._taps.look()
+            if self._counters is not None and self._again:
+                self._counters.open_missing()
+            found = vcpus.look(again=self._again)
+            self._again = False
+            return found or self._process.alive()
+        except OSError as exc:
+            if exc.errno in GONE:
+                return False
+            if not self._said:
+                LOG.warning('QEMU process %s cannot be looked at: %s; which '
+                            'vCPUs and interfaces it has is as before',
+                            self.pid, exc.strerror)
+            self._said = True
+            return True
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        for one in (self._counters, self._vcpus, self._process):
+            if one is not None:
+                one.close()
+        self._vcpus = None

@@ -1,0 +1,170 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The CPU set of a domain: that of the cgroups which libvirt made for it.
+
+libvirt has no call that takes a pin away, so a pin of ours would stay in the
+XML and go with the VM to hosts that have other CPUs.  A set of a cgroup does
+not travel, and ends with this run of the domain.
+
+On version 2 a set bounds all that is below it, whatever libvirt sets there.
+On version 1 it has to hold all sets below it, so libvirt could not plug in a
+vCPU, or pin one, beyond a set of ours: there the set of each cgroup with
+threads is set, and that of their parent is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import cpuset_tree
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack import errors
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Value
+
+T = TypeVar('T')
+
+_ENTRY = cgroup_files.Entry('cpuset.cpus')
+
+
+class _Part:
+    """One cgroup; ``own`` is the set that it has without us."""
+
+    __slots__ = ('_ours', '_set', 'directory', 'own')
+
+    def __init__(self, directory: cgroup_files.Directory, root_dir: str
+                 ) -> None:
+        self.directory = directory
+        self._set = cpuset_tree.FastCpuSet(directory, root_dir)
+        self.own = self._ours = self._set.read()
+
+    def read(self) -> frozenset[int]:
+        now = self._set.read()
+        if now != self._ours:
+            self.own = self._ours = now
+        return now
+
+    def write(self, cpus: frozenset[int]) -> None:
+        self._set.refresh()
+        self.read()
+        self._set.set(self.own & cpus or cpus)
+        self._ours = self._set.read()
+
+
+class CpuSet:
+    """That of one run of a domain.
+
+    ``allowed`` are the CPUs that libvirt lets its vCPUs use, if it says which:
+    on version 2 the cgroup that is set does not tell.
+
+    :raises Unsupported: the domain has no such cgroups.
+    :raises DriverError: they cannot be read.
+    """
+
+    def __init__(self, name: str, machine: domain_cgroup.Machine | None,
+                 root_dir: str = '/') -> None:
+        path = machine.parts.get('cpuset') if machine is not None else None
+        if machine is None or path is None:
+            raise errors.Unsupported(
+                f'domain {name} has no cgroup of its own for CPU sets: see '
+                'cgroup_controllers in qemu.conf')
+        self._version = machine.above['cpuset'].version
+        self._root_dir = root_dir
+        # v2 takes no set away from a cgroup with processes.
+        self._no_cpus = format_cpus(online_cpus.possible(root_dir))
+        self._directory = self._open(path)
+        self._parts: dict[str, _Part] = {}
+        self.allowed: frozenset[int] | None = None
+        self._links = self._written = -1
+        if self._version == 2:
+            self._parts[''] = _Part(self._directory, root_dir)
+
+    def read(self) -> Value | None:
+        """The CPUs that any of it may use, ``None`` for no limit."""
+        if not self._parts:
+            self._look()
+        cpus: frozenset[int] = frozenset().union(*self._each(_Part.read))
+        allowed = self.allowed or cpus
+        return format_cpus(cpus & allowed or cpus or allowed) or None
+
+    def steps(self) -> list[base.Step]:
+        """What brings back the sets of this moment."""
+        self._look()
+        return self._each(lambda part: part.directory.step(
+            _ENTRY, format_cpus(part.read()) or self._no_cpus))
+
+    def write(self, value: Value) -> Value | None:
+        """Set the parts that were there at the last :meth:`steps`."""
+        try:
+            cpus = parse_cpus(str(value))
+        except ValueError as exc:
+            raise errors.DriverError(f'{Knob.CPU_SET}: {exc}') from None
+        self._each(lambda part: part.write(cpus))
+        self._written = self._links
+        return self.read()
+
+    def changed(self) -> bool:
+        """Whether parts came or went since it was written."""
+        return (self._version == 1
+                and self._directory.links() != self._written)
+
+    def _open(self, path: str) -> cgroup_files.Directory:
+        try:
+            return cgroup_files.Directory(path, version=self._version)
+        except OSError as exc:
+            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+
+    def _look(self) -> None:
+        """See which parts there are."""
+        links = self._directory.links()
+        if self._version == 2 or links == self._links:
+            return
+        found = {}
+        for name in sorted(self._directory.subdirectories()):
+            if not domain_cgroup.is_part(name):
+                continue
+            try:
+                part = self._parts.get(name) or _Part(
+                    self._open(f'{self._directory.path}/{name}'),
+                    self._root_dir)
+            except errors.WorkloadGone:
+                links = -1
+                continue
+            if part.own:
+                found[name] = part
+            else:
+                links = -1      # libvirt is about to let it have CPUs
+        self._parts, self._links = found, links
+
+    def _each(self, do: Callable[[_Part], T]) -> list[T]:
+        """Of those parts that are still there.
+
+        :raises WorkloadGone: none is.
+        """
+        found = []
+        for name, part in list(self._parts.items()):
+            try:
+                found.append(do(part))
+            except errors.WorkloadGone:
+                del self._parts[name]
+                self._links = self._written = -1
+        if not found:
+            raise errors.WorkloadGone(
+                f'{self._directory.path}: its cgroups are gone')
+        return found

@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The cgroups that libvirt made for a domain.
+
+Without systemd they are called ``qemu-1-NAME.libvirt-qemu``, with it
+``machine-qemu\x2d1\x2dNAME.scope``, wherever their parents are.  In them, or
+in a child ``libvirt``, each vCPU has one, ``vcpuN``, and the rest of QEMU
+one, ``emulator``; version 1 has those parts in cpu, cpuset and cpuacct only.
+
+Sources: libvirt's vircgroup.c, domain_cgroup.c and domain_driver.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import re
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup.counters import CPU_S
+from scavenger_openstack.drivers.cgroup.counters import number_after
+from scavenger_openstack.drivers.cgroup.counters import Source
+from scavenger_openstack.drivers.cgroup.counters import US_PER_S
+from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.perf_event import Place
+
+_NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')
+_PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
+
+
+class Machine(NamedTuple):
+    """Where the cgroups of one domain are.
+
+    ``name`` is the same in all hierarchies.  ``above`` maps a controller to
+    the directory that the machine's own is in, ``parts`` to the one that the
+    ``vcpuN`` are in.
+    """
+
+    name: str
+    above: Mapping[str, Mount]
+    parts: Mapping[str, str]
+
+    def path(self, controller: str) -> str | None:
+        """The machine's own directory; ``None`` where it has none."""
+        mount = self.above.get(controller)
+        return None if mount is None else f'{mount.path}/{self.name}'
+
+    def place(self, virt_type: str) -> Place | None:
+        """Where hardware counters see it; ``None``: nowhere.
+
+        What the host does for a guest is not the guest's work, unless QEMU
+        is the CPU, too: of an emulated guest nothing runs as a guest.
+
+        :param virt_type: of the domain, ``kvm`` or ``qemu``
+        """
+        path = self.path('perf_event')
+        return None if path is None else Place(path, virt_type == 'kvm')
+
+
+def is_part(name: str) -> bool:
+    """Whether a cgroup is, by its name, that of some threads of a domain."""
+    return _PART.fullmatch(name) is not None
+
+
+def is_machine(path: str) -> bool:
+    """Whether a cgroup is, by its name, all of a domain of QEMU."""
+    name = path.removesuffix('/libvirt').rpartition('/')[2]
+    return _NAME.fullmatch(name) is not None
+
+
+def machine(text: str, mounts: Mapping[str, Mount]) -> Machine | None:
+    """Find a domain's cgroups in ``/proc/PID/cgroup`` of its QEMU.
+
+    In some hierarchies QEMU is in the machine's cgroup itself, in some in a
+    part of it, in some elsewhere; ``None`` when it has none at all.
+    """
+    paths: dict[str, str] = {}
+    for line in text.splitlines():
+        number, _, rest = line.partition(':')
+        names, _, path = rest.partition(':')
+        for controller in names.split(','):
+            paths['unified' if number == '0' else controller] = path
+    name = ''
+    above: dict[str, Mount] = {}
+    parts: dict[str, str] = {}
+    for controller, mount in mounts.items():
+        path = paths.get('unified' if mount.version == 2 else controller, '')
+        head, _, last = path.rpartition('/')
+        if _PART.fullmatch(last):
+            path = head
+            head, _, last = path.rpartition('/')
+        if last == 'libvirt':
+            head, _, last = head.rpartition('/')
+        name = name or (last if _NAME.fullmatch(last) else '')
+        if name and last == name and not path.startswith('/..'):
+            above[controller] = Mount(mount.path + head, mount.version)
+            parts[controller] = mount.path + path
+    return Machine(name, above, parts) if above else None
+
+
+def sources(place: Machine, *, pressure: bool) -> list[Source]:
+    """What to read in the machine's own cgroup: not its I/O, since libvirt
+    knows more about disks."""
+    mounts = {name: mount for name, mount in place.above.items()
+              if name != 'blkio'}
+    found = counters.sources(mounts, (), pressure=pressure)
+    unified = mounts.get('unified')
+    if unified is not None and all(CPU_S not in one.fields for one in found):
+        # libvirt leaves cpuacct alone when the v2 tree counts CPU time.
+        found.append(Source(unified.path, ('cpu.stat',), usage_us, (CPU_S,)))
+    return found
+
+
+def usage_us(data: bytes, values: counters.Values) -> None:
+    """v2 ``cpu.stat``, where another hierarchy tells what was throttled."""
+    values[CPU_S] = number_after(data, b'usage_usec ') / US_PER_S

@@ -1,0 +1,57 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``cpu.idle`` of a domain: libvirt has no word for it."""
+
+from __future__ import annotations
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+RULES = knobs.rules(tuple)
+
+
+class Idle:
+    """That of the machine's own cgroup, which holds nothing but the domain.
+
+    :raises Unsupported: the domain has no such cgroup.
+    :raises DriverError: it cannot be opened.
+    """
+
+    def __init__(self, name: str, machine: domain_cgroup.Machine | None
+                 ) -> None:
+        path = machine.path('cpu') if machine is not None else None
+        if machine is None or path is None:
+            raise errors.Unsupported(
+                f'domain {name} has no cgroup of its own for CPUs: see '
+                'cgroup_controllers in qemu.conf')
+        version = machine.above['cpu'].version
+        try:
+            self._directory = cgroup_files.Directory(path, version=version)
+        except OSError as exc:
+            raise cgroup_files.explain(exc, f'cannot open {path}') from exc
+        self._rule = RULES[Knob.CPU_IDLE, version]
+
+    def read(self) -> Value | None:
+        return self._rule.read(self._directory)
+
+    def steps(self) -> list[base.Step]:
+        return self._directory.steps(self._rule.entries(self._directory))
+
+    def write(self, value: Value) -> Value | None:
+        self._rule.write(self._directory, value, ())
+        return self.read()

@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The QEMU process of a domain, over kept descriptors in /proc.
+
+Whoever holds one talks to the same process for ever: when that is gone every
+access says so, also when another process got its number.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from scavenger_openstack.drivers.cgroup.counters import number_after
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack import errors
+
+RUN_DIR = '/run/libvirt/qemu'
+"""Where libvirt keeps the PID of each domain, as NAME.pid: a name cannot
+hold a slash, and nothing in it is escaped."""
+
+GONE = cgroup_files.GONE | {errno.ESRCH}
+"""What the kernel answers about a process, or its cgroup, that is gone."""
+
+READ_ONLY = os.O_RDONLY | os.O_CLOEXEC
+BYTES_PER_KIB = 1024
+
+_READ_SIZE, _MOST_SIZE = 4096, 1 << 22
+_MOST_PID = 1 << 22     # PID_MAX_LIMIT in linux/threads.h
+_HZ = os.sysconf('SC_CLK_TCK')
+
+
+def pid_of(name: str, run_dir: str = RUN_DIR) -> int:
+    """The process that libvirt says a domain is.
+
+    :raises WorkloadGone: it runs no more, or never did.
+    """
+    path = f'{run_dir}/{name}.pid'
+    try:
+        if '/' in name:
+            raise ValueError
+        with open(path, 'rb') as file:
+            pid = int(file.read(32))
+        if 0 < pid <= _MOST_PID:
+            return pid
+        raise ValueError
+    except (OSError, ValueError) as exc:
+        raise errors.WorkloadGone(
+            f'no PID of domain {name!r:.99} in {run_dir}: '
+            f'{getattr(exc, "strerror", None) or "not a number"}; it does '
+            'not run, or libvirt keeps its state elsewhere') from None
+
+
+class Process:
+    """A process that is the QEMU of one domain.
+
+    :param uuid: of the domain, which QEMU has on its command line
+    :raises WorkloadGone: this process is not (any more) the domain's QEMU.
+    :raises OSError: there are no descriptors left.
+    """
+
+    def __init__(self, pid: int, uuid: str, root_dir: str = '/') -> None:
+        self.pid = pid
+        self._fds: dict[str, int] = {}
+        path = f'{root_dir.rstrip("/")}/proc/{pid}'
+        try:
+            self.fd = os.open(path, READ_ONLY | os.O_DIRECTORY)
+        except OSError as exc:
+            if exc.errno not in GONE:
+                raise
+            raise errors.WorkloadGone(f'process {pid} of domain {uuid} is '
+                                      'gone') from None
+        try:
+            if f'-uuid\0{uuid}\0'.encode() not in self.read('cmdline'):
+                raise errors.WorkloadGone(
+                    f'process {pid} is not the QEMU of domain {uuid}')
+        except OSError as exc:
+            self.close()
+            if exc.errno not in GONE:
+                raise
+            raise errors.WorkloadGone(f'process {pid} of domain {uuid} is '
+                                      'gone') from None
+        except errors.WorkloadGone:
+            self.close()
+            raise
+
+    def open(self, path: str, flags: int = 0) -> int:
+        """A descriptor of something below the process's directory.
+
+        :raises OSError: it is not there (any more).
+        """
+        return os.open(path, READ_ONLY | flags, dir_fd=self.fd)
+
+    def read(self, file: str) -> bytes:
+        """All of a file that is read once.
+
+        :raises OSError: it is not there (any more).
+        """
+        fd = self.open(file)
+        try:
+            data = b''
+            while len(data) < _MOST_SIZE and (
+                    part := os.read(fd, _READ_SIZE)):
+                data += part
+            return data
+        finally:
+            os.close(fd)
+
+    def alive(self) -> bool:
+        """Whether it has not ended, waited for or not."""
+        try:
+            data = self._again('stat')
+        except OSError as exc:
+            if exc.errno in GONE:
+                return False
+            raise
+        return data[data.rindex(b')') + 2:][:1] not in (b'Z', b'X')
+
+    def usage(self) -> tuple[float, int]:
+        """CPU seconds, of all threads ever, and bytes of memory.
+
+        Memory is what a cgroup counts, too: not the page cache.  ``status``
+        tells it at no cost, unlike ``smaps_rollup``, which walks through all
+        pages of the guest and holds its memory map meanwhile.
+
+        :raises OSError: it is gone.
+        :raises ValueError: the kernel says something unknown.
+        """
+        data = self._again('stat')
+        fields = data[data.rindex(b')'):].split(b' ', 14)
+        data = self._again('status')
+        return (int(fields[12]) + int(fields[13])) / _HZ, BYTES_PER_KIB * (
+            number_after(data, b'RssAnon:', b'kB')
+            + number_after(data, b'RssShmem:', b'kB'))
+
+    def _again(self, file: str) -> bytes:
+        fd = self._fds.get(file)
+        if fd is None:
+            fd = self._fds[file] = self.open(file)
+        return os.pread(fd, _READ_SIZE, 0)
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        fds = (self.fd, *self._fds.values())
+        self.fd, self._fds = -1, {}
+        for fd in fds:
+            if fd >= 0:
+                os.close(fd)

@@ -1,0 +1,301 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""The lines of a recording as values: its header and its turns.
+
+The format is a public interface; its page in the documentation is
+``recordings``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms.changes import Changed
+from scavenger_openstack.algorithms.changes import Told
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Resource
+from scavenger_openstack.types import Value
+from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire.json_fields import array
+from scavenger_openstack.wire.json_fields import bad
+from scavenger_openstack.wire.json_fields import Check
+from scavenger_openstack.wire.json_fields import fields
+from scavenger_openstack.wire.json_fields import flag
+from scavenger_openstack.wire.json_fields import knob
+from scavenger_openstack.wire.json_fields import mapping
+from scavenger_openstack.wire.json_fields import number
+from scavenger_openstack.wire.json_fields import quantity
+from scavenger_openstack.wire.json_fields import text
+from scavenger_openstack.wire.json_fields import texts
+
+SCHEMA = 1
+"""Version of the format; another one is refused."""
+
+SHORTEST_S = 0.001
+LONGEST_S = 1e6
+"""Bounds of the time between two ticks: it divides."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Controller:
+    """A controller as it was recorded.
+
+    ``params`` are all its parameters.  ``state`` is what it was given at
+    the start, ``None`` if there was nothing.
+    """
+
+    name: str
+    mode: Mode
+    params: Mapping[str, Any]
+    state: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Header:
+    """The first line.
+
+    ``loaded_s`` is when the states were taken up; ``protect`` the only
+    resources that limits were set on, empty for all.
+    """
+
+    host: str
+    boot_id: str
+    version: str
+    time_s: float
+    wall_time_s: float
+    interval_s: float
+    loaded_s: float
+    controllers: tuple[Controller, ...]
+    isolation: Controller
+    protect: tuple[Resource, ...] = ()
+
+
+class Turn(NamedTuple):
+    """One tick: what the agent saw, what came from outside, what it wanted.
+
+    ``sample`` is ``None`` when the host could not be read.  ``anew``: the
+    sample before does not count.  ``originals`` has those knobs that hold
+    something without us.  ``fast_sets`` are groups whose CPU set only the
+    fast loop wrote, ``floors`` what it asked for.  ``unmet`` and
+    ``pending``: what refused memory limits were answered from.  ``written``
+    has the value and what was read back; ``problems`` are errors.
+    """
+
+    line: int
+    time_s: float
+    sample: HostSample | None
+    stopped: bool
+    unwatched: bool
+    anew: bool
+    originals: Mapping[Key, Value]
+    fast_sets: frozenset[str]
+    floors: tuple[Cap, ...]
+    unmet: Mapping[str, int]
+    pending: frozenset[Key]
+    written: Mapping[Key, tuple[Value, Value | None]]
+    lifted: tuple[Key, ...]
+    problems: tuple[str, ...]
+    decided: Changed
+
+
+def header(document: Any) -> Header:
+    """The first line of a recording.
+
+    :raises ValueError: which field is wrong, and how.
+    """
+    kind = mapping(document, 'line').get('type')
+    if kind != 'header':
+        raise bad('type', kind, "'header', so this is not a recording")
+    schema = document.get('schema')
+    if schema != SCHEMA or type(schema) is not int:
+        raise bad('schema', schema, f'{SCHEMA}, the version known here')
+    plain = {name: value for name, value in document.items()
+             if name not in ('type', 'schema')}
+    checks: dict[str, Check] = {
+        'host': text, 'boot_id': text, 'version': text, 'time_s': number,
+        'wall_time_s': number, 'interval_s': _interval, 'loaded_s': number,
+        'controllers': _controllers, 'isolation': _controller}
+    return Header(**fields(plain, '', {**checks, 'protect': _resources},
+                           tuple(checks)))
+
+
+def _interval(value: Any, where: str) -> float:
+    if not SHORTEST_S <= quantity(value, where) <= LONGEST_S:
+        raise bad(where, value, f'from {SHORTEST_S} to {LONGEST_S:.0f}')
+    return float(value)
+
+
+def _controllers(value: Any, where: str) -> tuple[Controller, ...]:
+    found = tuple(_controller(item, f'{where}[{place}]')
+                  for place, item in enumerate(array(value, where)))
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise bad(where, names, 'a list of different controllers')
+    return found
+
+
+def _controller(value: Any, where: str) -> Controller:
+    return Controller(**fields(value, f'{where}: ', {
+        'name': text, 'mode': _mode, 'params': mapping,
+        'state': _state}, ('name', 'mode', 'params')))
+
+
+def _state(value: Any, where: str) -> Any:
+    """Whatever a controller said, with numbers that can be added up."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _state(item, where)
+    elif (isinstance(value, int | float)
+          and json_fields.LARGEST <= abs(value) < math.inf):
+        raise bad(where, value, 'a number of a state')
+    return value
+
+
+def _mode(value: Any, where: str) -> Mode:
+    try:
+        return Mode(value)
+    except ValueError:
+        raise bad(where, value, 'one of ' + ', '.join(Mode)) from None
+
+
+def _resources(value: Any, where: str) -> tuple[Resource, ...]:
+    try:
+        return tuple(Resource(item) for item in array(value, where))
+    except ValueError:
+        raise bad(where, value, 'some of ' + ', '.join(Resource)) from None
+
+
+def turn(document: Any, line: int, samples: json_fields.Samples,
+         originals: Mapping[Key, Value]) -> Turn:
+    """A line after the first.
+
+    :param line: its number
+    :param samples: remembers what the lines above said of the host
+    :param originals: those of the line above
+    :raises ValueError: which field is wrong, and how.
+    """
+    kind = mapping(document, 'line').get('type')
+    if kind == 'header':
+        raise ValueError('type: a second header: one recording per file')
+    if kind != 'tick':
+        raise bad('type', kind, "'tick'")
+    plain = {name: value for name, value in document.items()
+             if name != 'type'}
+    found = fields(plain, '', {
+        **_TURN, 'sample': lambda value, where: samples.read(
+            value, f'{where}: ')}, ('time_s',))
+    fast = found.pop('fast', {})
+    return Turn(
+        line=line, time_s=found['time_s'], sample=found.get('sample'),
+        stopped=found.get('stopped', False),
+        unwatched=found.get('unwatched', False),
+        anew=found.get('anew', False),
+        originals=found.get('originals', originals),
+        fast_sets=fast.get('sets', frozenset()),
+        floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
+        pending=found.get('pending', frozenset()),
+        written=found.get('written', {}), lifted=found.get('lifted', ()),
+        problems=found.get('problems', ()),
+        decided=Changed(
+            {(key[1], key[2]): cap
+             for key, cap in found.get('wanted', {}).items()},
+            found.get('would', {}), found.get('incidents', ())))
+
+
+def _fast(value: Any, where: str) -> dict[str, Any]:
+    return fields(value, f'{where}: ', {
+        'sets': lambda v, w: frozenset(texts(v, w)),
+        'floors': lambda v, w: tuple(
+            cap for cap in _caps(v, w).values() if cap is not None)})
+
+
+def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
+    """Caps with the same knob, owner and reason stand together."""
+    found: dict[tuple[str, str, Knob], Cap | None] = {}
+    for place, item in enumerate(array(value, where)):
+        here = f'{where}[{place}]: '
+        group = fields(item, here, {
+            'knob': knob, 'owner': text, 'reason': text, 'values': mapping},
+            ('knob', 'owner', 'values'))
+        for workload, one in group['values'].items():
+            key = (group['owner'], workload, group['knob'])
+            found[key] = None if one is None else Cap(
+                workload, group['knob'], json_fields.knob_value(
+                    one, f'{here}values: {workload}', group['knob']),
+                group['owner'], group.get('reason', ''))
+    return found
+
+
+def _originals(value: Any, where: str) -> dict[Key, Value]:
+    found: dict[Key, Value] = {}
+    for name, values in mapping(value, where).items():
+        which = knob(name, where)
+        for workload, one in mapping(values, f'{where}: {name}').items():
+            found[workload, which] = json_fields.knob_value(
+                one, f'{where}: {name}: {workload}', which)
+    return found
+
+
+def _keys(value: Any, where: str) -> tuple[Key, ...]:
+    found = []
+    for item in array(value, where):
+        if len(array(item, where)) != 2:
+            raise bad(where, item, '[workload, knob]')
+        found.append((text(item[0], where), knob(item[1], where)))
+    return tuple(found)
+
+
+def _written(value: Any, where: str
+             ) -> dict[Key, tuple[Value, Value | None]]:
+    found = {}
+    for item in array(value, where):
+        if len(array(item, where)) != 4:
+            raise bad(where, item, '[workload, knob, value, read back]')
+        which = knob(item[1], where)
+        found[text(item[0], where), which] = (
+            json_fields.knob_value(item[2], where, which),
+            None if item[3] is None else json_fields.knob_value(
+                item[3], where, which))
+    return found
+
+
+def _incidents(value: Any, where: str) -> tuple[Told, ...]:
+    return tuple(_told(item, f'{where}[{place}]: ')
+                 for place, item in enumerate(array(value, where)))
+
+
+def _told(value: Any, where: str) -> Told:
+    found = fields(value, where, {
+        'controller': text, 'ended': flag, 'incident': json_fields.incident},
+        ('controller', 'incident'))
+    return Told(found['controller'], found['incident'],
+                found.get('ended', False))
+
+
+_TURN: Mapping[str, Check] = {
+    'time_s': number, 'stopped': flag, 'unwatched': flag, 'anew': flag,
+    'originals': _originals, 'fast': _fast,
+    'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
+        _keys(v, w)), 'written': _written, 'lifted': _keys,
+    'problems': texts, 'wanted': _caps, 'would': _caps,
+    'incidents': _incidents}

@@ -1,0 +1,477 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Cgroups from files in a temporary directory: what cannot be made here."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.drivers.cgroup import counters
+from scavenger_openstack.drivers.cgroup import knobs
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack import errors
+from scavenger_openstack.types import Knob
+
+V2_MOUNTS = 'cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n'
+V2_FILES = {
+    'cgroup.procs': '', 'cgroup.freeze': '0\n', 'cgroup.events':
+    'populated 1\nfrozen 0\n', 'cpuset.cpus': '\n',
+    'cpuset.cpus.effective': '0-7\n', 'cpu.max': 'max 100000\n',
+    'cpu.idle': '0\n', 'cpu.weight': '100\n',
+    'cpu.stat': 'usage_usec 2500000\nuser_usec 2000000\n'
+                'system_usec 500000\nnice_usec 0\nnr_periods 10\n'
+                'nr_throttled 4\nthrottled_usec 1500000\n',
+    'memory.current': '104857600\n', 'memory.high': 'max\n',
+    'memory.max': 'max\n',
+    'memory.stat': 'anon 52428800\nfile 41943040\nkernel 10485760\n'
+                   'inactive_anon 52428800\nactive_anon 0\n'
+                   'inactive_file 20971520\nactive_file 10485760\n'
+                   'slab_reclaimable 5242880\nslab 6000000\n',
+    'io.max': '', 'io.stat':
+    '8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n'
+    '253:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n'
+    '8:16 \n'
+    '8:32 rbytes=100 wbytes=0 rios=1 wios=0 dbytes=7 dios=1\n',
+    'cpu.pressure': 'some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\n'
+                    'full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n',
+    'io.pressure': 'some avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n',
+    'memory.pressure': 'some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n'}
+
+
+class TempTree(fixtures.Fixture):
+    """A root directory with a v2 tree of plain files."""
+
+    def _setUp(self) -> None:
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.top = self.root / 'sys/fs/cgroup'
+        self.put('proc/self/mounts', V2_MOUNTS)
+        self.put('sys/fs/cgroup/cgroup.controllers',
+                 'cpuset cpu io memory hugetlb pids\n')
+        self.put('sys/fs/cgroup/cpuset.cpus.effective', '0-7\n')
+        self.put('sys/devices/system/cpu/possible', '0-15\n')
+        for name, number in (('sda', '8:0'), ('sdc', '8:32'),
+                             ('dm-0', '253:0'), ('loop0', '7:0')):
+            self.put(f'sys/block/{name}/dev', f'{number}\n')
+            self.put(f'sys/block/{name}/size', '100\n')
+        self.put('sys/block/sr0/size', '0\n')
+
+    def put(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def cgroup(self, path: str, **files: str) -> pathlib.Path:
+        where = self.top / path.strip('/')
+        where.mkdir(parents=True)
+        for name, text in {**V2_FILES, **files}.items():
+            (where / name).write_text(text)
+        return where
+
+
+class CgroupsCase(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.tree = self.useFixture(TempTree())
+        self.logs = self.useFixture(fixtures.FakeLogger())
+
+    def driver(self, parents: tuple[str, ...] = ('/batch',),
+               **kwargs: object) -> Cgroups:
+        found = Cgroups(parents, root_dir=str(self.tree.root),
+                        **kwargs)  # type: ignore[arg-type]
+        self.addCleanup(found.close)
+        return found
+
+    def warnings(self) -> list[str]:
+        return [line for line in self.logs.output.splitlines() if line]
+
+
+class TestSample(CgroupsCase):
+
+    def test_all_fields(self) -> None:
+        self.tree.cgroup('/batch/a', **{'cpu.max': '150000 100000\n',
+                                        'memory.max': '2147483648\n',
+                                        'memory.high': '1073741824\n'})
+        sample, = self.driver().sample()
+        workload = sample.workload
+        self.assertEqual(('/batch/a', '/batch', 1.5, 1073741824, None),
+                         (workload.id, workload.group, workload.vcpus,
+                          workload.memory_allotment_bytes,
+                          workload.allowed_cpus))
+        self.assertEqual((2.5, 1.5), (sample.cpu_s, sample.throttled_s))
+        # In use without what can be dropped: 100 - 20 - 10 - 5 MiB.
+        self.assertEqual(65 * 2**20, sample.memory_bytes)
+        # sda and sdc; what passed dm-0 came out of one of them.
+        self.assertEqual((4096 + 8192 + 100, 4),
+                         (sample.io_bytes, sample.io_ops))
+        self.assertEqual((1.25, 0.5, 0.0), (
+            sample.psi_cpu_s, sample.psi_io_s, sample.psi_memory_s))
+        self.assertIsNone(sample.run_delay_s)
+
+    def test_counted_disks_can_be_chosen(self) -> None:
+        self.tree.cgroup('/batch/a')
+        sample, = self.driver(io_devices=['8:32']).sample()
+        self.assertEqual((100, 1), (sample.io_bytes, sample.io_ops))
+        self.assertRaises(errors.ConfigError, self.driver,
+                          io_devices=['sdz'])
+
+    def test_garbage_is_unknown_and_said_once(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        driver = self.driver()
+        driver.sample()
+        fields = {'cpu.stat': ('cpu_s', 'throttled_s'),
+                  'memory.current': ('memory_bytes',),
+                  'memory.stat': ('memory_bytes',),
+                  'io.stat': ('io_bytes', 'io_ops'),
+                  'cpu.pressure': ('psi_cpu_s',)}
+        for file, names in fields.items():
+            good = (where / file).read_text()
+            for bad in ('', 'garbage\n', '\xff\xfe', 'usage_usec x\n'):
+                (where / file).write_text(bad)
+                before = len(self.warnings())
+                # What follows other counters is looked at now and then.
+                for _ in range(9):
+                    sample, = driver.sample()
+                if file == 'io.stat' and bad == '':
+                    self.assertEqual(0, sample.io_bytes)  # no I/O yet
+                    continue
+                for name in names:
+                    self.assertIsNone(getattr(sample, name), f'{file}: {bad}')
+                lines = self.warnings()[before:]
+                self.assertIn(len(lines), (0, 1))
+            self.assertEqual(1, sum(f'/batch/a/{file}:' in line
+                                    for line in self.warnings()))
+            (where / file).write_text(good)
+            for _ in range(9):
+                sample, = driver.sample()
+            for name in names:
+                self.assertIsNotNone(getattr(sample, name), file)
+
+    def test_missing_controllers(self) -> None:
+        where = self.tree.cgroup('/batch/a')
+        for file in V2_FILES:
+            if file.startswith(('memory.', 'io.')):
+                (where / file).unlink()
+        self.tree.put('sys/fs/cgroup/cgroup.controllers', 'cpu cpuset\n')
+        driver = self.driver()
+        sample, = driver.sample()
+        self.assertEqual(2.5, sample.cpu_s)
+        self.assertEqual((None, None, None), (
+            sample.memory_bytes, sample.io_bytes, sample.psi_io_s))
+        for knob in (Knob.MEMORY_BYTES, Knob.IO_BYTES_PER_S):
+            self.assertRaises(errors.Unsupported, driver.write, '/batch/a',
+                              knob, 1e9)
+        self.assertEqual([], self.warnings())
+
+    def test_parent_that_is_no_directory(self) -> None:
+        self.tree.cgroup('/batch/a')
+        (self.tree.top / 'broken').write_text('')
+        driver = self.driver(('/batch', '/broken', '/missing'))
+        for _ in range(3):
+            self.assertEqual(['/batch/a'], [s.workload.id
+                                            for s in driver.sample()])
+        self.assertEqual(2, len(self.warnings()), self.logs.output)
+        self.assertIn('/broken: Not a directory', self.logs.output)
+        self.assertIn('/missing: No such file', self.logs.output)
+
+    def test_parent_that_may_not_be_read(self) -> None:
+        if os.geteuid() == 0:
+            self.skipTest('root may read everything')
+        self.tree.cgroup('/batch/a').parent.chmod(0)
+        self.addCleanup((self.tree.top / 'batch').chmod, 0o700)
+        self.assertEqual((), self.driver().sample())
+        self.assertIn('/batch: Permission denied', self.logs.output)
+
+    def test_parents_within_parents_are_no_workloads(self) -> None:
+        self.tree.cgroup('/batch/a')
+        self.tree.cgroup('/batch/inner/b')
+        self.tree.cgroup('/vip')
+        self.tree.cgroup('/batch/tools/vip/c')
+        driver = self.driver(('/batch', '/batch/inner'), foreground_parents=(
+            '/', '/batch/tools/vip'))
+        found = {s.workload.id: (str(s.workload.priority), s.workload.group)
+                 for s in driver.sample()}
+        self.assertEqual({
+            '/batch/a': ('background', '/batch/a'),
+            '/batch/inner/b': ('background', '/batch/inner'),
+            '/batch/tools/vip/c': ('foreground', '/batch/tools/vip/c'),
+            '/vip': ('foreground', '/vip')}, found)
+        for name in ('/batch', '/batch/tools', '/batch/tools/vip/c', '/vip'):
+            self.assertRaises(errors.Unsupported, driver.write, name,
+                              Knob.CPU_IDLE, 1)
+
+    def groups(self, driver: Cgroups) -> dict[str, str]:
+        return {s.workload.id: s.workload.group for s in driver.sample()}
+
+    def test_nothing_above_a_parent_is_touched(self) -> None:
+        """Though there is nothing else in it today."""
+        self.tree.cgroup('/kubepods/besteffort/a')
+        driver = self.driver(('/kubepods/besteffort',))
+        self.assertEqual({'/kubepods/besteffort/a': '/kubepods/besteffort'},
+                         self.groups(driver))
+        self.assertRaises(errors.Unsupported, driver.write, '/kubepods',
+                          Knob.CPU_IDLE, 1)
+
+    def test_a_group_of_parents(self) -> None:
+        for name in ('/batch/day/a', '/batch/night/b', '/other/c'):
+            self.tree.cgroup(name)
+        driver = self.driver(('/batch/day', '/batch/night', '/other'),
+                             background_groups=['/batch/'])
+        self.assertEqual({'/batch/day/a': '/batch', '/other/c': '/other',
+                          '/batch/night/b': '/batch'}, self.groups(driver))
+
+    def test_parents_that_contradict(self) -> None:
+        for kwargs in ({'background_parents': ['/']},
+                       {'background_parents': ['/a/../b']},
+                       {'background_parents': ['/a'],
+                        'foreground_parents': ['a/']},
+                       {'background_parents': ['/a'],
+                        'killable_parents': ['/b']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/b']},
+                       {'background_parents': ['/a/b'],
+                        'background_groups': ['/a'],
+                        'foreground_parents': ['/a/c']}):
+            self.assertRaises(errors.ConfigError, Cgroups,
+                              root_dir=str(self.tree.root),
+                              **kwargs)
+
+    def test_no_cgroups_at_all(self) -> None:
+        self.tree.put('proc/self/mounts', 'tmpfs / tmpfs rw 0 0\n')
+        self.assertRaises(errors.ConfigError, self.driver)
+        (self.tree.root / 'proc/self/mounts').unlink()
+        self.assertRaises(errors.DriverError, self.driver)
+
+
+class TestKnobs(CgroupsCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.where = self.tree.cgroup('/batch/a', **{
+            'cpu.max': '25000 50000\n', 'memory.high': '4096\n',
+            'memory.max': '8192\n', 'cpuset.cpus': '0-3,6\n',
+            'io.max': '8:0 rbps=1000 wbps=max riops=max wiops=50\n'
+                      '8:32 rbps=2000 wbps=500 riops=max wiops=max\n'})
+        self.cgroups = self.driver()
+
+    def steps(self, knob: Knob) -> list[tuple[str, ...]]:
+        steps = self.cgroups.restore_steps('/batch/a', knob)
+        for step in steps:
+            self.assertEqual('write', step['do'])
+            self.assertEqual(str(self.where), step['dir'])
+            self.assertEqual(self.where.stat().st_ino, step['inode'])
+        return [tuple(step[key] for key in ('file', 'device', 'text')
+                      if key in step) for step in steps]
+
+    def test_read(self) -> None:
+        for knob, value in ((Knob.CPU_CORES, 0.5), (Knob.CPU_IDLE, 0),
+                            (Knob.MEMORY_BYTES, 4096), (Knob.PAUSED, 0),
+                            (Knob.CPU_SET, '0-3,6'),
+                            (Knob.IO_BYTES_PER_S, None),
+                            (Knob.IO_OPS_PER_S, None)):
+            self.assertEqual(value, self.cgroups.read('/batch/a', knob), knob)
+        (self.where / 'io.max').write_text(
+            '8:0 rbps=1 wbps=3 riops=max wiops=max\n'
+            '8:32 rbps=1 wbps=2 riops=max wiops=max\n')
+        self.assertEqual(3, self.cgroups.read('/batch/a',
+                                              Knob.IO_BYTES_PER_S))
+
+    def test_no_limit_is_none(self) -> None:
+        self.tree.cgroup('/batch/b')
+        for knob in (Knob.CPU_CORES, Knob.CPU_SET, Knob.MEMORY_BYTES,
+                     Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):
+            self.assertIsNone(self.cgroups.read('/batch/b', knob), knob)
+
+    def test_restore_steps(self) -> None:
+        self.assertEqual([('cpu.max', '25000 50000')],
+                         self.steps(Knob.CPU_CORES))
+        self.assertEqual([('cpu.idle', '0'), ('cpu.weight', '100')],
+                         self.steps(Knob.CPU_IDLE))
+        self.assertEqual([('cpuset.cpus', '0-3,6')],
+                         self.steps(Knob.CPU_SET))
+        self.assertEqual([('memory.max', '8192'), ('memory.high', '4096')],
+                         self.steps(Knob.MEMORY_BYTES))
+        self.assertEqual([('io.max', '8:0', 'rbps=1000 wbps=max'),
+                          ('io.max', '8:32', 'rbps=2000 wbps=500')],
+                         self.steps(Knob.IO_BYTES_PER_S))
+        self.assertEqual([('io.max', '8:0', 'riops=max wiops=50'),
+                          ('io.max', '8:32', 'riops=max wiops=max')],
+                         self.steps(Knob.IO_OPS_PER_S))
+        self.assertEqual([('cgroup.freeze', '0')], self.steps(Knob.PAUSED))
+        # A set cannot be emptied while there are processes.
+        (self.where / 'cpuset.cpus').write_text('\n')
+        self.assertEqual([('cpuset.cpus', '0-15')],
+                         self.steps(Knob.CPU_SET))
+        (self.where / 'cpu.idle').write_text('1\n')
+        self.assertEqual([('cpu.idle', '1')], self.steps(Knob.CPU_IDLE))
+
+    def test_a_value_is_bounded_by_the_original_of_the_lease(self) -> None:
+        """Not by what is there, which may be ours, of an agent before."""
+        steps = self.cgroups.restore_steps('/batch/a', Knob.IO_BYTES_PER_S)
+        for original, last in ((steps, 'wbps=500'), ((), 'wbps=7')):
+            (self.where / 'io.max').write_text(
+                '8:0 rbps=7 wbps=7\n8:32 rbps=7 wbps=7\n')
+            self.cgroups.write('/batch/a', Knob.IO_BYTES_PER_S, 3000,
+                               original)
+            # A plain file holds what was written to it last.
+            self.assertTrue((self.where / 'io.max').read_text().startswith(
+                f'8:32 {last}'))
+
+    def test_garbage(self) -> None:
+        for file in ('cpu.max', 'cpu.idle', 'memory.max', 'cgroup.freeze'):
+            (self.where / file).write_text('garbage\n')
+        (self.where / 'io.max').write_text('8:0 rbps=x wbps=1\n')
+        for knob, file in ((Knob.CPU_CORES, 'cpu.max'),
+                           (Knob.CPU_IDLE, 'cpu.idle'),
+                           (Knob.MEMORY_BYTES, 'memory.max'),
+                           (Knob.PAUSED, 'cgroup.freeze'),
+                           (Knob.IO_BYTES_PER_S, 'io.max')):
+            exc = self.assertRaises(errors.DriverError, self.cgroups.read,
+                                    '/batch/a', knob)
+            self.assertIn(f'{self.where}/{file}', str(exc))
+            self.assertNotIn('\n', str(exc))
+
+    def test_file_that_does_not_exist(self) -> None:
+        (self.where / 'cpu.idle').unlink()
+        exc = self.assertRaises(errors.Unsupported, self.cgroups.write,
+                                '/batch/a', Knob.CPU_IDLE, 1)
+        self.assertIn('cpu.idle does not exist', str(exc))
+
+    def droppable(self, size: int) -> None:
+        (self.where / 'memory.stat').write_text(
+            'anon 4096\ninactive_file 0\nactive_file 0\n'
+            f'slab_reclaimable {size}\n')
+
+    def test_memory_in_use_is_not_cut_off(self) -> None:
+        self.droppable(0)
+        (self.where / 'memory.current').write_text('6000\n')
+        exc = self.assertRaises(errors.Refused, self.cgroups.write,
+                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+        self.assertEqual(6000 - 2048, exc.unmet_bytes)
+        self.assertEqual(('2048\n', '8192\n'), (
+            (self.where / 'memory.high').read_text(),
+            (self.where / 'memory.max').read_text()))
+        # Not met, so it does not count as in force: the next diff shows it.
+        self.assertEqual(8192, self.cgroups.read('/batch/a',
+                                                 Knob.MEMORY_BYTES))
+        (self.where / 'memory.current').write_text('2000\n')
+        self.assertEqual(2048, self.cgroups.write(
+            '/batch/a', Knob.MEMORY_BYTES, 2048))
+        self.assertEqual('2048\n', (self.where / 'memory.max').read_text())
+
+    def test_memory_that_the_kernel_may_drop_later_is_not_refused(
+            self) -> None:
+        self.droppable(500)
+        (self.where / 'memory.current').write_text('2500\n')
+        self.assertEqual(2048, self.cgroups.write(
+            '/batch/a', Knob.MEMORY_BYTES, 2048))
+        self.assertEqual(('2048\n', '8192\n'), (
+            (self.where / 'memory.high').read_text(),
+            (self.where / 'memory.max').read_text()))
+        # Somebody else's memory.max shows, although ours is tighter.
+        (self.where / 'memory.max').write_text('7000\n')
+        self.assertEqual(7000, self.cgroups.read('/batch/a',
+                                                 Knob.MEMORY_BYTES))
+        (self.where / 'memory.current').write_text('2549\n')
+        exc = self.assertRaises(errors.Refused, self.cgroups.write,
+                                '/batch/a', Knob.MEMORY_BYTES, 2048)
+        self.assertEqual(501, exc.unmet_bytes)
+
+
+class TestMounts(CgroupsCase):
+
+    def find(self, text: str) -> dict[str, tuple[str, int]]:
+        self.tree.put('proc/self/mounts', text)
+        root = str(self.tree.root)
+        return {name: (mount.path.removeprefix(root), mount.version)
+                for name, mount in cgroup_files.find_mounts(root).items()}
+
+    def test_v1_hybrid_and_v2(self) -> None:
+        self.assertEqual(
+            {'cpu': ('/sys/fs/cgroup/cpu,cpuacct', 1),
+             'cpuacct': ('/sys/fs/cgroup/cpu,cpuacct', 1),
+             'memory': ('/mnt/with space', 1)},
+            self.find(
+                'tmpfs /sys/fs/cgroup tmpfs ro 0 0\nshort line\n'
+                'cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n'
+                'cgroup /mnt/with\\040space cgroup rw,memory 0 0\n'
+                'cgroup /elsewhere cgroup rw,memory 0 0\n'
+                'cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n'))
+        v2 = ('/sys/fs/cgroup', 2)
+        self.assertEqual(
+            dict.fromkeys((*cgroup_files.V1_CONTROLLERS, 'unified'), v2),
+            self.find(V2_MOUNTS))
+        found = self.find('cgroup /mnt cgroup rw,memory 0 0\n' + V2_MOUNTS)
+        self.assertEqual((('/mnt', 1), v2), (found['memory'], found['cpu']))
+        # Beside version 2, where containers are.
+        found = self.find('cgroup /mnt cgroup rw,freezer,cpuacct 0 0\n'
+                          + V2_MOUNTS)
+        self.assertEqual((v2, v2), (found['freezer'], found['cpuacct']))
+
+    def test_controllers_unknown(self) -> None:
+        (self.tree.top / 'cgroup.controllers').unlink()
+        self.assertEqual({'unified', 'freezer', 'perf_event'},
+                         set(self.find(V2_MOUNTS)))
+        self.assertIn('cgroup.controllers', self.logs.output)
+
+
+class TestParsing(testtools.TestCase):
+
+    def parse(self, parse: counters.Parse, text: str
+              ) -> list[float | None]:
+        values: counters.Values = [None] * 9
+        parse(text.encode(), values)
+        return values
+
+    def test_v1(self) -> None:
+        c = counters
+        self.assertEqual(1.5, self.parse(c.usage_ns, '1500000000\n')[c.CPU_S])
+        self.assertEqual(2.0, self.parse(
+            c.throttled_ns, 'nr_periods 4\nnr_throttled 2\n'
+            'throttled_time 2000000000\n')[c.THROTTLED_S])
+        page = os.sysconf('SC_PAGE_SIZE')
+        self.assertEqual(7 * page, self.parse(
+            c.droppable_v1, 'total=9 N0=9\nfile=1 N0=1\n'
+            'hierarchical_total=9 N0=4 N1=5\n'
+            'hierarchical_file=7 N0=3 N1=4\n')[c.DROPPABLE_BYTES])
+        self.assertEqual(30, self.parse(
+            c.droppable_v1, 'inactive_file 1\nactive_file 2\n'
+            'total_inactive_file 10\ntotal_active_file 20\n'
+            'total_unevictable 0\n')[c.DROPPABLE_BYTES])
+
+    def test_v1_throttle_counts(self) -> None:
+        c = counters
+        text = ('8:0 Read 10\n8:0 Write 20\n8:0 Sync 0\n8:0 Async 30\n'
+                '8:0 Discard 0\n8:0 Total 30\n253:0 Read 10\n'
+                '253:0 Total 10\n18:0 Total 5\nTotal 45\n')
+        for devices, total in (([b'8:0'], 30), ([b'8:0', b'18:0'], 35),
+                               ([b'9:9'], None), ([], None)):
+            parse = c.throttle_totals(c.IO_BYTES, devices)
+            self.assertEqual(total, self.parse(parse, text)[c.IO_BYTES])
+        # The kernel lists a device once it had a limit there.
+        self.assertIsNone(self.parse(parse, 'Total 0\n')[c.IO_BYTES])
+        self.assertRaises(ValueError, self.parse, parse, 'garbage\n')
+
+    def test_numbers(self) -> None:
+        knob = Knob.CPU_CORES
+        self.assertEqual(0.5, knobs.number(knob, '0.5'))
+        for value in ('x', '', -1, float('inf'), float('nan')):
+            self.assertRaises(errors.DriverError, knobs.number, knob,
+                              value)

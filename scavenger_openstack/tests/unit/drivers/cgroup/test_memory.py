@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A cgroup that plays the memory of the host."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.cgroup import memory
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.tests.unit import host_tree
+from scavenger_openstack.tests.unit.host_tree import MIB
+
+TOP = '/all'
+
+
+class MemoryRootTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(host_tree.Host())
+
+    def root(self) -> memory.MemoryRoot:
+        return memory.MemoryRoot(
+            cgroup_files.find_mounts(str(self.host.root)), TOP)
+
+    def test_limit_and_what_is_left_of_it(self) -> None:
+        """Page cache and slabs that can be dropped are available."""
+        self.host.cgroup(TOP)
+        self.host.write(TOP, 'memory.max', str(400 * MIB))
+        used = 100 * MIB - (20 + 10 + 5) * MIB
+        self.assertEqual((400 * MIB, 400 * MIB - used), self.root().read())
+
+    def test_without_a_limit(self) -> None:
+        """It is said once."""
+        self.host.cgroup(TOP)
+        root = self.root()
+        self.assertEqual([None, None], [root.read(), root.read()])
+        self.assertEqual(1, self.log.output.count('memory of the machine'))
+
+    def test_one_that_comes_and_goes(self) -> None:
+        root = self.root()
+        self.assertIsNone(root.read())
+        for _ in range(2):
+            self.host.cgroup(TOP)
+            self.host.write(TOP, 'memory.max', str(400 * MIB))
+            found = root.read()
+            assert found is not None
+            self.assertEqual(400 * MIB, found[0])
+            self.host.delete(TOP)
+            self.assertIsNone(root.read())
+        self.assertEqual(3, self.log.output.count('memory of the machine'))
+
+    def test_no_memory_controller(self) -> None:
+        self.host.put('proc/self/mounts', '')
+        self.assertIsNone(self.root().read())
+        self.assertIn('no memory controller', self.log.output)

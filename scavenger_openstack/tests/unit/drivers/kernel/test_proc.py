@@ -1,0 +1,158 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The host's own counters, from files in a temporary directory."""
+
+from __future__ import annotations
+
+import pathlib
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack import errors
+from scavenger_openstack.types import Cpu
+
+STAT = '''cpu  300 20 100 5000 70 3 4 9 50 0
+cpu0 200 10 50 2500 30 1 2 4 50 0
+cpu1 100 10 50 2500 40 2 2 5 0 0
+intr 12 0 0
+ctxt 7
+'''
+MEMINFO = '''MemTotal:       24684096 kB
+MemFree:        24435496 kB
+MemAvailable:   24375152 kB
+'''
+
+
+class TestProc(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.put('proc/sys/kernel/random/boot_id', 'b-1\n')
+        self.put('proc/stat', STAT)
+        self.put('proc/meminfo', MEMINFO)
+        self.put('proc/cpuinfo', 'processor\t: 0\nmodel name\t: AMD EPYC\n')
+
+    def put(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def proc(self) -> proc.Proc:
+        found = proc.Proc(str(self.root))
+        self.addCleanup(found.close)
+        return found
+
+    def test_what_it_says(self) -> None:
+        host = self.proc()
+        self.assertEqual(('b-1', 'AMD EPYC'), (host.boot_id, host.cpu_model))
+        self.assertEqual({0: 2.63, 1: 1.64}, proc.busy_s(STAT.encode(), 100))
+        self.assertEqual({0, 1}, set(host.cpu_busy_s()))
+        self.assertEqual((24684096 * 1024, 24375152 * 1024), host.memory())
+        self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
+        self.assertEqual((24684096 * 1024, 1000 * 1024), host.memory())
+
+    def test_cpus_come_and_go(self) -> None:
+        self.put('sys/devices/system/cpu/online', '0-3\n')
+        host = self.proc()
+        first = host.topology()
+        self.assertEqual({0, 1, 2, 3}, first.keys())
+        self.assertIs(first, host.topology())
+        self.put('sys/devices/system/cpu/online', '0,2\n')
+        self.assertEqual({0, 2}, host.topology().keys())
+        self.assertIs(host.topology(), host.topology())
+        self.assertIn('2 CPUs online now (0,2), it had 4', self.logs.output)
+        for bad in ('', '\n', 'garbage\n', '3-1\n'):
+            self.put('sys/devices/system/cpu/online', bad)
+            self.assertEqual({0, 2}, host.topology().keys(), bad)
+        self.put('sys/devices/system/cpu/online', '0-3\n')
+        self.assertEqual({0, 1, 2, 3}, host.topology().keys())
+
+    def test_garbage_is_unknown_and_said_once(self) -> None:
+        host = self.proc()
+        asked = {'proc/stat': (host.cpu_busy_s, {}),
+                 'proc/meminfo': (host.memory, (None, None))}
+        for path, (ask, unknown) in asked.items():
+            good = (self.root / path).read_text()
+            for bad in ('', 'garbage', 'cpu0 x y\n', 'MemTotal: x kB\n'):
+                self.put(path, bad)
+                self.assertEqual(unknown, ask(), f'{path}: {bad}')
+                self.assertEqual(unknown, ask(), f'{path}: {bad}')
+            said = self.logs.output.count(str(self.root / path))
+            self.assertEqual(1, said, self.logs.output)
+            self.put(path, good)
+            self.assertNotEqual(unknown, ask())
+
+    def test_missing(self) -> None:
+        (self.root / 'proc/meminfo').unlink()
+        host = self.proc()
+        for _ in range(2):
+            self.assertEqual((None, None), host.memory())
+        self.assertEqual(1, self.logs.output.count('meminfo'))
+        (self.root / 'proc/cpuinfo').unlink()
+        self.assertIsNone(self.proc().cpu_model)
+        (self.root / 'proc/sys/kernel/random/boot_id').unlink()
+        self.assertRaises(errors.DriverError, proc.Proc, str(self.root))
+
+
+class TestTopology(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.top = self.root / 'sys/devices/system'
+
+    def put(self, path: str, text: str) -> None:
+        (self.top / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.top / path).write_text(text + '\n')
+
+    def test_two_sockets_with_siblings(self) -> None:
+        # 8 CPUs: n and n + 4 are siblings, two cores in each socket.
+        self.put('cpu/online', '0-7')
+        for cpu in range(8):
+            core = cpu % 4
+            socket = core // 2
+            cpus = f'{2 * socket}-{2 * socket + 1}'
+            cpus += f',{2 * socket + 4}-{2 * socket + 5}'
+            self.put(f'cpu/cpu{cpu}/topology/core_cpus_list',
+                     f'{core},{core + 4}')
+            self.put(f'cpu/cpu{cpu}/cache/index0/level', '1')
+            self.put(f'cpu/cpu{cpu}/cache/index0/shared_cpu_list',
+                     f'{core},{core + 4}')
+            self.put(f'cpu/cpu{cpu}/cache/index3/level', '3')
+            self.put(f'cpu/cpu{cpu}/cache/index3/shared_cpu_list', cpus)
+            self.put(f'node/node{socket}/cpulist', cpus)
+        found = proc.read_topology(str(self.root))
+        self.assertEqual({0: Cpu(0, 0, 0), 1: Cpu(1, 0, 0), 2: Cpu(2, 2, 1),
+                          3: Cpu(3, 2, 1), 4: Cpu(0, 0, 0), 5: Cpu(1, 0, 0),
+                          6: Cpu(2, 2, 1), 7: Cpu(3, 2, 1)}, found)
+
+    def test_only_online_cpus(self) -> None:
+        self.put('cpu/online', '0,2')
+        self.assertEqual({0: Cpu(0, 0, 0), 2: Cpu(2, 0, 0)},
+                         proc.read_topology(str(self.root)))
+
+    def test_garbage(self) -> None:
+        logs = self.useFixture(fixtures.FakeLogger())
+        self.put('cpu/online', '0-1')
+        self.put('cpu/cpu1/topology/core_cpus_list', 'x-y')
+        self.assertEqual(Cpu(1, 0, 0), proc.read_topology(str(self.root))[1])
+        self.assertIn('core_cpus_list', logs.output)
+
+    def test_nothing_known(self) -> None:
+        found = proc.read_topology(str(self.root))
+        self.assertIn(0, found)
+        self.assertEqual(len(found), len({cpu.core for cpu in found.values()}))

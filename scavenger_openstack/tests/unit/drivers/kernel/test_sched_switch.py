@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from __future__ import annotations
+
+import mmap
+import pathlib
+import struct
+import sys
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.kernel import sched_switch
+
+FORMAT = '''name: sched_switch
+ID: 372
+format:
+\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;
+
+\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;
+\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;
+
+print fmt: "next_pid=%d", REC->next_pid
+'''
+
+MASK = (1 << 64) - 1
+
+
+def run(code: bytes, record: bytes, value: bytearray, cpu: int) -> None:
+    """Execute a BPF program the way the kernel's manual describes it.
+
+    The map's value sits at address 1 << 32, the record at 1 << 40.
+    """
+    where = {1 << 32: value, 1 << 40: record}
+
+    def at(address: int, size: int):
+        base = max(base for base in where if base <= address)
+        offset = address - base
+        if not 0 <= offset <= len(where[base]) - size or offset % size:
+            raise AssertionError(f'access outside: {address:#x}')
+        return where[base], offset
+
+    registers = [0] * 11
+    registers[1] = 1 << 40
+    pc = 0
+    while True:
+        op, pair, offset, immediate = struct.unpack_from('=BBhi', code, pc * 8)
+        dst, src = pair & 15, pair >> 4
+        pc += 1
+        if op == 0x95:
+            assert registers[0] == 0
+            return
+        if op == 0x85:
+            assert immediate == 8  # bpf_get_smp_processor_id
+            registers[0] = cpu
+        elif op == 0x18:
+            assert (src, immediate) == (2, 5)  # the value of map 5
+            registers[dst] = 1 << 32
+            pc += 1
+        elif op in (0x61, 0x79):
+            size = 4 if op == 0x61 else 8
+            data, begin = at(registers[src] + offset, size)
+            registers[dst] = int.from_bytes(data[begin:begin + size],
+                                            sys.byteorder)
+        elif op == 0x7b:
+            data, begin = at(registers[dst] + offset, 8)
+            data[begin:begin + 8] = registers[src].to_bytes(8, sys.byteorder)
+        elif op == 0x07:
+            registers[dst] = registers[dst] + immediate & MASK
+        elif op == 0x0f:
+            registers[dst] = registers[dst] + registers[src] & MASK
+        elif op == 0x67:
+            registers[dst] = registers[dst] << immediate & MASK
+        elif op == 0xb7:
+            registers[dst] = immediate & MASK
+        elif op == 0x1d:
+            pc += offset if registers[dst] == registers[src] else 0
+        elif op == 0x35:
+            pc += offset if registers[dst] >= immediate else 0
+        else:
+            raise AssertionError(f'unknown instruction {op:#x}')
+
+
+def words(value: bytearray) -> list[int]:
+    return [int.from_bytes(value[at:at + 8], sys.byteorder)
+            for at in range(0, len(value), 64)]
+
+
+class ProgramTestCase(testtools.TestCase):
+
+    def switch(self, value, cpu, next_pid, offset=56):
+        record = bytearray(64)
+        record[offset:offset + 4] = next_pid.to_bytes(4, sys.byteorder)
+        run(sched_switch.program(offset, 5, 4), bytes(record), value, cpu)
+
+    def test_instruction(self):
+        # opcode; source in the high and destination in the low four bits
+        low = sys.byteorder == 'little'
+        self.assertEqual(
+            b'\x61\x16' + (b'\x38\0' if low else b'\0\x38') + bytes(4),
+            sched_switch.instruction(0x61, 6, 1, 56))
+        self.assertEqual(
+            b'\x07\x02' + b'\xff\xfe'[::1 if not low else -1]
+            + b'\xff\xff\xff\xfc'[::1 if not low else -1],
+            sched_switch.instruction(0x07, 2, 0, -2, -4))
+
+    def test_next_pid_plus_one_for_this_cpu(self):
+        value = bytearray(5 * 64)
+        for cpu, pid in ((0, 0), (1, 77), (3, 4194303), (2, 1)):
+            self.switch(value, cpu, pid)
+        self.assertEqual([0, 1, 78, 2, 4194304], words(value))
+
+    def test_later_switches_replace_earlier_ones(self):
+        value = bytearray(5 * 64)
+        for pid in (5, 0, 9, 0):
+            self.switch(value, 2, pid)
+        self.assertEqual([0, 0, 0, 1, 0], words(value))
+
+    def test_offset_of_the_field(self):
+        value = bytearray(5 * 64)
+        self.switch(value, 1, 300, offset=24)
+        self.assertEqual([0, 0, 301, 0, 0], words(value))
+
+    def test_observer_leaves_no_trace(self):
+        value = bytearray(5 * 64)
+        value[:8] = (78).to_bytes(8, sys.byteorder)
+        self.switch(value, 1, 0)
+        self.switch(value, 1, 77)
+        self.assertEqual([78, 0, 1, 0, 0], words(value))
+        self.switch(value, 1, 78)
+        self.assertEqual([78, 0, 79, 0, 0], words(value))
+
+    def test_cpu_that_the_array_does_not_hold(self):
+        value = bytearray(5 * 64)
+        for cpu in (4, 5, 1 << 31):
+            self.switch(value, cpu, 77)
+        self.assertEqual(bytes(5 * 64), value)
+
+    def test_length(self):
+        # 12 instructions, one of which takes two places
+        self.assertEqual(13 * 8, len(sched_switch.program(56, 5, 4)))
+
+
+class FormatTestCase(testtools.TestCase):
+
+    def test_id_and_offset(self):
+        self.assertEqual((372, 56), sched_switch.parse_format(FORMAT))
+
+    def test_not_the_format_of_sched_switch(self):
+        for text in ('', 'garbage', FORMAT.replace('ID:', 'id:'),
+                     FORMAT.replace('next_pid;', 'next;'),
+                     FORMAT.replace('offset:56;\tsize:4',
+                                    'offset:56;\tsize:8')):
+            self.assertRaises(ValueError, sched_switch.parse_format, text)
+
+
+class LayoutTestCase(testtools.TestCase):
+
+    def test_picks_the_cpus_asked_for(self):
+        array = b''.join((100 + n).to_bytes(8, sys.byteorder) + bytes(56)
+                         for n in range(9))
+        for cpus, expected in (((), ()), ((0,), (101,)), ((7,), (108,)),
+                               ((5, 1), (102, 106)),
+                               (range(8), tuple(range(101, 109)))):
+            self.assertEqual(expected,
+                             sched_switch.layout(cpus).unpack_from(array))
+
+
+class CountTestCase(testtools.TestCase):
+
+    def test_an_offline_cpu_is_not_idle(self):
+        online = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
+                              'online')
+        online.write_text('0-3\n')
+        array = mmap.mmap(-1, 5 * sched_switch.STRIDE)
+        for cpu in range(4):
+            struct.pack_into('=Q', array, (cpu + 1) * sched_switch.STRIDE,
+                             sched_switch.IDLE)
+        for name, value in (
+                ('sched_switch.Running._visit', lambda reader: None),
+                ('sched_switch.Running._open', lambda reader: setattr(
+                    reader, '_memory', array)),
+                ('online_cpus.path', lambda root_dir='/': str(online))):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'scavenger_openstack.drivers.kernel.{name}', value))
+        reader = sched_switch.Running()
+        self.addCleanup(reader.close)
+        cpus = frozenset(range(4))
+        self.assertEqual(4, reader.idle_count(cpus))
+        for text, number in (('0-1\n', 2), ('0,3\n', 2), ('0-3\n', 4)):
+            online.write_text(text)
+            reader.look()
+            self.assertEqual(number, reader.idle_count(cpus))

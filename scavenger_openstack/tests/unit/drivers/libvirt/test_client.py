@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What can be said of libvirt without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import itertools
+import subprocess
+import sys
+import time
+
+import fixtures
+import testtools
+
+from scavenger_openstack.drivers.libvirt import block_stats
+from scavenger_openstack.drivers.libvirt import client
+from scavenger_openstack.drivers.libvirt import health
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.types import WorkloadSample
+
+MISSING = """
+import sys
+sys.modules['libvirt'] = None
+from scavenger_openstack.drivers.libvirt import client as libvirt
+from scavenger_openstack import errors
+try:
+    libvirt.Libvirt('qemu:///system')
+except errors.ConfigError as exc:
+    print(exc)
+"""
+
+
+def blocks(ticks: int) -> block_stats.Statistics:
+    connection = client.Libvirt('qemu:///system')
+    return block_stats.Statistics(
+        connection, health.Health(connection, 60.0), ticks=ticks,
+        timeout_s=60.0)
+
+
+class Uris(testtools.TestCase):
+
+    def test_those_that_cannot_work(self) -> None:
+        for uri in ('', 'qemu', 'xen:///system', 'qemu:///session',
+                    'qemu+ext:///system?command=/bin/sh',
+                    'qemu+ssh://host/system', 'test:///default',
+                    'qemu:///system?socket=/x;y', 'qemu:///system\n'):
+            exc = self.assertRaises(errors.ConfigError, client.Libvirt, uri)
+            self.assertIn('qemu:///system', str(exc))
+
+    def test_without_the_library(self) -> None:
+        said = subprocess.run([sys.executable, '-c', MISSING], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        self.assertIn(f'install libvirt-python for {sys.executable} (see '
+                      'Installation)', said)
+
+
+class Connections(testtools.TestCase):
+
+    def test_one_that_broke_is_closed(self) -> None:
+        """Also if libvirt cannot even say whether it did."""
+        machine = self.useFixture(libvirtd.Libvirtd()).machine
+        found = client.Libvirt('qemu:///system')
+        before = machine.calls['open']
+
+        def broke() -> None:
+            raise libvirtd.libvirtError('no connection')
+
+        for _ in range(2):
+            with found.domain(libvirtd.UUID):
+                pass
+        self.assertEqual((1, 0), (machine.calls['open'] - before,
+                                  machine.calls['close']))
+        machine.before['isAlive'] = broke
+        with found.domain(libvirtd.UUID):
+            pass
+        self.assertEqual((2, 1), (machine.calls['open'] - before,
+                                  machine.calls['close']))
+        found.close()
+        self.assertEqual(2, machine.calls['close'])
+
+
+class BlockStatistics(testtools.TestCase):
+
+    def test_all_disks_together(self) -> None:
+        self.assertIsNone(client.total({}))
+        self.assertIsNone(client.total({'block.count': 1,
+                                        'block.0.name': 'vda'}))
+        self.assertEqual((3.5, 6, 3072), client.total({
+            'block.count': 2, 'block.0.rd.reqs': 2, 'block.0.rd.bytes': 1024,
+            'block.0.rd.times': 500_000_000, 'block.0.wr.reqs': 4,
+            'block.0.wr.bytes': 2048, 'block.0.wr.times': 3_000_000_000,
+            'block.1.name': 'hda'}))
+
+    def test_the_first_answer_tells_nothing_yet(self) -> None:
+        """How many operations there were since then is not known, not 0."""
+        machine = self.useFixture(libvirtd.Libvirtd()).machine
+        statistics = blocks(ticks=5)
+        self.addCleanup(statistics.close)
+        told = []
+        for tick in range(15):
+            statistics.tick([libvirtd.UUID])
+            if tick % 5 == 0:
+                end_s = time.monotonic() + libvirtd.DEADLINE_S
+                while (machine.calls['stats'] <= tick // 5
+                       and time.monotonic() < end_s):
+                    time.sleep(0.001)
+                time.sleep(0.02)    # the answer is on its way
+            told.append(statistics.of(libvirtd.UUID))
+        self.assertEqual([None] * 6, told[:6])
+        self.assertEqual([1200, 1400, 1600, 1800, 2000, 2200, 2400, 2600,
+                          2800], [one[1] for one in told[6:] if one])
+        # Each operation took the very same time in each tick of an answer.
+        waits = [(two[0] - one[0]) / (two[1] - one[1])
+                 for one, two in itertools.pairwise(told[6:])
+                 if one and two]
+        self.assertEqual([waits[0]] * 4 + [waits[4]] * 4, waits)
+        self.assertAlmostEqual(3 * libvirtd.WAIT_S, waits[0], places=6)
+        self.assertAlmostEqual(5 * libvirtd.WAIT_S, waits[4], places=6)
+
+    def test_one_that_is_gone_is_not_missed(self) -> None:
+        libvirtd_ = self.useFixture(libvirtd.Libvirtd())
+        log = self.useFixture(fixtures.FakeLogger())
+        statistics = blocks(ticks=1)
+        self.addCleanup(statistics.close)
+
+        def ticks(*running: str) -> None:
+            for _ in range(block_stats.MISSING_ANSWERS + 2):
+                before = libvirtd_.machine.calls['stats']
+                statistics.tick(running)
+                end_s = time.monotonic() + libvirtd.DEADLINE_S
+                while (libvirtd_.machine.calls['stats'] == before
+                       and time.monotonic() < end_s):
+                    time.sleep(0.001)
+                time.sleep(0.02)    # the answer is on its way
+
+        ticks(libvirtd.UUID)
+        libvirtd_.library.tells_disks = False
+        ticks()
+        self.assertEqual('', log.output)
+        libvirtd_.library.tells_disks = True
+        ticks(libvirtd.UUID)
+        libvirtd_.library.tells_disks = False
+        ticks(libvirtd.UUID)
+        self.assertEqual(1, log.output.count('its disks have no numbers'))
+        # Its next run hangs, too.
+        statistics._health.gone(libvirtd.UUID)
+        statistics.forget(libvirtd.UUID)
+        ticks(libvirtd.UUID)
+        self.assertEqual(2, log.output.count('its disks have no numbers'))
+
+    def test_one_that_was_started_anew(self) -> None:
+        """What its last run did is no part of what this one does."""
+        libvirtd_ = self.useFixture(libvirtd.Libvirtd())
+        found: list[WorkloadSample] = []
+
+        def until(done: Callable[[WorkloadSample], bool]) -> None:
+            end_s = time.monotonic() + libvirtd.DEADLINE_S
+            while not found or not done(found[-1]):
+                self.assertTrue(time.monotonic() < end_s, found)
+                found[:] = libvirtd_.driver.sample()
+                time.sleep(0.01)
+
+        until(lambda one: one.io_ops is not None)
+        before = found[0].workload.created_s
+        calls = libvirtd_.machine.calls
+        asked = calls['stats']
+        libvirtd_.machine.start()
+        libvirtd_.happens('LIFECYCLE')
+        until(lambda one: one.workload.created_s != before)
+        # Unless it was told of so late that there were two answers since.
+        if calls['stats'] < asked + 2:
+            self.assertIsNone(found[0].io_ops)
+        until(lambda one: one.io_ops is not None)

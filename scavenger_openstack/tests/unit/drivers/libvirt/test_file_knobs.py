@@ -1,0 +1,252 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The CPU set of a VM, on file trees of both versions of cgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent import steps
+from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.libvirt import file_knobs
+from scavenger_openstack.drivers.libvirt.metadata import build
+from scavenger_openstack.drivers.libvirt.metadata import uri
+from scavenger_openstack.drivers.qemu import cpuset
+from scavenger_openstack.drivers.qemu import domain_cgroup
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import cpusets
+from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import seen
+from scavenger_openstack.types import Knob
+
+ONE = '/machine/qemu-1-one.libvirt-qemu'
+ALL = frozenset(range(8))
+
+
+class Version1(testtools.TestCase):
+
+    version = 1
+    parts = ('emulator', 'iothread1', 'vcpu0', 'vcpu1')
+    line = '5:cpuset:'
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.FakeLogger())
+        self.host = self.useFixture(cpusets.Host(8, self.version))
+        for path in ('/machine', ONE):
+            self.host.cgroup(path)
+        for part in self.parts:
+            self.host.cgroup(f'{ONE}/{part}')
+        self.root = str(self.host.root)
+        self.machine = domain_cgroup.machine(
+            f'{self.line}{ONE}/emulator', cgroup_files.find_mounts(self.root))
+        self.cpus = self.open()
+
+    def open(self) -> cpuset.CpuSet:
+        return cpuset.CpuSet('one', self.machine, self.root)
+
+    def put(self, text: str) -> list[base.Step]:
+        """As the actuator does: what the lease gets, then the value."""
+        found = self.cpus.steps()
+        self.assertEqual(text, self.cpus.write(text))
+        return found
+
+    def restore(self, taken: Sequence[base.Step]) -> None:
+        kind = 'cgroup' if self.version == 1 else 'cgroup2'
+        mounts = [(str(self.host.sets), kind,
+                   self.host.sets.stat().st_dev)]
+        for step in taken:
+            steps.validate(step, mounts)
+            steps.run(step, mounts, named={one['inode'] for one in taken})
+
+    def sets(self, *parts: str) -> list[set[int]]:
+        return [self.host.set_of(f'{ONE}/{part}')
+                for part in parts or self.parts]
+
+    def test_set_and_given_back(self) -> None:
+        taken = self.put('2-3')
+        self.assertEqual([{2, 3}] * 4, self.sets())
+        # libvirt can still plug in a vCPU, and pin one, wherever it likes.
+        self.assertEqual(ALL, self.host.set_of(ONE))
+        self.put('1')
+        self.restore(taken)
+        self.assertEqual([ALL] * 4, self.sets())
+        self.assertEqual('0-7', self.cpus.read())
+
+    def test_sets_of_its_own(self) -> None:
+        """Pins that libvirt has set: kept, where ours leaves any of them."""
+        self.host.set_by_another(f'{ONE}/vcpu0', {2, 3})
+        taken = self.put('3-4')
+        self.assertEqual([{3, 4}, {3}], self.sets('emulator', 'vcpu0'))
+        self.put('4')
+        self.assertEqual([{4}] * 4, self.sets())
+        self.put('0-3')
+        self.assertEqual([{0, 1, 2, 3}, {2, 3}],
+                         self.sets('emulator', 'vcpu0'))
+        self.restore(taken)
+        self.assertEqual([ALL, {2, 3}], self.sets('emulator', 'vcpu0'))
+
+    def test_what_libvirt_allows(self) -> None:
+        """No CPU beyond comes of it, then or later."""
+        self.cpus.allowed = frozenset((2, 3))
+        for part in self.parts:
+            self.host.set_by_another(f'{ONE}/{part}', {2, 3})
+        self.assertEqual('2-3', self.cpus.read())
+        taken = self.put('3')
+        self.restore(taken)
+        self.assertEqual('2-3', self.cpus.read())
+        self.assertEqual([{2, 3}] * 4, self.sets())
+
+    def test_a_pin_that_comes_under_it(self) -> None:
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {6})
+        self.assertEqual('3-4,6', self.cpus.read())
+        self.put('4')
+        self.assertEqual([{4}] * 4, self.sets())
+        self.put('4-7')
+        self.assertEqual([{4, 5, 6, 7}, {6}], self.sets('vcpu1', 'vcpu0'))
+
+    def test_the_same_again_over_a_pin(self) -> None:
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {3, 4, 6})
+        self.put('3-4')
+        self.assertEqual([{3, 4}], self.sets('vcpu0'))
+
+    def test_a_vcpu_is_plugged_in(self) -> None:
+        """It is set once the lease has its original, and not before."""
+        first = self.put('3')
+        self.assertFalse(self.cpus.changed())
+        self.host.cgroup(f'{ONE}/vcpu2')
+        self.assertTrue(self.cpus.changed())
+        self.cpus.write('4')
+        self.assertEqual([{4}, ALL], self.sets('vcpu1', 'vcpu2'))
+        self.assertEqual('4', self.cpus.read())
+        self.assertTrue(self.cpus.changed())
+        taken = self.put('3')
+        self.assertEqual(first[0]['inode'], taken[0]['inode'])
+        self.assertEqual([{3}, {3}], self.sets('vcpu1', 'vcpu2'))
+        self.assertEqual('0,1,2,3,4,5,6,7', ','.join(map(str, sorted(
+            cpusets.cpus_of(taken[-1]['text'])))))
+        self.assertFalse(self.cpus.changed())
+
+    def test_one_without_cpus_yet(self) -> None:
+        """libvirt makes the cgroup first, and then gives it some."""
+        self.put('3')
+        self.host.cgroup(f'{ONE}/vcpu2')
+        self.host.set_by_another(f'{ONE}/vcpu2', ())
+        self.put('3')
+        self.assertEqual([set()], self.sets('vcpu2'))
+        self.assertTrue(self.cpus.changed())
+        self.host.set_by_another(f'{ONE}/vcpu2', ALL)
+        self.put('3')
+        self.assertEqual([{3}], self.sets('vcpu2'))
+        self.assertFalse(self.cpus.changed())
+
+    def test_a_cpu_goes_offline(self) -> None:
+        taken = self.put('3-4')
+        self.host.take_offline(4)
+        self.assertEqual('3-4', self.cpus.read())
+        self.host.bring_online(4)
+        self.restore(taken)
+        self.assertEqual([self.host.set_of(ONE)] * 4, self.sets())
+
+    def test_other_cgroups_are_left_alone(self) -> None:
+        self.host.cgroup(f'{ONE}/theirs')
+        self.put('3')
+        self.assertEqual([ALL], self.sets('theirs'))
+
+    def test_nonsense(self) -> None:
+        for text in ('all', '', '3-'):
+            self.assertRaises(errors.DriverError, self.cpus.write, text)
+        self.assertEqual('0-7', self.cpus.read())
+
+
+class Version2(Version1):
+
+    version = 2
+    line = '0::'
+
+    def sets(self, *parts: str) -> list[set[int]]:
+        """As the kernel works it out: within the set of the machine."""
+        own = self.host.set_of(ONE) or set(ALL)
+        return [self.host.set_of(f'{ONE}/{part}') & own or own
+                for part in parts or self.parts]
+
+    def test_set_and_given_back(self) -> None:
+        self.assertIsNone(self.cpus.read())
+        taken = self.put('2-3')
+        self.assertEqual([{2, 3}] * 4, self.sets())
+        self.put('1')
+        self.assertEqual([ONE], list({
+            path.rpartition('/cpuset')[0] for path, *_ in self.host.written}))
+        self.restore(taken)
+        self.assertEqual([set(ALL)] * 4, self.sets())
+        # The kernel does not take it away again: the same effect.
+        self.assertEqual('0-7', self.cpus.read())
+
+    def test_a_pin_that_comes_under_it(self) -> None:
+        self.put('3-4')
+        self.host.set_by_another(f'{ONE}/vcpu0', {6})
+        self.assertEqual('3-4', self.cpus.read())
+        self.assertEqual([{3, 4}], self.sets('vcpu0'))
+
+    def test_a_vcpu_is_plugged_in(self) -> None:
+        self.put('3')
+        self.host.cgroup(f'{ONE}/vcpu2')
+        self.assertFalse(self.cpus.changed())
+        self.assertEqual([{3}], self.sets('vcpu2'))
+
+    def test_one_without_cpus_yet(self) -> None:
+        pass        # there it needs none
+
+    def test_other_cgroups_are_left_alone(self) -> None:
+        pass        # what is in the machine is of the machine
+
+    def test_nonsense(self) -> None:
+        for text in ('all', '', '3-'):
+            self.assertRaises(errors.DriverError, self.cpus.write, text)
+        self.assertIsNone(self.cpus.read())
+
+
+class Which(testtools.TestCase):
+
+    def files(self) -> file_knobs.Files:
+        return file_knobs.Files(None, '/')
+
+    def test_one_with_cpus_of_its_own(self) -> None:
+        pinned = ('<vcpupin vcpu="0" cpuset="0"/>'
+                  '<vcpupin vcpu="1" cpuset="1"/>')
+        numa = '<numatune><memory mode="strict" nodeset="0"/></numatune>'
+        for one in (seen(tune=pinned), seen(more=numa)):
+            exc = self.assertRaises(errors.Unsupported, self.files().of,
+                                    Knob.CPU_SET, one.domain)
+            self.assertIn('NUMA nodes of its own', str(exc))
+
+    def test_one_with_pins_of_an_earlier_release(self) -> None:
+        """Its record is there until they are taken back."""
+        record = build(Knob.CPU_SET, {'emulatorpin': '0-3'}).replace(
+            '<lease>', f'<lease xmlns="{uri(Knob.CPU_SET)}">')
+        exc = self.assertRaises(
+            errors.DriverError, self.files().of, Knob.CPU_SET,
+            seen(metadata=record).domain)
+        self.assertIn('came with a limit', str(exc))
+
+    def test_one_without_cgroups(self) -> None:
+        for knob in file_knobs.KNOBS:
+            exc = self.assertRaises(errors.Unsupported, self.files().of,
+                                    knob, seen().domain)
+            self.assertIn('cgroup_controllers', str(exc))

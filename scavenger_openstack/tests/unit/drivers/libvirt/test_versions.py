@@ -1,0 +1,50 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+from __future__ import annotations
+
+import testtools
+
+from scavenger_openstack.agent import steps_domain
+from scavenger_openstack.drivers.libvirt import versions
+
+
+class Versions(testtools.TestCase):
+
+    def test_as_people_write_them(self) -> None:
+        for version, text in ((9_000_000, '9.0.0'), (7_002_022, '7.2.22'),
+                              (11_010_003, '11.10.3'), (None, 'unknown')):
+            self.assertEqual(text, versions.text(version))
+        self.assertEqual(
+            'libvirtd 9.0.0, libvirt library 10.1.0, QEMU unknown',
+            str(versions.Versions(10_001_000, 9_000_000, None)))
+
+
+class NoQuota(testtools.TestCase):
+
+    def test_by_version(self) -> None:
+        """libvirt 8.x writes -1 into cpu.max as it is."""
+        free = 17592186044415
+        for daemon, cgroup_version, wanted in (
+                (8_000_000, 2, free), (8_003_000, 2, free),
+                (8_010_000, 2, free), (None, 2, free),
+                (9_000_000, 2, -1), (10_000_000, 2, -1),
+                (8_000_000, 1, -1), (9_000_000, 1, -1), (None, 1, -1),
+                (8_000_000, None, -1)):
+            self.assertEqual(
+                wanted, versions.no_quota_us(daemon, cgroup_version),
+                f'{daemon} on cgroup v{cgroup_version}')
+
+    def test_the_restorer_knows_it(self) -> None:
+        self.assertEqual(versions.FREE_QUOTA_US,
+                         steps_domain._FREE_QUOTA_US)

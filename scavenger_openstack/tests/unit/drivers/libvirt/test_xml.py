@@ -1,0 +1,379 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a domain's XML tells.
+
+The XML is what libvirt 9.0 wrote for a running domain with the metadata of
+Nova 34, but for what the tests are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import testtools
+
+from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.drivers.libvirt import xml
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import domain
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import MIB
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import nova
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import PROJECT
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import TUNE
+from scavenger_openstack.tests.unit.drivers.libvirt.domain_texts import UUID
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+
+
+class TestDomain(testtools.TestCase):
+
+    def specs(self, **specs: str) -> xml.Domain:
+        """Parsed with extra specs; ``_`` of a name stands for ``:``."""
+        return xml.parse(domain(nova(
+            {f'scavenger:{key}': value for key, value in specs.items()})))
+
+    def test_as_its_operator_knows_it(self) -> None:
+        for version in ('1.0', '1.1'):
+            one = xml.parse(domain(nova(
+                {'scavenger:priority': 'backgroud'}, name=' web 1 ',
+                version=version))).instance
+            self.assertEqual(
+                (UUID, 'instance-00000001', 'web 1', 'm1.small',
+                 Priority.FOREGROUND, 'default', True),
+                (one.uuid, one.name, one.display_name, one.flavor,
+                 one.priority, one.source, one.specs_known))
+            self.assertEqual((
+                "extra spec 'scavenger:priority' = 'backgroud' is ignored: "
+                'it has to be foreground or background',), one.ignored)
+        one = xml.parse(domain(nova(name='x' * 5000))).instance
+        self.assertEqual(128, len(one.display_name))
+        one = xml.parse(domain(nova(name='web\n\u202e\x851').replace(
+            'm1.small', 'm1&#10;x'))).instance
+        self.assertEqual(('web\\n\\u202e\\x851', 'm1\\nx'),
+                         (one.display_name, one.flavor))
+        one = xml.parse(domain()).instance
+        self.assertEqual(('', '', False),
+                         (one.display_name, one.flavor, one.specs_known))
+
+    def test_all_of_a_domain(self) -> None:
+        one = xml.parse(domain(nova({
+            'scavenger:priority': 'background',
+            'scavenger:application': 'render farm',
+            'scavenger:floor_cpu_cores': '0.5',
+            'scavenger:floor_memory_mb': '64',
+            'scavenger:floor_io_bytes_per_s': '2e6',
+            'scavenger:floor_io_ops_per_s': '20',
+            'scavenger:floor_egress_bytes_per_s': ' 250000 ',
+            'hw_rng:allowed': 'true'}), tune=TUNE))
+        self.assertEqual((UUID, 'instance-00000001', Priority.BACKGROUND,
+                          'flavor', PROJECT, f'{PROJECT}/render farm'),
+                         (one.uuid, one.name, one.priority, one.source,
+                          one.project, one.application))
+        self.assertEqual({
+            Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64 * MIB,
+            Knob.IO_BYTES_PER_S: 2e6, Knob.IO_OPS_PER_S: 20,
+            Knob.EGRESS_BYTES_PER_S: 250000}, one.floor)
+        self.assertEqual((2, 128 * MIB, 64 * MIB),
+                         (one.vcpus, one.memory_allotment_bytes,
+                          one.balloon_bytes))
+        self.assertEqual(['vda', 'vdb', 'hdb'],
+                         [disk.target for disk in one.disks])
+        self.assertEqual({'total_bytes_sec': 10000000, 'read_iops_sec': 100},
+                         one.disks[0].iotune)
+        self.assertEqual(('total', 'split', None), (
+            one.disks[0].family('bytes'), one.disks[0].family('iops'),
+            one.disks[1].family('bytes')))
+        self.assertEqual((('tap5c8a3f00-12', 'tap0'), 1),
+                         (one.interfaces, one.unseen_interfaces))
+        self.assertEqual(({0: {0}, 1: {1}}, {0, 1}, {0, 1}, True),
+                         (one.pins, one.emulator_pin, one.allowed_cpus,
+                          one.dedicated))
+        self.assertEqual((50000, 100000), (one.quota_us, one.period_us))
+        self.assertEqual((True, 'Skylake-Server', 'kvm', True,
+                          metadata.NOTHING, ()),
+                         (one.has_balloon, one.cpu_model, one.virt_type,
+                          one.specs_known, one.found, one.warnings))
+
+    def test_no_metadata_is_foreground(self) -> None:
+        text = domain().replace('<metadata></metadata>', '')
+        for one in (xml.parse(text), xml.parse(domain())):
+            self.assertEqual(
+                (Priority.FOREGROUND, 'default', None, None, False, ()),
+                (one.priority, one.source, one.project, one.application,
+                 one.specs_known, one.warnings))
+            self.assertEqual({**DEFAULT_FLOORS,
+                              Knob.MEMORY_BYTES: 128.0 * MIB}, one.floor)
+
+    def test_extra_specs_that_are_not_ours_change_nothing(self) -> None:
+        one = xml.parse(domain(nova({
+            'hw:mem_page_size': 'large', 'priority': 'background',
+            'scavenger_priority': 'background', 'scavengers:priority': 'x'})))
+        self.assertEqual((Priority.FOREGROUND, 'default', True, False, ()),
+                         (one.priority, one.source, one.specs_known,
+                          one.dedicated, one.warnings))
+
+    def test_nova_before_it_told_extra_specs(self) -> None:
+        one = xml.parse(domain(nova(version='1.0')))
+        self.assertEqual((PROJECT, False, Priority.FOREGROUND),
+                         (one.project, one.specs_known, one.priority))
+
+    def test_wrong_extra_specs_are_named_and_the_rest_is_used(self) -> None:
+        wrong = {'scavenger:priority': 'batch',
+                 'scavenger:application': 'two\nlines',
+                 'scavenger:floor_cpu_cores': '-1',
+                 'scavenger:floor_memory_mb': 'nan',
+                 'scavenger:floor_io_ops_per_s': '0',
+                 'scavenger:floor_io_bytes_per_s': '1e400',
+                 'scavenger:prioriti': 'background'}
+        one = xml.parse(domain(nova(
+            {**wrong, 'scavenger:floor_egress_bytes_per_s': '9'})))
+        self.assertEqual((Priority.FOREGROUND, 'default', None),
+                         (one.priority, one.source, one.application))
+        self.assertEqual({**DEFAULT_FLOORS, Knob.MEMORY_BYTES: 128.0 * MIB,
+                          Knob.EGRESS_BYTES_PER_S: 9}, one.floor)
+        self.assertEqual(len(wrong), len(one.warnings), str(one.warnings))
+        for said, (key, value) in zip(one.warnings, wrong.items(),
+                                      strict=True):
+            for word in ('instance-00000001', UUID, key, repr(value)):
+                self.assertIn(word, said)
+            self.assertNotIn('\n', said)
+
+    def test_numbers_that_are_none(self) -> None:
+        for text in ('', 'inf', '-inf', 'nan', '0x10', '1_000', '٣', '1 2',
+                     '1' * 4000, '0e5', '1e-999', '1,5', '+1'):
+            one = self.specs(floor_cpu_cores=text)
+            self.assertEqual(0.1, one.floor[Knob.CPU_CORES], text)
+            self.assertEqual(1, len(one.warnings), text)
+
+    def test_tenants_cannot_change_the_priority(self) -> None:
+        """Whatever the image says, and wherever else a word may stand."""
+        claims = {'scavenger:priority': 'background',
+                  'scavenger_priority': 'background',
+                  'scavenger:floor_cpu_cores': '64',
+                  'scavenger_application': 'mine'}
+        one = xml.parse(domain(nova({}, claims, name='background')))
+        self.assertEqual((Priority.FOREGROUND, 'default', 0.1, ()),
+                         (one.priority, one.source,
+                          one.floor[Knob.CPU_CORES], one.warnings))
+        self.assertEqual(f'{PROJECT}/mine', one.application)
+        spec = ('<nova:extraSpec name="scavenger:priority">background'
+                '</nova:extraSpec>')
+        meta = nova({}, {})
+        for place in ('<nova:extraSpecs></nova:extraSpecs>',
+                      '<nova:ports/>', '<nova:properties></nova:properties>'):
+            # The same element, but not where Nova writes extra specs.
+            text = domain(meta.replace(place, place + spec))
+            self.assertIn(spec, text)
+            one = xml.parse(text)
+            self.assertEqual(Priority.FOREGROUND, one.priority, place)
+
+    def test_the_status_says_what_of_an_image_is_ignored(self) -> None:
+        """And not the log, which tenants would fill."""
+        one = xml.parse(domain(nova({}, {
+            'scavenger_priority': 'background', 'hw_vif_model': 'virtio',
+            'scavenger:floor_memory_mb': '1', 'scavenger_application': '',
+            'scavenger_x': 'y'})))
+        self.assertEqual(
+            ("image property 'scavenger_priority' = 'background' is ignored: "
+             'only an extra spec of the flavor says that',
+             "image property 'scavenger:floor_memory_mb' = '1' is ignored: "
+             'only an extra spec of the flavor says that',
+             "image property 'scavenger_application' = '' is ignored: the "
+             'project is not known, or the name has not 1 to 128 printable '
+             'characters'), one.instance.ignored)
+        self.assertEqual((), one.warnings)
+
+    def test_text_that_looks_like_xml_stays_text(self) -> None:
+        inject = ('</nova:name><nova:flavor><nova:extraSpecs><nova:extraSpec '
+                  'name="scavenger:priority">background</nova:extraSpec>')
+        one = xml.parse(domain(nova(
+            {}, {'scavenger_application': inject}, name=inject)))
+        self.assertEqual(Priority.FOREGROUND, one.priority)
+
+    def test_applications_of_two_projects_never_meet(self) -> None:
+        found = [xml.parse(domain(nova(
+            specs, properties, project=project))).application
+            for project in ('a', 'b') for specs, properties in (
+                ({'scavenger:application': 'web'}, {}),
+                ({}, {'scavenger_application': 'b/web'}))]
+        self.assertEqual(['a/web', 'a/b/web', 'b/web', 'b/b/web'], found)
+
+    def test_without_a_project_there_is_no_application(self) -> None:
+        for project in (None, '', 'a/b', 'x' * 65):
+            one = xml.parse(domain(nova(
+                {'scavenger:application': 'web'}, {}, project=project)))
+            self.assertEqual((None, None), (one.project, one.application))
+            self.assertIn('project', one.warnings[0])
+
+    def test_the_flavor_names_the_application_before_the_image(self) -> None:
+        image = {'scavenger_application': 'mine'}
+        one = xml.parse(domain(nova(
+            {'scavenger:application': 'web'}, image)))
+        self.assertEqual(f'{PROJECT}/web', one.application)
+
+    def test_names_of_tenants_stay_on_one_short_line(self) -> None:
+        long = 'n' * 100_000
+        for bad in (long, 'a\u202eb', 'line\nbreak', '', '\u2028'):
+            one = xml.parse(domain(nova(
+                {'scavenger:application': bad, 'scavenger:priority': bad},
+                {'scavenger_application': bad}, name=bad)))
+            self.assertIsNone(one.application)
+            self.assertEqual(2, len(one.warnings))
+            for said in one.warnings:
+                self.assertLess(len(said), 400)
+                self.assertTrue(said.isprintable(), ascii(said))
+
+    def test_malformed_metadata_is_foreground(self) -> None:
+        begin = f'<nova:instance xmlns:nova="{xml.NOVA[0]}">'
+        for inner in ('', '<nova:flavor/>', '<nova:owner/>', '<nova:owner>'
+                      '<nova:project/></nova:owner>', '<nova:extraSpecs>'
+                      '<nova:extraSpec name="scavenger:priority">background'
+                      '</nova:extraSpec></nova:extraSpecs>',
+                      '<nova:flavor><nova:extraSpecs><nova:extraSpec/>'
+                      'background</nova:extraSpecs></nova:flavor>'):
+            one = xml.parse(domain(f'{begin}{inner}</nova:instance>'))
+            self.assertEqual((Priority.FOREGROUND, None),
+                             (one.priority, one.application), inner)
+
+    def test_no_disks_and_no_interfaces(self) -> None:
+        one = xml.parse(domain(devices=''))
+        self.assertEqual(((), (), 0, False), (
+            one.disks, one.interfaces, one.unseen_interfaces,
+            one.has_balloon))
+        one = xml.parse(domain(
+            devices="<memballoon model='none'/>"))
+        self.assertFalse(one.has_balloon)
+
+    def test_memory_that_cannot_be_given_back(self) -> None:
+        for rest, wanted in (
+                ('', None), ('<memoryBacking><nosharepages/><source '
+                             "type='memfd'/></memoryBacking>", None),
+                ('<memoryBacking><hugepages/></memoryBacking>',
+                 'huge pages'),
+                ("<memoryBacking><hugepages><page size='2048' unit='KiB' "
+                 "nodeset='0'/></hugepages></memoryBacking>", 'huge pages'),
+                ('<memoryBacking><locked/></memoryBacking>',
+                 'locked memory'),
+                ("<launchSecurity type='sev'/>", "encrypted memory ('sev')"),
+                ("<launchSecurity type='tdx'/>", "encrypted memory ('tdx')")):
+            one = xml.parse(domain(devices='', rest=rest))
+            self.assertEqual(wanted, one.fixed_memory, rest)
+        for device, wanted in (
+                ("<hostdev mode='subsystem' type='pci'/>", 'hostdev pci'),
+                ("<hostdev mode='subsystem' type='mdev'/>", 'hostdev mdev'),
+                ("<hostdev mode='subsystem' type='usb'/>", None),
+                ("<interface type='hostdev'/>", 'interface hostdev'),
+                ("<interface type='vdpa'/>", 'interface vdpa'),
+                ("<interface type='vhostuser'/>", None),
+                ("<disk type='nvme'/>", 'disk nvme'),
+                ("<disk type='block'/>", None)):
+            one = xml.parse(domain(devices=device))
+            self.assertEqual(
+                wanted and f'a device passed through ({wanted})',
+                one.fixed_memory, device)
+
+    def test_realtime_vcpus(self) -> None:
+        for how, wanted in (('fifo', 'fifo'), ('rr', 'rr'), ('batch', None),
+                            ('idle', None)):
+            self.assertEqual(wanted, xml.parse(domain(
+                tune=f"<cputune><vcpusched vcpus='0-1' scheduler='{how}' "
+                     "priority='1'/></cputune>")).realtime)
+
+    def test_devices_that_are_no_file_names(self) -> None:
+        for name in ('../../etc', '..', '.', 'a/b', 'x' * 16, '', 'a b'):
+            one = xml.parse(domain(
+                devices=f"<interface type='ethernet'><target dev='{name}'/>"
+                        f"</interface><disk><target dev='{name}!'/></disk>"))
+            self.assertEqual(((), 1, ()), (
+                one.interfaces, one.unseen_interfaces, one.disks), name)
+
+    def test_vcpus_are_those_that_are_there_now(self) -> None:
+        one = xml.parse(domain(
+            vcpu="<vcpu placement='static' current='1'>4</vcpu>"))
+        self.assertEqual(1, one.vcpus)
+
+    def test_where_vcpus_may_run(self) -> None:
+        def of(vcpu: str, tune: str = '', specs: Mapping[str, str] = {}
+               ) -> tuple[frozenset[int] | None, bool]:
+            one = xml.parse(domain(nova(specs), vcpu=vcpu, tune=tune))
+            return one.allowed_cpus, one.dedicated
+        shared = "<vcpu cpuset='0-3'>2</vcpu>"
+        self.assertEqual((None, False), of('<vcpu>2</vcpu>'))
+        self.assertEqual(({0, 1, 2, 3}, False), of(shared))
+        self.assertEqual(({0, 1}, True), of('<vcpu>2</vcpu>', TUNE))
+        # Both in one place, or in one NUMA node: not their own CPUs.
+        for cpus in ('0', '0-1'):
+            pins = ''.join(f"<vcpupin vcpu='{vcpu}' cpuset='{cpus}'/>"
+                           for vcpu in (0, 1))
+            self.assertFalse(of('<vcpu>2</vcpu>',
+                                f'<cputune>{pins}</cputune>')[1])
+        one = "<cputune><vcpupin vcpu='0' cpuset='7'/></cputune>"
+        self.assertEqual((None, False), of('<vcpu>2</vcpu>', one))
+        self.assertEqual(({0, 1, 2, 3, 7}, False), of(shared, one))
+        for specs in ({'hw:cpu_policy': 'dedicated'},
+                      {'hw:cpu_policy': 'mixed'}, {'resources:PCPU': '2'}):
+            self.assertEqual((None, True), of('<vcpu>2</vcpu>', '', specs))
+
+    def test_numa(self) -> None:
+        one = xml.parse(domain(
+            rest="<numatune><memory mode='strict' nodeset='0,2'/></numatune>"))
+        self.assertEqual({0, 2}, one.numa_nodes)
+
+    def test_pins_of_ours_are_not_taken_for_those_of_nova(self) -> None:
+        record = metadata.build(Knob.CPU_SET, {
+            'vcpupin.0': '0-3', 'vcpupin.1': '0-3', 'emulatorpin': '0-7'})
+        record = record.replace(
+            '<lease>', f'<lease xmlns="{metadata.uri(Knob.CPU_SET)}">')
+        one = xml.parse(domain(record, tune=TUNE))
+        self.assertEqual((set(range(4)), set(range(8)), False),
+                         (one.allowed_cpus, one.emulator_pin, one.dedicated))
+        self.assertEqual({0: set(range(4)), 1: set(range(4))}, one.pins)
+
+    def test_quota_that_limits_nothing(self) -> None:
+        for text in ('-1', '0'):
+            one = xml.parse(domain(
+                tune=f'<cputune><quota>{text}</quota></cputune>'))
+            self.assertIsNone(one.quota_us)
+
+    def test_as_a_workload(self) -> None:
+        shared = domain(vcpu="<vcpu cpuset='0-3'>2</vcpu>")
+        one = xml.parse(shared).workload(created_s=7)
+        self.assertEqual((UUID, UUID, {0, 1, 2, 3}, 2.0, 128.0 * MIB, 7),
+                         (one.id, one.group, one.allowed_cpus, one.vcpus,
+                          one.memory_allotment_bytes, one.created_s))
+        self.assertEqual(('', '', ''), one.disks)     # where, is not known
+        self.assertEqual(UUID, one.instance)
+        one = xml.parse(domain(
+            nova({'scavenger:priority': 'background'}),
+            vcpu="<vcpu cpuset='0-3'>2</vcpu>")).workload(created_s=7)
+        self.assertEqual({0, 1, 2, 3}, one.allowed_cpus)
+        one = xml.parse(domain(tune=TUNE)).workload(created_s=7)
+        self.assertEqual({0, 1}, one.allowed_cpus)
+
+    def test_dedicated_cpus(self) -> None:
+        def of(vcpu: str, tune: str = '', policy: str = ''
+               ) -> frozenset[int] | None:
+            specs = {'hw:cpu_policy': policy} if policy else {}
+            return xml.parse(domain(
+                nova(specs), vcpu=vcpu, tune=tune)).workload(
+                    created_s=7).dedicated_cpus
+        shared = "<vcpu cpuset='0-3'>2</vcpu>"
+        self.assertEqual(set(), of('<vcpu>2</vcpu>'))
+        self.assertEqual(set(), of(shared))
+        self.assertEqual({0, 1}, of('<vcpu>2</vcpu>', TUNE))
+        mixed = ("<cputune><vcpupin vcpu='0' cpuset='0-3'/>"
+                 "<vcpupin vcpu='1' cpuset='7'/></cputune>")
+        self.assertEqual({7}, of(shared, mixed, 'mixed'))
+        self.assertEqual(set(), of(shared, mixed))
+        # Not as Nova pins: all of it, rather than none.
+        self.assertEqual({0, 1, 2, 3}, of(shared, '', 'dedicated'))
