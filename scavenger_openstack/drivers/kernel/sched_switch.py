@@ -49,6 +49,11 @@ STRIDE = 64
 CPU do not slow down those of its neighbours."""
 
 
+VISIT_S = 1.0
+"""So long the start waits for the thread that visits each CPU: on one that a
+real-time guest keeps for itself no other thread may ever run."""
+
+
 class _Calls(NamedTuple):
     bpf: int
     perf_event_open: int
@@ -138,8 +143,9 @@ class Running:
     """Who runs on each CPU of this machine, now.
 
     At the start a short-lived thread visits each CPU, so that each has
-    switched once.  A CPU that it may not enter (this process has a cpuset)
-    stays unknown until its next switch, and unknown is not idle.
+    switched once.  A CPU that it may not enter (this process has a cpuset), or
+    where it gets no turn, stays unknown until its next switch, and unknown is
+    not idle.
 
     A CPU that is taken offline goes idle first and stays so: those that were
     offline at the last :meth:`look` do not count.
@@ -160,7 +166,7 @@ class Running:
             self._open()
             visitor = threading.Thread(target=self._visit, daemon=True)
             visitor.start()
-            visitor.join()
+            visitor.join(VISIT_S)
         except BaseException:
             self.close()
             raise

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 
+import fixtures
 from testtools import matchers
 
 from scavenger_openstack.drivers.kernel import sched_switch
@@ -68,6 +69,21 @@ class RunningTestCase(base.FunctionalTestCase):
         self.assertGreater(len(pids), max(self.cpus))
         for cpu in self.cpus:
             self.assertIsNotNone(pids[cpu], f'CPU {cpu}')
+
+    def test_a_cpu_on_which_it_gets_no_turn(self):
+        """A real-time guest has it: the start does not wait for ever."""
+        ends, enter = threading.Event(), os.sched_setaffinity
+        self.addCleanup(ends.set)
+
+        def hang(thread, cpus):
+            if threading.current_thread() is not threading.main_thread():
+                ends.wait(20)
+            enter(thread, cpus)
+
+        start_s = time.monotonic()
+        with fixtures.MonkeyPatch('os.sched_setaffinity', hang):
+            self.running()
+        self.assertLess(time.monotonic() - start_s, 15)
 
     def test_who_runs(self):
         cpu = self.cpus[-1]
