@@ -44,7 +44,7 @@ class Call:
         self.done = threading.Event()
         self.result: Any = None
         self.error: errors.ScavengerError | None = None
-        self.has_turn = False
+        self.has_turn = self.late = False
 
 
 class Executor:
@@ -88,6 +88,7 @@ class Executor:
 
     def give_up(self, call: Call) -> None:
         """It is late: its turn goes to another."""
+        call.late = True
         with self._mutex:
             had, call.has_turn = call.has_turn, False
         if had:
@@ -99,6 +100,8 @@ class Executor:
             with self._mutex:
                 call = self._queues[target][0]
             call.has_turn = self._turns.acquire(timeout=self._patience_s)
+            if call.late:
+                self.give_up(call)
             try:
                 call.result = call.do()
             except errors.ScavengerError as exc:

@@ -88,6 +88,19 @@ class TestExecutor(testtools.TestCase):
         self.assertTrue(self.calls.submit('more', str).done.wait(LONG_S))
         self.assertLess(time.monotonic() - start_s, LONG_S / 2)
 
+    def test_one_that_is_given_up_before_its_turn(self) -> None:
+        """It gets none, however long it hangs then."""
+        self.calls = calls.Executor('call', LONG_S)
+        hanging = [self.hang(str(number)) for number in range(calls.MOST)]
+        late = self.calls.submit('late', lambda: self.go.wait(LONG_S))
+        self.calls.give_up(late)
+        self.calls.give_up(hanging[0])
+        start_s = time.monotonic()
+        for number in range(2):
+            self.assertTrue(self.calls.submit(
+                f'more {number}', str).done.wait(LONG_S))
+        self.assertLess(time.monotonic() - start_s, LONG_S / 2)
+
     def test_no_thread_can_be_started(self) -> None:
         def refuse(thread: threading.Thread) -> None:
             raise RuntimeError("can't start new thread")
