@@ -341,10 +341,10 @@ class Watch:
                 ended(domain.UUIDString(), ends[more[:2]])
             changed(domain.UUIDString(), EVENTS[name])
 
-        connection.registerCloseCallback(lambda _, why, *__: lost(
-            why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
         try:
             with said('events'):
+                connection.registerCloseCallback(lambda _, why, *__: lost(
+                    why == api.VIR_CONNECT_CLOSE_REASON_KEEPALIVE), None)
                 for name in EVENTS:
                     self._events.append(connection.domainEventRegisterAny(
                         None, getattr(api, f'VIR_DOMAIN_EVENT_ID_{name}'),
@@ -385,8 +385,8 @@ class Watch:
 
     def close(self) -> None:
         """Be told no more."""
-        with contextlib.suppress(self._api.libvirtError):
-            for event in self._events:
+        for event in self._events:
+            with contextlib.suppress(self._api.libvirtError):
                 self._connection.domainEventDeregisterAny(event)
         with contextlib.suppress(self._api.libvirtError):
             self._connection.unregisterCloseCallback()

@@ -91,6 +91,33 @@ class Connections(testtools.TestCase):
         found.close()
         self.assertEqual(2, machine.calls['close'])
 
+    def refused(self, name: str) -> list[tuple[object, ...]]:
+        """How a method of connections is called, which each time says that
+        the connection broke."""
+        calls: list[tuple[object, ...]] = []
+
+        def refuse(connection: object, *arguments: object) -> None:
+            calls.append(arguments)
+            raise libvirtd.libvirtError('client socket is closed')
+
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{libvirtd.__name__}.Connection.{name}', refuse))
+        return calls
+
+    def test_each_event_of_one_that_broke_is_ended(self) -> None:
+        """Each that is not keeps the connection and a descriptor."""
+        calls = self.refused('domainEventDeregisterAny')
+        self.useFixture(libvirtd.Libvirtd()).driver.close()
+        self.assertEqual(len(libvirt.EVENTS), len(calls))
+
+    def test_one_that_breaks_at_once(self) -> None:
+        machine = self.useFixture(libvirtd.Libvirtd()).machine
+        self.refused('registerCloseCallback')
+        self.assertRaises(
+            errors.DriverError, libvirt.Libvirt('qemu:///system').watch,
+            lambda *_: None, lambda *_: None, lambda *_: None)
+        self.assertEqual(1, machine.calls['close'])
+
 
 class BlockStatistics(testtools.TestCase):
 
