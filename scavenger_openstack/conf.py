@@ -371,7 +371,7 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
             sections, known, free)]
     values = list(conf_check.wrong_values(conf, list_opts()))
     if not values:
-        found += _no_plugins(conf)
+        found += [*conf_host.wrong_links(conf), *_no_plugins(conf)]
         found += conf_check.contradictions(
             {name: Mode(conf[name].mode) for name in PARAMS
              if conf_check.is_set(conf, name, 'mode')},

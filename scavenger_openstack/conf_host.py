@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+import math
 import pathlib
 
 from oslo_config import cfg
@@ -133,14 +134,27 @@ def links(conf: cfg.ConfigOpts) -> dict[str, float | None]:
     """
     found: dict[str, float | None] = {}
     for entry in conf.network.links:
-        device, equals, capacity = entry.partition('=')
+        device, equals, text = entry.partition('=')
         try:
-            found[device] = float(capacity) if equals else None
+            capacity = float(text) if equals else None
         except ValueError:
+            capacity = math.nan
+        if not device or capacity is not None and not (
+                0 < capacity < math.inf):
             raise errors.ConfigError(
-                f'[network] links: {entry!r} is not DEVICE=BYTES_PER_S'
-            ) from None
+                f'[network] links: {entry!r} is neither DEVICE nor '
+                'DEVICE=BYTES_PER_S')
+        found[device] = capacity
     return found
+
+
+def wrong_links(conf: cfg.ConfigOpts) -> list[str]:
+    """What :func:`links` has to say."""
+    try:
+        links(conf)
+    except errors.ConfigError as exc:
+        return list(exc.args)
+    return []
 
 
 def interfaces(conf: cfg.ConfigOpts, known: Collection[str]

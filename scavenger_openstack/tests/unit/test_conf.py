@@ -195,6 +195,16 @@ class TestWrong(ConfTestCase):
             found, = self.findings('[agent]', 'protect = disk', *lines)
             self.assertIn('disk takes the controller io_shares', found)
 
+    def test_links(self) -> None:
+        self.assertEqual({'eth0': None, 'eth1': 1.25e9}, conf_host.links(
+            self.load('[network]', 'links = eth0, eth1=1.25e9')))
+        for wrong in ('=5', 'eth0=', 'eth0=x', 'eth0=0', 'eth0=-1',
+                      'eth0=nan', 'eth0=inf'):
+            self.assertEqual(
+                [f'[network] links: {wrong!r} is neither DEVICE nor '
+                 'DEVICE=BYTES_PER_S'],
+                self.findings('[network]', f'links = {wrong}'))
+
     def test_old_names_of_logging_are_taken(self) -> None:
         self.load('[DEFAULT]', 'logfile = /x', 'debug = true')
 
