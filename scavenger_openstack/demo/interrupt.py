@@ -37,7 +37,10 @@ class Interrupt:
     def __init__(self) -> None:
         self.signal: int | None = None
         for number in SIGNALS:
-            signal.signal(number, self._remember)
+            # Below nohup it stays ignored.
+            if (number, signal.getsignal(number)) != (
+                    signal.SIGHUP, signal.SIG_IGN):
+                signal.signal(number, self._remember)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
