@@ -257,6 +257,31 @@ class Plugged(LimitsTestCase):
         self.assertIsNone(self.leases.held()[CORES].original)
         self.assertNotIn('somebody else', self.logs.output)
 
+    def test_64_vcpus_of_which_few_are_left(self) -> None:
+        """All together have the limit, whatever period it takes."""
+        for cores, quota, period in ((8.0, 12_500, 100_000),
+                                     (0.1, 1000, 640_000)):
+            self.start(64)
+            self.tick((CORES, cores))
+            self.assertEqual((quota, period),
+                             (self.machine.quota, self.machine.period))
+            for vcpus in (63, 16, 4, 1):
+                self.machine.vcpus = vcpus
+                self.libvirtd.tell(until=lambda vcpus=vcpus: (  # type: ignore[misc]
+                    self.libvirtd.snapshot.domain.vcpus == vcpus))
+                self.libvirtd.driver.sample()
+                for _ in range(actuator.LOOK_TICKS):
+                    self.assertEqual([], self.tick((CORES, cores)).problems)
+                self.assertAlmostEqual(     # a little is not worth a call
+                    min(cores, vcpus), vcpus * min(
+                        1.0, self.machine.quota / self.machine.period),
+                    delta=0.02 * cores)
+            held = self.leases.held()[CORES]
+            self.assertIsNone(held.original)
+            self.assertEqual('-1', held.steps[0]['values']['vcpu_quota'])
+            self.assertNotIn('somebody else', self.logs.output)
+            self.machine.stop()
+
     def test_a_disk_right_before_our_call(self) -> None:
         """The lease knows nothing of it, so it is not limited."""
         self.tick((OPS, 100))

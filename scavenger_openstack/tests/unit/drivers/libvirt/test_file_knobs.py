@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import pathlib
 
 import fixtures
 import testtools
@@ -142,6 +143,21 @@ class Version1(testtools.TestCase):
         self.assertEqual('0,1,2,3,4,5,6,7', ','.join(map(str, sorted(
             cpusets.cpus_of(taken[-1]['text'])))))
         self.assertFalse(self.cpus.changed())
+
+    def test_64_vcpus_of_which_few_are_left(self) -> None:
+        for vcpu in range(2, 64):
+            self.host.cgroup(f'{ONE}/vcpu{vcpu}')
+        taken = self.put('3')
+        self.assertEqual([{3}], self.sets('vcpu63'))
+        for vcpu in range(2, 64):
+            self.host.delete(f'{ONE}/vcpu{vcpu}')
+        self.assertEqual('3', self.cpus.read())
+        self.put('4')
+        self.assertEqual([{4}] * 4, self.sets())
+        self.assertFalse(self.cpus.changed())
+        self.restore([step for step in taken
+                      if pathlib.Path(step['dir']).exists()])
+        self.assertEqual([ALL] * 4, self.sets())
 
     def test_one_without_cpus_yet(self) -> None:
         """libvirt makes the cgroup first, and then gives it some."""
