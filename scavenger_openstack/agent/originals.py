@@ -117,7 +117,8 @@ def after_drift(steps: Sequence[Step], ours: Sequence[Step],
     """What to give back after somebody else wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
-    other holds theirs.  The parts of a step with ``values`` are these.
+    other holds theirs.  The parts of a step with ``values`` are these, and of
+    a line of ``io.max`` its limits.
     """
     written = {_place(step): step for step in ours}
     before = {_place(step): step for step in steps}
@@ -130,6 +131,10 @@ def after_drift(steps: Sequence[Step], ours: Sequence[Step],
         elif 'values' in step:
             found.append({**step, 'values': part_by_part(
                 old['values'], mine.get('values', {}), step['values'])})
+        elif step.get('file') == 'io.max':
+            found.append({**step, 'text': ' '.join(
+                '='.join(limit) for limit in part_by_part(
+                    _limits(old), _limits(mine), _limits(step)).items())})
         else:
             found.append(step)
     return found
@@ -140,6 +145,12 @@ def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
     """As :func:`after_drift`, for the parts of one step."""
     return {key: before.get(key, text) if text == ours.get(key) else text
             for key, text in now.items()}
+
+
+def _limits(step: Step) -> dict[str, str]:
+    """The limits in a line of ``io.max``."""
+    return dict(word.partition('=')[::2]
+                for word in str(step.get('text', '')).split())
 
 
 def _place(step: Step) -> tuple[object, ...]:

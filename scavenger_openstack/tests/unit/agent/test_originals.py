@@ -29,6 +29,10 @@ def disk(device: str, text: str) -> dict[str, Any]:
             'file': 'blkio.throttle.read_bps_device', 'text': text}
 
 
+def limits(text: str) -> dict[str, Any]:
+    return {**disk('8:0', text), 'file': 'io.max'}
+
+
 def bucket(dev: str, ifindex: int) -> dict[str, Any]:
     return {'do': 'tc', 'netns': 'n', 'dev': dev, 'ifindex': ifindex}
 
@@ -108,3 +112,10 @@ class AfterDrift(testtools.TestCase):
             [disk('8:0', '100')], [disk('8:0', '10')],
             [disk('8:0', '10'), disk('8:32', '0')])
         self.assertEqual(['100', '0'], [step['text'] for step in found])
+
+    def test_one_direction_of_a_disk(self) -> None:
+        """Version 2 tells all limits of a disk in one line."""
+        found = originals.after_drift(
+            [limits('rbps=max wbps=300')], [limits('rbps=10 wbps=10')],
+            [limits('rbps=5 wbps=10')])
+        self.assertEqual([limits('rbps=5 wbps=300')], found)
