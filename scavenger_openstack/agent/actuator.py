@@ -373,7 +373,9 @@ class Actuator:
         if (key in self._ours and key in self._leases.held()
                 and self._check_drift(key, self._driver.read(*key))):
             return False
-        if key[1] is Knob.CPU_SET or key not in self._leases.held():
+        # A lease that this agent has not written under may be of another
+        # cgroup or run of a VM.
+        if key[1] is Knob.CPU_SET or key not in self._ours:
             self.hold(*key)
         self._ours.pop(key, None)   # half a write is not somebody else's
         with self._leases.writing(*key):

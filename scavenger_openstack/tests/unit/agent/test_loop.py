@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import time
 from typing import Any
@@ -26,6 +27,7 @@ import testtools
 from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import records
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.tests.unit import host_tree
@@ -235,6 +237,35 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('50000 100000', self.quota())
         self.turn(loop)
         self.assertEqual('80000 100000', self.quota())
+
+    def test_a_lease_that_was_left_is_of_the_cgroup_that_it_names(self
+                                                                  ) -> None:
+        """An earlier agent's limit could not be restored at the start, and
+        then the cgroup was made again: the new one has a lease of its own."""
+        here = self.host.top / 'batch/a'
+        self.leave_a_lease(here)
+        (here / 'cpu.max').unlink()
+        (here / 'cpu.max').mkdir()      # neither read nor written
+        loop = self.loop()
+        self.assertIn((A, CORES), self.leases.held())
+        here.rename(self.state_dir.parent / 'gone')     # keeps its inode
+        self.host.cgroup(A)
+        leased: list[list[int]] = []
+        self.host.before_write = lambda: leased.append(
+            [step['inode'] for one in self.records() for step in one['steps']])
+        self.turn(loop, (A, CORES, 0.5), ticks=3)
+        self.assertEqual('50000 100000', self.quota())
+        self.assertEqual([[here.stat().st_ino]], leased)
+
+    def leave_a_lease(self, path: pathlib.Path) -> None:
+        (self.state_dir / 'leases').mkdir(mode=0o700, parents=True)
+        self.state_dir.chmod(0o700)
+        directory = os.open(self.state_dir / 'leases', os.O_RDONLY)
+        self.addCleanup(os.close, directory)
+        records.save(directory, records.Lease(
+            A, str(CORES), records.boot_id(), [
+                {'do': 'write', 'dir': str(path), 'file': 'cpu.max',
+                 'inode': path.stat().st_ino, 'text': FREE}], name='a.json'))
 
     def test_a_limit_is_no_original_after_a_standstill(self) -> None:
         """Nobody restored it; the agent begins anew, and limits at once."""
