@@ -137,8 +137,10 @@ class Actuator:
                 self._ours.pop(key, None)   # until it is lifted, look
                 continue
             except errors.ScavengerError as exc:
-                if isinstance(exc, errors.Unsupported) and key in held:
-                    gone[key] = str(exc)    # a device came: remove it
+                if key in held and (isinstance(exc, errors.Unsupported)
+                                    or key not in self._ours):
+                    # A device came, or an earlier agent left it: remove it.
+                    gone[key] = str(exc)
                     self._ours.pop(key, None)
                 problems.append(self._refused(
                     cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))

@@ -24,6 +24,7 @@ import testtools
 
 from scavenger_openstack.agent import actuator
 from scavenger_openstack.agent import leases
+from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt import domains
@@ -442,6 +443,16 @@ class Foreign(LimitsTestCase):
         self.assertEqual(100, self.machine.disks['vda']['total_iops_sec'])
         self.assertEqual([metadata.uri(Knob.IO_OPS_PER_S)],
                          list(self.machine.records))
+
+    def test_a_lease_that_was_left_does_not_keep_it(self) -> None:
+        """An earlier agent set it, and it could not be restored at the start:
+        it goes, though a limit is wanted all the time."""
+        self.leases.hold(*CORES, [{
+            'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
+            'dir': f'{steps.cgroup_mounts()[0][0]}/scv-no-such-group'}], None)
+        self.until_lifted((CORES, 0.5))
+        self.tick((CORES, 0.5))
+        self.assertEqual(50_000, self.machine.quota)
 
     def test_ours_since_a_call_hung(self) -> None:
         def anew() -> None:
