@@ -349,10 +349,16 @@ class Leases:
         fd = os.open(self.state_dir, DIRECTORY)
         try:
             say.starting()
-            return restore.lift_all(fd, self._say, delete=True,
+            left = restore.lift_all(fd, self._say, delete=True,
                                     progress=say.starting)
         finally:
             os.close(fd)
+        if self._say.unread:
+            raise errors.LeaseError(
+                f'{self._say.unread} leases in {self.state_dir}/leases cannot '
+                'be read now, see above: no limit is set before they can be, '
+                'since what they are about may be limited; start again')
+        return left
 
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'

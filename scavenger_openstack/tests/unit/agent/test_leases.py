@@ -39,6 +39,7 @@ from scavenger_openstack.types import Knob
 
 A = '/batch/a', Knob.CPU_CORES
 B = '/batch/b', Knob.MEMORY_BYTES
+NOBODY = 65534
 
 
 class LeasesTestCase(testtools.TestCase):
@@ -178,6 +179,23 @@ class Records(LeasesTestCase):
         self.assertEqual({}, self.opened().held())
         self.assertEqual([], list((self.path / 'leases').iterdir()))
 
+    def test_a_record_that_cannot_be_read_now(self) -> None:
+        """What it is about may hold a limit: it is no original."""
+        if os.geteuid():
+            self.skipTest('takes root')
+        first = self.opened()
+        first.hold(*A, self.steps, None)
+        first._close_files()        # as if killed
+        self.path.parent.chmod(0o711)
+        for path in (self.path, *self.path.rglob('*')):
+            if path.suffix != '.json':
+                os.chown(path, NOBODY, NOBODY)
+        self.addCleanup(os.seteuid, 0)
+        os.seteuid(NOBODY)
+        self.assertIn('cannot be read now', str(self.assertRaises(
+            errors.LeaseError, leases.Leases(self.path).open)))
+        os.seteuid(0)
+        self.assertEqual(1, len(self.on_disk()))
 
     def test_systemd_waits_for_what_an_earlier_agent_left(self) -> None:
         first = self.opened()
