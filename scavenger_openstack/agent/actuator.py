@@ -390,13 +390,16 @@ class Actuator:
     def _check_drift(self, key: Key, current: Value | None) -> bool:
         """Whether somebody else wrote the knob; that is noted."""
         ours = self._ours[key]
-        if originals.same(current, ours.value):
+        same = originals.same(current, ours.value)
+        # Of several disks the value is that of the loosest.
+        if same and ours.steps[0].keys().isdisjoint(('device', 'values')):
             return False
         now = self._driver.restore_steps(*key)
         held = self._leases.held()[key]
-        if now == ours.steps:   # but of so many vCPUs
-            self.in_force.pop(key, None)
-            self._ours[key] = ours._replace(value=current)
+        if now == ours.steps:
+            if not same:        # of so many vCPUs
+                self.in_force.pop(key, None)
+                self._ours[key] = ours._replace(value=current)
             return False
         if originals.made_anew(held.steps, now):
             raise errors.WorkloadGone('it was made again')

@@ -24,12 +24,16 @@ import time
 
 import fixtures
 
+from scavenger_openstack.agent import actuator
+from scavenger_openstack.agent import leases
+from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
 from scavenger_openstack.tests.functional.test_cgroups import HOLD
 from scavenger_openstack.tests.functional.test_cgroups import MIB
 from scavenger_openstack.tests.functional.test_cgroups import restore
 from scavenger_openstack.tests.functional.test_cgroups import SPIN
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 
 
@@ -305,3 +309,31 @@ class TestIo(CgroupsCase):
         restore(steps)
         self.assertEqual([f'{self.number} 1000000', ''], self.texts(
             'blkio', '/bg/a', file, 'blkio.throttle.write_bps_device'))
+
+    def test_another_program_limits_one_direction(self) -> None:
+        """While ours is on both: theirs is restored."""
+        key = f'{self.parent}/a', Knob.IO_BYTES_PER_S
+        driver = self.driver('a', io_devices=[self.number])
+        held = leases.Leases(pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state'))
+        held.open()
+        self.addCleanup(held.close)
+        files = ('blkio.throttle.read_bps_device',
+                 'blkio.throttle.write_bps_device')
+        by_us = actuator.Actuator(driver, held, 2.0)
+
+        def tick(*values: float) -> None:
+            caps = [Cap(*key, value, 'test', 'a test') for value in values]
+            seen = by_us.look(caps)
+            by_us.reconcile(arbitrate.arbitrate(caps, seen.originals, {}),
+                            seen)
+
+        tick(4e6)
+        self.tree.write('blkio', '/bg/a', files[0], f'{self.number} 1000000')
+        for _ in range(actuator.LOOK_TICKS):
+            tick(4e6)
+        self.assertEqual([f'{self.number} 1000000', f'{self.number} 4000000'],
+                         self.texts('blkio', '/bg/a', *files))
+        tick()
+        self.assertEqual([f'{self.number} 1000000', ''],
+                         self.texts('blkio', '/bg/a', *files))

@@ -171,6 +171,23 @@ class Others(LimitsTestCase):
             self.assertIn('somebody else set it to 0.05', self.logs.output)
             self.assertEqual(5000, self.machine.quota)
 
+    def test_one_disk_of_several(self) -> None:
+        """The limit of the loosest disk tells nothing of that."""
+        self.start()
+        driver, disks = self.libvirtd.driver, self.machine.disks
+        disks['vdb'] = {}
+        self.libvirtd.tell(until=lambda: 'vdb.total_iops_sec' in (
+            driver.restore_steps(*OPS)[0]['values']))
+        self.tick((OPS, 100.0))
+        disks['vdb'] = {'total_iops_sec': 30}
+        self.libvirtd.tell(until=lambda: driver.restore_steps(*OPS)[0][
+            'values']['vdb.total_iops_sec'] == '30')
+        for _ in range(actuator.LOOK_TICKS):
+            self.tick((OPS, 100.0))
+        values = self.leases.held()[OPS].steps[0]['values']
+        self.assertEqual(('0', '30'), (values['vda.total_iops_sec'],
+                                       values['vdb.total_iops_sec']))
+
 
 class StartedAnew(LimitsTestCase):
 
