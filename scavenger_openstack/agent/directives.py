@@ -45,7 +45,6 @@ MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
-NOT_YET = 'this version of the agent does not follow it'
 
 
 class Directives:
@@ -131,8 +130,6 @@ class Directives:
             if Priority(tag.priority) is not Priority.FOREGROUND:
                 refused[f'priority {tag.instance}'] = (
                     'only the flavor makes an instance background')
-        for name in found.parameters:
-            refused[f'parameter {name}'] = NOT_YET
         budget = None
         if found.budget is not None:
             until_s = found.budget.until_s
@@ -141,8 +138,9 @@ class Directives:
         self.orders = orders_.Orders(
             '' if found.protection else 'the control plane: '
             + _reason(found),
-            modes, frozenset(tag.instance for tag in found.tags
-                             if Priority(tag.priority) is Priority.FOREGROUND),
+            modes, found.parameters,
+            frozenset(tag.instance for tag in found.tags
+                      if Priority(tag.priority) is Priority.FOREGROUND),
             frozenset(found.exempt), orders_.Overrides(overrides),
             budget)
         self.refused = refused

@@ -77,6 +77,14 @@ class Isolation:
         self._wait_s = self._retry_s = 0.0
         self._state = 'off'
 
+    at_start: frozenset[str] = frozenset()
+
+    def tune(self, params: perfiso.Params) -> None:
+        """Go on with other parameters: the next turn starts it again."""
+        self.stop()
+        self._params = params
+        self._preview = preview.Preview(params)
+
     def owns(self, key: Key) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is Knob.CPU_SET and key[0] in self._sets

@@ -92,6 +92,10 @@ class Tick:
     def would(self) -> Sequence[Cap]:
         return self.decided.would if self.decided else ()
 
+    @property
+    def refused(self) -> Mapping[str, str]:
+        return self.decided.refused if self.decided else {}
+
 
 class Loop:
     """One host's slow loop.

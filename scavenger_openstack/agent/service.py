@@ -41,6 +41,7 @@ from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import leases as leases_
 from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import say
@@ -210,14 +211,17 @@ class Service:
         self._state_dir = conf_.state_dir(conf)
         self._interval_s: float = conf.agent.interval_s
         self._ticked_s = now()
-        self._cpu_s = self._seen_s = 0.0
-        self._cpu_share = 0.0
+        self._cpu_s = self._seen_s = self._cpu_share = 0.0
         self._scheduled = 'normal'
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.Rows()
         self._logged_missing: tuple[str, ...] = ()
+        self._sync = load_sync(conf, call, self._evidence)
+        self._parameters = parameters.Parameters(conf)
+        if self._sync:      # those that were kept hold from the start
+            self._parameters.begin(self._sync.orders.parameters)
         self._driver = load_driver(conf)
         self._controllers = load_controllers(conf)
         modes = {'perfiso': conf_.mode(conf, 'perfiso'),
@@ -241,7 +245,8 @@ class Service:
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
             modes['perfiso'])
-        self._sync = load_sync(conf, call, self._evidence)
+        self._tunable = {'perfiso': self._isolation,
+                         **{one.name: one for one, _ in self._controllers}}
         self._journal = journal.Journal(
             self._history, self._leases, self._actuator, self._isolation,
             self._driver.ended,
@@ -312,12 +317,12 @@ class Service:
         gc.set_threshold(100_000)
         gc.freeze()
         say.notify(b'READY=1')
-        saved_s = now()
-        due = time.monotonic()
+        saved_s, due = now(), time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
             self._signals.act(self._loop.counters['ticks'],
                               now() - self._ticked_s)
+            self._parameters.follow(self._orders().parameters, self._tunable)
             tick = self._loop.tick(now())
             self._ticked_s = now()
             self._count_cpu()
@@ -364,7 +369,7 @@ class Service:
         document = self._document(tick, state, isolation, facts)
         if self._sync:
             self._sync.see(tick.sample, document, facts.instances,
-                           tick.decided.refused if tick.decided else {})
+                           {**self._parameters.refused, **tick.refused})
         try:
             status.write(self._state_dir / 'status.json', document,
                          self._rows.look(tick.time_s, facts.instances,

@@ -195,6 +195,8 @@ class Controller:
     kind = 'detector'
     only_observes = True
     params_type = Params
+    at_start = frozenset({'signal', 'sample_s', 'period_s',
+                          'correlation_window_s'})
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
@@ -220,6 +222,10 @@ class Controller:
         self._analysed_s = float('-inf')
         self._time_s = float('-inf')
         self.analyses = 0
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decider.Controller`."""
+        self.params = params
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""

@@ -71,6 +71,10 @@ class Controller(Protocol):
 
     A detector says so by a class attribute ``kind = 'detector'``, and
     ``only_observes = True`` if it must not be let loose.
+
+    One that goes on with other parameters while it runs has ``tune(params)``
+    for that, and ``at_start``: the names of those that only hold from its
+    making on.
     """
 
     name: str

@@ -190,6 +190,15 @@ class Budget:
         self._peak = 0.0
         self._proven = math.inf
 
+    def tune(self, *, c: float, tolerance: float, increase: float,
+             decrease: float, blind_ticks: int) -> None:
+        """Go on with other constants; what was learnt stays."""
+        self._c = c
+        self._tolerance = tolerance
+        self._increase = increase
+        self._decrease = decrease
+        self._blind_ticks = blind_ticks
+
     def observe(self, foreground: Iterable[WorkloadRates], *,
                 used: float | None, floors: float, quiet: bool,
                 binding: bool, most: float = MOST_OPS_PER_S) -> None:

@@ -239,6 +239,8 @@ class Controller:
 
     name = NAME
     params_type = Params
+    at_start = frozenset({'wait_window_s', 'wait_smoothing',
+                          'deficit_window_s'})
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
@@ -249,6 +251,13 @@ class Controller:
         self._decision = Decision()
         self._overcommitted = Overcommitted(host, boot_id)
         self._forget()
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decider.Controller`."""
+        self.params = p = params
+        self._budget.tune(
+            c=p.wait_c, tolerance=p.wait_tolerance, increase=p.increase_share,
+            decrease=p.decrease_factor, blind_ticks=p.blind_ticks)
 
     def _forget(self) -> None:
         p = self.params

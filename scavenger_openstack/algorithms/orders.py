@@ -97,7 +97,8 @@ class Orders(NamedTuple):
     """All that operators ask of this host.
 
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
-    by controller; they make it more careful, never less.  ``foreground`` are
+    by controller; they make it more careful, never less.  ``parameters`` are
+    by ``section.option``, as they were asked for.  ``foreground`` are
     the instances that an operator protects; ``exempt`` the instances and
     projects that only an override may limit.  ``budget`` is for new limits of
     detectors.
@@ -105,6 +106,7 @@ class Orders(NamedTuple):
 
     stopped: str = ''
     modes: Mapping[str, Mode] = {}
+    parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()
     overrides: Overrides = Overrides()

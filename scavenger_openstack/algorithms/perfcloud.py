@@ -323,6 +323,12 @@ class _Control:
                 self.antagonists[name] = _Antagonist(use, score)
 
 
+def _limits(params: Params) -> list[tuple[Signal, float]]:
+    """The signals, and the deviation of each that is contention."""
+    return [(CPI, params.cpi_threshold),
+            (IO_WAIT, params.io_wait_threshold_s)]
+
+
 class Controller:
     """PerfCloud on one host: CPU control and I/O control side by side."""
 
@@ -330,6 +336,7 @@ class Controller:
     kind = 'detector'
     only_observes = True
     params_type = Params
+    at_start = frozenset({'interval_s', 'samples'})
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
@@ -341,10 +348,16 @@ class Controller:
         self._controls = [
             (Sampler(signal, duration_s=every_s, interval_s=every_s),
              _Control(signal, limit, params))
-            for signal, limit in ((CPI, params.cpi_threshold),
-                                  (IO_WAIT, params.io_wait_threshold_s))]
+            for signal, limit in _limits(params)]
         self._time_s = -math.inf
         self._decision = Decision()
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decider.Controller`."""
+        self.params = params
+        for (_, control), (_, limit) in zip(
+                self._controls, _limits(params), strict=True):
+            control.params, control.limit = params, limit
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""

@@ -156,6 +156,16 @@ class Quota:
         self._blind_ticks = blind_ticks
         self._baselines: dict[tuple[str, float], _Baseline] = {}
 
+    def tune(self, *, c: float, min_cores: float, min_deviation: float,
+             increase: float, decrease: float, blind_ticks: int) -> None:
+        """Go on with other constants; what was learnt stays."""
+        self._c = self._c_each = c
+        self._min_cores = min_cores
+        self._min_deviation = min_deviation
+        self._increase = increase
+        self._decrease = decrease
+        self._blind_ticks = blind_ticks
+
     @property
     def active(self) -> bool:
         """There was an IPC to go by."""

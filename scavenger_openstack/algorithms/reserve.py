@@ -259,6 +259,12 @@ class Resource:
         self._blind_ticks = blind_ticks
         self._doubts = 0
 
+    def tune(self, *, c: float, min_headroom: float, blind_ticks: int
+             ) -> None:
+        """Go on with other constants; what was learnt stays."""
+        self.reserve.c, self.reserve.min_headroom = c, min_headroom
+        self._blind_ticks = blind_ticks
+
     @property
     def rule(self) -> str:
         """How things stand: off, learning, holding or blind."""

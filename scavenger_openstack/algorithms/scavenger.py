@@ -133,6 +133,8 @@ class Controller:
 
     name = NAME
     params_type = Params
+    at_start = frozenset({'memory_window_s', 'network_window_s',
+                          'ipc_window_s', 'ipc_smoothing'})
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
@@ -167,6 +169,20 @@ class Controller:
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
             smoothing=p.ipc_smoothing)
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decider.Controller`."""
+        self.params = p = params
+        for resource, c in ((self._memory, p.memory_c),
+                            *((link, p.network_c)
+                              for link in self._links.values())):
+            resource.tune(c=c, min_headroom=p.min_headroom,
+                          blind_ticks=p.blind_ticks)
+        self._quota.tune(
+            c=p.ipc_c, min_cores=p.ipc_min_cores,
+            min_deviation=p.ipc_min_deviation,
+            increase=p.ipc_quota_increase_cores,
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""

@@ -67,8 +67,8 @@ CHANGES = schemas.fields({
     'parameters': described(
         schemas.fields(parameters.SCHEMAS, *parameters.SCHEMAS),
         'section.option: value; null for what its own configuration says.  '
-        'Agents of this release do not follow them: facts.refused of the '
-        'host says so.'),
+        'facts.refused of the host has those that it does not follow, or '
+        'only from the next start of its agent on.'),
     'reason': schemas.REASON}, 'modes', 'parameters', 'reason')
 
 

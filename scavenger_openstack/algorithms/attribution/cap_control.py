@@ -96,10 +96,21 @@ class CapControl:
     Times in seconds, ``plateau`` in samples; else as the options say.
     """
 
-    def __init__(self, owner: str, *, cut: float, first_cut: float,
-                 plateau: float, trial_samples: int, back_off_s: float,
-                 remember_s: float, max_caps_per_min: int) -> None:
+    def __init__(self, owner: str, **options: Any) -> None:
+        """
+        :param options: see :meth:`tune`
+        """
         self._owner = owner
+        self.antagonists: dict[Key, Antagonist] = {}
+        self._good: dict[Key, Good] = {}
+        self._set_s: collections.deque[float] = collections.deque()
+        self.tally, self.allowance = Tally(), allowance.Allowance()
+        self.tune(**options)
+
+    def tune(self, *, cut: float, first_cut: float, plateau: float,
+             trial_samples: int, back_off_s: float, remember_s: float,
+             max_caps_per_min: int) -> None:
+        """Go on with these; trials and limits that are there keep theirs."""
         self._cut = cut
         self._first_cut = first_cut
         self._plateau = plateau
@@ -107,10 +118,6 @@ class CapControl:
         self._back_off_s = back_off_s
         self._remember_s = remember_s
         self._max_caps_per_min = max_caps_per_min
-        self.antagonists: dict[Key, Antagonist] = {}
-        self._good: dict[Key, Good] = {}
-        self._set_s: collections.deque[float] = collections.deque()
-        self.tally, self.allowance = Tally(), allowance.Allowance()
 
     def caps(self) -> tuple[Cap, ...]:
         return tuple([

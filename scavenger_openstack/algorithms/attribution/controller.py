@@ -153,6 +153,7 @@ class Controller:
     name = NAME
     kind = 'detector'
     params_type = Params
+    at_start = frozenset({'sample_s', 'window_s'})
 
     def __init__(self, params: Params | None = None, *,
                  interval_s: float = 1.0, host: str = '',
@@ -163,6 +164,20 @@ class Controller:
         sample_s = self._sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
+        self._disturbances: dict[tuple[Group, str], Disturbance] = {}
+        self._caps = CapControl(NAME, **_cap_options(params, sample_s))
+        self._looked_s: dict[tuple[Group, str], float] = {}
+        self._time_s = -math.inf
+        self._cpu_model: str | None = None
+        self._there: dict[str, Known] = {}
+        self._away: dict[str, tuple[float, Known]] = {}
+        self._workloads: list[Workload] = []
+        self.analyses = 0
+        self.tune(params)
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decider.Controller`."""
+        self.params = params
         self._limits = analysis.Limits(
             min_effect={'cpi': params.min_effect,
                         'run_delay': params.min_effect,
@@ -170,22 +185,9 @@ class Controller:
             max_chance=params.max_chance, min_share=params.min_share,
             min_misses_per_s=params.min_misses_per_s,
             own_limit_share=params.own_limit_share)
-        self._disturbances: dict[tuple[Group, str], Disturbance] = {}
-        self._caps = CapControl(
-            NAME, cut=params.cut, first_cut=params.first_cut,
-            plateau=params.plateau_s / sample_s,
-            trial_samples=params.trial_samples,
-            back_off_s=params.back_off_s, remember_s=params.remember_s,
-            max_caps_per_min=params.max_caps_per_min)
-        self._looked_s: dict[tuple[Group, str], float] = {}
         self._most_looks = max(1, round(
-            params.max_analyses_per_min * sample_s / 60))
-        self._time_s = -math.inf
-        self._cpu_model: str | None = None
-        self._there: dict[str, Known] = {}
-        self._away: dict[str, tuple[float, Known]] = {}
-        self._workloads: list[Workload] = []
-        self.analyses = 0
+            params.max_analyses_per_min * self._sample_s / 60))
+        self._caps.tune(**_cap_options(params, self._sample_s))
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -349,6 +351,15 @@ class Controller:
             for name, until_s in state.get('instances', ())}
         self._caps.load(state)
         self._time_s = saved_s
+
+
+def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
+    """Those of :meth:`.cap_control.CapControl.tune`."""
+    return {'cut': params.cut, 'first_cut': params.first_cut,
+            'plateau': params.plateau_s / sample_s,
+            'trial_samples': params.trial_samples,
+            'back_off_s': params.back_off_s, 'remember_s': params.remember_s,
+            'max_caps_per_min': params.max_caps_per_min}
 
 
 def _groups(sample: Sample) -> dict[Group, list[str]]:

@@ -25,6 +25,7 @@ import testtools
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional.servers import databases
@@ -76,12 +77,14 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
 
     def put(self, table: Any, **values: Any) -> None:
         """As an operator does by the API: with a row of the audit."""
-        now = time.time()
         with connect.writing(self.engine) as connection:
             connection.execute(table.insert().values(**values))
-            connection.execute(tables.audit.insert().values(
-                time_s=now, actor='operator', action='test', target='x',
-                reason='the test'))
+            self.audit(connection)
+
+    def audit(self, connection: Any) -> None:
+        connection.execute(tables.audit.insert().values(
+            time_s=time.time(), actor='operator', action='test', target='x',
+            reason='the test'))
 
     def took(self, what: str, began: float) -> None:
         self.addDetail(what, testtools.content.text_content(
@@ -123,6 +126,26 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
         self.wait_for('that is known', lambda: not self.rows(
             tables.caps, removed_s=None)
             and not self.rows(tables.hosts)[0].enforcing)
+
+    def test_parameters_hold_while_it_runs(self) -> None:
+        """And as in the file again, when they are taken away."""
+        [host] = self.rows(tables.hosts)
+        for parameters, idle, refused in (
+                ({'scavenger.use_cpu_idle': 'false',
+                  'scavenger.memory_window_s': 30.0, 'scavenger.memory_c': -1},
+                 '0', {'parameter scavenger.memory_window_s',
+                       'parameter scavenger.memory_c'}),
+                ({}, '1', set())):
+            with connect.writing(self.engine) as connection:
+                hosts.set_settings(connection, host.id,
+                                   {'parameters': parameters})
+                self.audit(connection)
+            self.wait_for(f'idle class is {idle}',
+                          lambda idle=idle: self.idle() == idle)
+            self.wait_for('it is known what is refused', lambda refused=
+                          refused: refused == set(
+                              self.rows(tables.hosts)[0].facts.get(
+                                  'refused', {})))
 
     def test_a_host_that_was_enrolled(self) -> None:
         """Nothing without its token counts from then on."""

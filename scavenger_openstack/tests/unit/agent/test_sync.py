@@ -411,12 +411,12 @@ class DirectivesTest(SyncTestCase):
     def test_what_is_followed(self) -> None:
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
-            '', {'scavenger': Mode.OBSERVE}, frozenset({'a'}),
+            '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
+            frozenset({'a'}),
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0)), one.orders)
-        self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
-                         one.refused.keys())
+        self.assertEqual({'priority b'}, one.refused.keys())
 
     def test_the_kill_switch(self) -> None:
         one = self.follow(codec.replace(
@@ -505,7 +505,7 @@ class DirectivesTest(SyncTestCase):
         self.turn()
         self.assertEqual(['', 'one'], [
             told.directives_digest for told in self.conductor.reports])
-        self.assertEqual({'priority b', 'parameter scavenger.memory_c'},
+        self.assertEqual({'priority b'},
                          self.conductor.reports[-1].facts.refused.keys())
         before, after = (
             one.orders._replace(overrides=orders.Overrides(), budget=None)

@@ -1,0 +1,208 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The parameters of controllers: the file's, and those that operators ask for.
+
+A parameter that the control plane asks for takes the place of the file's.  It
+is checked as one of the file is, and holds from the next tick on; those that
+a controller cannot change while it runs hold from the next start on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import contextlib
+import dataclasses
+import itertools
+import math
+from typing import Any
+from typing import Protocol
+
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.types import printable
+
+LOG = log.getLogger(__name__)
+
+AT_START = 'it holds from the next start of the agent on'
+NOT_HERE = 'no controller of that name runs on this host'
+NO_OPTION = 'there is no such option'
+
+MOST_REFUSED = 200
+"""So many are told; a report has no room for more."""
+MOST_LINES = 10
+"""So many of them go to the log each time."""
+MOST_TEXT = 80
+"""So much of a value, or a name, is shown."""
+
+Asked = Mapping[str, float | str]
+"""By ``section.option``."""
+
+
+class Tunable(Protocol):
+    """See :class:`.decider.Controller`."""
+
+    at_start: Collection[str]
+
+    def tune(self, params: Any) -> None:
+        ...
+
+
+def parsed(option: cfg.Opt, value: float | str) -> Any:
+    """The value as the option has it in a file.
+
+    :raises ValueError: it is none, and why.
+    """
+    if not isinstance(value, str):
+        value = str(int(value) if value.is_integer() else value)
+    found = option.type(value)
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError('it is no finite number')
+    return found
+
+
+def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
+    """The ``Params`` with what is asked for in place of its own, and by
+    option what of that does not count, and why.
+
+    :param asked: by option
+    """
+    options = {one.name: one for one in conf_.opts_of(type(params))}
+    del options['mode']
+    values, refused = {}, {}
+    for name, value in asked.items():
+        if name not in options:
+            refused[name] = NO_OPTION
+            continue
+        try:
+            values[name] = parsed(options[name], value)
+        except (ValueError, OverflowError) as exc:
+            refused[name] = printable(str(exc))
+    try:
+        return dataclasses.replace(params, **values), refused
+    except ValueError as exc:       # one contradicts another
+        return params, refused | dict.fromkeys(values, str(exc))
+
+
+class Parameters:
+    """What holds on this host; for one thread.
+
+    :param conf: that of the agent.  What is asked for at the start is put
+        into it, so that all of the agent begins with that.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._file: dict[str, Any] = {}
+        for name in conf_.PARAMS.keys() & {*conf.agent.controllers,
+                                           perfiso.Controller.name}:
+            # What is wrong in the file is said where it is made of it.
+            with contextlib.suppress(cfg.Error, ValueError):
+                self._file[name] = conf_.params_of(conf, name,
+                                                   conf_.PARAMS[name])
+        self._now = dict(self._file)
+        self._asked: Asked = {}
+        self.refused: dict[str, str] = {}
+        """Each that does not hold, as ``parameter section.option``: why."""
+
+    def begin(self, asked: Asked) -> None:
+        """Begin with these, before anything is made of the configuration."""
+        for name, params in self._take(asked).items():
+            for option, value in _differences(params, self._file[name]):
+                self._conf.set_override(option, value, name)
+            self._say(name, params)
+            self._now[name] = params
+
+    def follow(self, asked: Asked, controllers: Mapping[str, object]) -> None:
+        """Go on with these.
+
+        :param controllers: by section
+        """
+        if asked is self._asked or asked == self._asked:
+            return
+        for name, params in self._take(asked, controllers).items():
+            if params != self._now[name]:
+                controllers[name].tune(params)   # type: ignore[attr-defined]
+                self._say(name, params)
+                self._now[name] = params
+
+    def _take(self, asked: Asked,
+              controllers: Mapping[str, object] | None = None
+              ) -> dict[str, Any]:
+        """What is to hold by section."""
+        self._asked, refused = asked, {}
+        by_section: dict[str, dict[str, float | str]] = {
+            name: {} for name in self._file}
+        for name, value in asked.items():
+            section, _, option = name.partition('.')
+            if section in by_section:
+                by_section[section][option] = value
+            else:
+                refused[name] = NOT_HERE
+        found = {}
+        for section, own in by_section.items():
+            params, wrong = replaced(self._file[section], own)
+            if controllers is not None:
+                kept = self._kept(section, params, controllers.get(section))
+                wrong |= {name: AT_START for name in kept
+                          if name in own and name not in wrong}
+                try:
+                    params = dataclasses.replace(params, **kept)
+                except ValueError as exc:       # what is new contradicts it
+                    wrong |= dict.fromkeys(own, f'{exc}; {AT_START}')
+                    params = self._now[section]
+            found[section] = params
+            refused |= {f'{section}.{name}': why
+                        for name, why in wrong.items()}
+        self._refuse(refused)
+        return found
+
+    def _kept(self, section: str, params: Any, controller: object
+              ) -> dict[str, Any]:
+        """What the controller goes on with until the next start."""
+        now = self._now[section]
+        changed = dict(_differences(now, params))
+        if not hasattr(controller, 'tune'):
+            return changed
+        return {name: value for name, value in changed.items()
+                if name in controller.at_start}  # type: ignore[attr-defined]
+
+    def _refuse(self, refused: Mapping[str, str]) -> None:
+        told = {f'parameter {printable(name[:MOST_TEXT])}': why for name, why
+                in itertools.islice(refused.items(), MOST_REFUSED)}
+        new = [f'{name} = {printable(str(self._asked[name])[:MOST_TEXT])}: '
+               f'{why}' for name, why in refused.items()
+               if self.refused.get(f'parameter {name}') != why]
+        for line in new[:MOST_LINES]:
+            LOG.warning('the control plane asks for a parameter that is not '
+                        'followed: %s', line)
+        if len(new) > MOST_LINES:
+            LOG.warning('and %d more', len(new) - MOST_LINES)
+        self.refused = told
+
+    def _say(self, section: str, params: Any) -> None:
+        for name, value in _differences(params, self._now[section]):
+            own = getattr(self._file[section], name)
+            LOG.info('[%s] %s is %s now: %s', section, name, value,
+                     'as in the file' if value == own else
+                     f'the control plane asks for it (file: {own})')
+
+
+def _differences(one: Any, other: Any) -> list[tuple[str, Any]]:
+    """The options of the one that the other has with another value."""
+    return [(field.name, value) for field in dataclasses.fields(one)
+            if (value := getattr(one, field.name))
+            != getattr(other, field.name)]

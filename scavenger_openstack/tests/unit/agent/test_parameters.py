@@ -1,0 +1,205 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Parameters that the control plane asks for, on the real controllers."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent import parameters
+from scavenger_openstack.agent import service
+from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms import scavenger_params
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.types import Mode
+
+SECTIONS = ('scavenger', 'io_shares', 'attribution', 'cpi2', 'perfcloud')
+
+
+def changed(field: dataclasses.Field[Any]) -> Any:
+    """Another value than the default, that the option takes."""
+    value: Any = field.default
+    meta = field.metadata
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        return next(one for one in meta['choices'] if one != value)
+    if isinstance(value, int):
+        return value + 1 if value < meta['max'] else value - 1
+    more = value * 1.25 + 0.001
+    return more if more <= meta['max'] else value * 0.75
+
+
+def graph(one: object, seen: tuple[object, ...] = ()) -> object:
+    """All that an object holds, to be compared with another."""
+    if isinstance(one, int | float | str | None):
+        return one
+    if any(one is other for other in seen):
+        return 'again'
+    seen = (*seen, one)
+    if isinstance(one, dict):
+        return {str(key): graph(value, seen) for key, value in one.items()}
+    if isinstance(one, list | tuple | set | frozenset):
+        return [graph(value, seen) for value in one]
+    names = {*getattr(one, '__dict__', ()), *(
+        name for kind in type(one).__mro__
+        for name in getattr(kind, '__slots__', ()) if hasattr(one, name))}
+    if callable(one) or not names:
+        return str(type(one))
+    return {name: graph(getattr(one, name), seen) for name in sorted(names)}
+
+
+class Tuning(testtools.TestCase):
+
+    def test_as_if_it_had_been_made_with_them(self) -> None:
+        """Whatever a controller makes of a parameter follows it, but for
+        those that hold from the start on."""
+        for section in SECTIONS:
+            cls = service.controller_type(section, 'test')
+            names = {one.name for one in dataclasses.fields(cls.params_type)}
+            self.assertEqual(set(), cls.at_start - names)
+            for field in dataclasses.fields(cls.params_type):
+                if field.name not in cls.at_start:
+                    params = cls.params_type(**{field.name: changed(field)})
+                    tuned = cls(host='h')
+                    tuned.tune(params)
+                    self.assertEqual(graph(cls(params, host='h')),
+                                     graph(tuned), f'{section}.{field.name}')
+
+
+class ParametersTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.conf = self.load('[scavenger]\nmemory_c = 3\n')
+
+    def load(self, text: str) -> cfg.ConfigOpts:
+        file = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'conf'
+        file.write_text('[agent]\ncontrollers = '
+                        'scavenger,io_shares,attribution,cpi2\n' + text)
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(file)], 'test')
+        return conf
+
+    def begin(self, **asked: float | str) -> None:
+        self.parameters = parameters.Parameters(self.conf)
+        self.parameters.begin(self.names(asked))
+        self.controllers: dict[str, Any] = {
+            one.name: one for one, _ in service.load_controllers(self.conf)}
+        self.controllers['perfiso'] = isolation.Isolation(
+            None, None,                         # type: ignore[arg-type]
+            conf_.params_of(self.conf, 'perfiso', perfiso.Params), Mode.OFF)
+
+    def follow(self, **asked: float | str) -> dict[str, str]:
+        self.parameters.follow(self.names(asked), self.controllers)
+        return self.parameters.refused
+
+    @staticmethod
+    def names(asked: dict[str, float | str]) -> dict[str, float | str]:
+        return {name.replace('__', '.'): value
+                for name, value in asked.items()}
+
+    def test_they_hold_at_once(self) -> None:
+        self.begin()
+        self.assertEqual({}, self.follow(
+            scavenger__memory_c=4.0, scavenger__use_ipc='false',
+            attribution__trial_samples=5.0, perfiso__buffer_cores=2.0,
+            cpi2__outliers='4'))
+        params = self.controllers['scavenger'].params
+        self.assertEqual((4.0, False), (params.memory_c, params.use_ipc))
+        trial_samples = self.controllers['attribution'].params.trial_samples
+        self.assertIs(int, type(trial_samples))
+        self.assertEqual(5, trial_samples)
+        self.assertEqual(4, self.controllers['cpi2'].params.outliers)
+        self.assertEqual(
+            2, perfiso.buffer_cores(self.controllers['perfiso']._params, 64))
+        self.assertIn('[scavenger] memory_c is 4.0 now: the control plane '
+                      'asks for it (file: 3.0)', self.log.output)
+
+    def test_the_file_holds_again(self) -> None:
+        self.begin(scavenger__memory_c=4.0)
+        self.assertEqual(4.0, self.controllers['scavenger'].params.memory_c)
+        self.assertEqual({}, self.follow())
+        self.assertEqual(3.0, self.controllers['scavenger'].params.memory_c)
+        self.assertIn('memory_c is 3.0 now: as in the file', self.log.output)
+
+    def test_what_holds_from_the_start(self) -> None:
+        self.begin()
+        self.assertEqual(
+            {'parameter scavenger.memory_window_s': parameters.AT_START},
+            self.follow(scavenger__memory_window_s=30.0,
+                        scavenger__memory_c=5.0))
+        params = self.controllers['scavenger'].params
+        self.assertEqual((scavenger_params.Params().memory_window_s, 5.0),
+                         (params.memory_window_s, params.memory_c))
+        self.begin(scavenger__memory_window_s=30.0)
+        self.assertEqual({}, self.parameters.refused)
+        self.assertEqual(
+            30.0, self.controllers['scavenger'].params.memory_window_s)
+        # And stays when it is not asked for any more.
+        self.assertEqual({}, self.follow())
+        self.assertEqual(
+            30.0, self.controllers['scavenger'].params.memory_window_s)
+
+    def test_what_is_wrong(self) -> None:
+        """One line each, and nothing of it holds."""
+        self.begin()
+        wrong: dict[str, float | str] = {
+            'scavenger__memory_c': -1.0, 'scavenger__ipc_c': 'nan',
+            'scavenger__mode': 'enforce', 'scavenger__x': 1.0,
+            'scavenger__use_ipc': 'maybe', 'scavenger__blind_ticks': 1.5,
+            'cpi2__signal': 'x\ny', 'perfcloud__tau': 1.0, 'agent__host': 'x',
+            'attribution__trial_samples': '1e400', 'x': 1.0}
+        refused = self.follow(**wrong)
+        self.assertEqual({f'parameter {name}' for name in self.names(wrong)},
+                         refused.keys())
+        self.assertEqual(parameters.NOT_HERE,
+                         refused['parameter perfcloud.tau'])
+        self.assertEqual(parameters.NO_OPTION,
+                         refused['parameter scavenger.mode'])
+        self.assertIn('3', str(self.controllers['scavenger'].params.memory_c))
+        self.assertEqual(cpi2.Params(), self.controllers['cpi2'].params)
+        lines = [line for line in self.log.output.splitlines()
+                 if 'is not followed' in line]
+        self.assertEqual(10, len(lines))
+        self.assertIn('and 1 more', self.log.output)
+        self.assertNotIn('x\ny', self.log.output)
+        self.follow(**wrong)
+        self.follow(**wrong, scavenger__network_c=2.0)
+        self.assertEqual(1, self.log.output.count('and 1 more'))
+
+    def test_what_contradicts(self) -> None:
+        """One of the file, or of another that was asked for."""
+        self.begin()
+        refused = self.follow(attribution__sample_s=3600.0)
+        self.assertIn('a window holds',
+                      refused['parameter attribution.sample_s'])
+        self.begin(attribution__sample_s=3600.0)
+        self.assertIn('a window holds', self.parameters.refused[
+            'parameter attribution.sample_s'])
+        self.assertEqual(5.0, self.controllers['attribution'].params.sample_s)
+
+    def test_so_many_that_no_report_has_room(self) -> None:
+        self.begin()
+        refused = self.follow(**{f'x{number}': 1.0
+                                 for number in range(5000)})
+        self.assertEqual(parameters.MOST_REFUSED, len(refused))
+        self.assertGreater(30, len(self.log.output.splitlines()))
