@@ -34,10 +34,10 @@ from scavenger_openstack.types import WorkloadSample
 MISSING = """
 import sys
 sys.modules['libvirt'] = None
-from scavenger_openstack.drivers.libvirt import client as libvirt
+from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack import errors
 try:
-    libvirt.Libvirt('qemu:///system')
+    client.Libvirt('qemu:///system')
 except errors.ConfigError as exc:
     print(exc)
 """
@@ -108,13 +108,13 @@ class Connections(testtools.TestCase):
         """Each that is not keeps the connection and a descriptor."""
         calls = self.refused('domainEventDeregisterAny')
         self.useFixture(libvirtd.Libvirtd()).driver.close()
-        self.assertEqual(len(libvirt.EVENTS), len(calls))
+        self.assertEqual(len(client.EVENTS), len(calls))
 
     def test_one_that_breaks_at_once(self) -> None:
         machine = self.useFixture(libvirtd.Libvirtd()).machine
         self.refused('registerCloseCallback')
         self.assertRaises(
-            errors.DriverError, libvirt.Libvirt('qemu:///system').watch,
+            errors.DriverError, client.Libvirt('qemu:///system').watch,
             lambda *_: None, lambda *_: None, lambda *_: None)
         self.assertEqual(1, machine.calls['close'])
 
