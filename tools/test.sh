@@ -127,6 +127,7 @@ unit() {
 # group that ends with this one.
 everything() {
     local checking=
+    trap 'exit 130' INT TERM
     if [ -z "$regex" ]; then
         timeout 900 bash -c static_checks >"$scratch/said" 2>&1 &
         checking=$!
