@@ -48,7 +48,7 @@ import threading
 import time
 from typing import Any
 
-from scavenger_openstack.agent import fastloop
+from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
@@ -152,7 +152,7 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
     """Latency and cost at one poll interval."""
     params = perfiso.Params(buffer_cores=1)
     topology = {cpu: Cpu(cpu, 0, 0) for cpu in BOTH}
-    loop = fastloop.FastLoop(
+    loop = fast_loop.FastLoop(
         sched_switch.Running(), perfiso.Controller(params, topology=topology),
         stage.write, lambda: None, perfiso.Bounds(BOTH, BOTH, 1),
         interval_ms / 1e3)
@@ -183,7 +183,7 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
     if len(clean) < 2:
         raise SystemExit('too much other work on this host to measure')
     return {'interval_ms': interval_ms, 'busy': with_busy,
-            'switch_interval_ms': fastloop.SWITCH_INTERVAL_S * 1e3,
+            'switch_interval_ms': fast_loop.SWITCH_INTERVAL_S * 1e3,
             'rounds': len(clean), 'disturbed': len(taken) - len(clean),
             'p50_s': statistics.median(clean),
             'p90_s': clean[int(len(clean) * 0.9)],
@@ -192,7 +192,7 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
             'cpu_share_in_rounds': moving}
 
 
-def _cost(loop: fastloop.FastLoop, thread: str,
+def _cost(loop: fast_loop.FastLoop, thread: str,
           work: Callable[[], None]) -> tuple[float, float]:
     """Share of one CPU, and us per poll, of a thread while ``work`` runs."""
     path = pathlib.Path('/proc/self/task', thread, 'schedstat')
@@ -213,7 +213,7 @@ def main() -> None:
                         default=INTERVALS_MS)
     parser.add_argument('--busy', action='store_true')
     parser.add_argument('--switch-interval-ms', type=float, nargs='+',
-                        default=[fastloop.SWITCH_INTERVAL_S * 1e3],
+                        default=[fast_loop.SWITCH_INTERVAL_S * 1e3],
                         help='longest wait for the interpreter lock')
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args()
@@ -227,7 +227,7 @@ def main() -> None:
               f'{"disturbed":>9}')
     with Stage() as stage:
         for switch_ms in args.switch_interval_ms:
-            fastloop.SWITCH_INTERVAL_S = switch_ms / 1e3
+            fast_loop.SWITCH_INTERVAL_S = switch_ms / 1e3
             for interval_ms in args.intervals_ms:
                 row = measure(stage, interval_ms, args.rounds, args.busy)
                 rows.append(row)

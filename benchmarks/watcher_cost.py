@@ -33,8 +33,8 @@ import sys
 import tempfile
 import time
 
-from scavenger_openstack.agent import heartbeat
-from scavenger_openstack.agent import ownership
+from scavenger_openstack.agent.lease import heartbeat
+from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import status

@@ -12,10 +12,10 @@
 
 """What the parts of the agent ask of one another.
 
-The agent of a real host has :class:`~.leases.Leases`, on disk, and
-:class:`~.isolation.Isolation`, a thread; the laboratory plays thousands of
-hosts in one process and has its own.  Both are used by the same loop and
-actuator, which ask for no more than this.
+The agent of a real host has :class:`~.lease.leases.Leases`, on disk, and
+:class:`~.isolation.blind_isolation.Isolation`, a thread; the laboratory plays
+thousands of hosts in one process and has its own.  Both are used by the same
+loop and actuator, which ask for no more than this.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from scavenger_openstack.types import Value
 class Leases(Protocol):
     """The one memory of what each limited knob held before us.
 
-    What each method raises: see :class:`~.leases.Leases`.
+    What each method raises: see :class:`~.lease.leases.Leases`.
     """
 
     def hold(self, workload: str, knob: Knob, steps: Sequence[Step],

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import os
 import time
 
-from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_

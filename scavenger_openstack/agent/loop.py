@@ -30,8 +30,8 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import actuator as actuator_
 from scavenger_openstack.agent import amounts
+from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms.arbitrate import Key

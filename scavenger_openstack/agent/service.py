@@ -32,13 +32,13 @@ from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import claims
+from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
-from scavenger_openstack.agent import isolation as isolation_
+from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent import journal
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.lease import claims
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parameters
@@ -154,8 +154,8 @@ def _uris(conf: cfg.ConfigOpts) -> list[str]:
 
 def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
               evidence: Callable[[str, Incident], Sequence[Any]]) -> Any:
-    """The :class:`~.sync.Sync` of this host; ``None`` without a control
-    plane, of which nothing is imported then.
+    """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
+    control plane, of which nothing is imported then.
 
     :param call: what takes a report and answers; over RPC without
     :raises ConfigError: packages are missing.
@@ -164,14 +164,14 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
         return None
     from scavenger_openstack import version
     try:
-        from scavenger_openstack.agent import sync
+        from scavenger_openstack.agent.control_plane import sync
         token_file = pathlib.Path(conf.conductor.token_file)
         if call is None and conf.conductor.url:
-            from scavenger_openstack.agent import https
+            from scavenger_openstack.agent.control_plane import https
             call = https.caller(conf.conductor.url, conf.agent.host,
                                 token_file, conf.conductor.ca_file)
         if call is None:
-            from scavenger_openstack.agent import host_token
+            from scavenger_openstack.agent.control_plane import host_token
             from scavenger_openstack import rpc
             call = rpc.Client(conf, token=lambda: host_token.read(token_file)
                               if token_file.exists() else '').sync

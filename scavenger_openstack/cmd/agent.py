@@ -238,7 +238,7 @@ def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
 
     :raises ScavengerError: there is none, or it cannot be read.
     """
-    from scavenger_openstack.agent import ownership
+    from scavenger_openstack.agent.lease import ownership
     from scavenger_openstack.agent.records import now_s
     from scavenger_openstack.agent import status
     from scavenger_openstack.cmd import stop

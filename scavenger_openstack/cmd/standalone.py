@@ -148,7 +148,7 @@ class Watcher:
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        from scavenger_openstack.agent import ownership
+        from scavenger_openstack.agent.lease import ownership
         from scavenger_openstack import conf as conf_
         self._command = [
             sys.executable, '-P', '-m', 'scavenger_openstack.agent.restore',

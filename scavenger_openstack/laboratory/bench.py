@@ -24,7 +24,7 @@ import dataclasses
 import pathlib
 from typing import NamedTuple
 
-from scavenger_openstack.agent.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms.decider import Controller

@@ -36,8 +36,8 @@ from scavenger_openstack.types import Rates
 
 
 class Isolation:
-    """Stands where :class:`scavenger_openstack.agent.isolation.Isolation`
-    does; :meth:`poll` is called after each step of the plant.
+    """Stands where :class:`.isolation.blind_isolation.Isolation` does;
+    :meth:`poll` is called after each step of the plant.
 
     The same controller moves the set; nobody else writes here, so there
     are no threads, originals or drift to look after.

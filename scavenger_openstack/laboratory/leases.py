@@ -28,8 +28,8 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 class Leases:
-    """What :class:`~scavenger_openstack.agent.leases.Leases` is to a real
-    host, without disk and clock: nothing here outlives the simulation."""
+    """What :class:`~.lease.leases.Leases` is to a real host, without disk and
+    clock: nothing here outlives the simulation."""
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scavenger_openstack.agent.worker import Job
+from scavenger_openstack.agent.apply.worker import Job
 from scavenger_openstack.algorithms.arbitrate import Key
 
 
 class Writer:
-    """Stands where :class:`scavenger_openstack.agent.worker.Worker` does.
+    """Stands where :class:`.apply.worker.Worker` does.
 
     That one has a thread, which lives as long as the process; here are
     thousands of hosts in one.

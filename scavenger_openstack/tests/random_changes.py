@@ -27,7 +27,7 @@ from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
-from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
@@ -271,8 +271,8 @@ class Agent:
         self._source = source
         self._changes = changes
         self._batch = prefix + BATCH
-        self._isolation = isolation.Isolation(driver, held, params,
-                                              Mode.ENFORCE)
+        self._isolation = blind_isolation.Isolation(driver, held, params,
+                                                    Mode.ENFORCE)
         self._topology: Mapping[int, Cpu] = {}
         self._originals: dict[tuple[str, Knob], Value | None] = {}
         self._now = 0.0

@@ -32,8 +32,6 @@ from scavenger_openstack.tests.unit import test_imports
 HERE = pathlib.Path(scavenger_openstack.__file__).parent
 
 WORDS = {
-    'agent': 'The loops, leases, status and history of one host, and the '
-             'watcher.',
     'algorithms': 'Pure functions and small state: values and the time in, '
                   'values out; one file or a few per paper.',
     'cmd': 'Entry points of the programs.',

@@ -342,7 +342,7 @@ def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     write = ('            found = self._driver.write(\n'
              '                *key, value, self._leases.held()[key].steps)\n')
     return broken_package(
-        directory, 'agent/actuator.py', (lease, ''),
+        directory, 'agent/apply/actuator.py', (lease, ''),
         (f'        with self._leases.writing(*key):\n{write}',
          '        found = self._driver.write(*key, value, ())\n' + lease))
 

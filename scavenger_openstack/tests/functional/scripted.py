@@ -28,8 +28,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
 from scavenger_openstack.agent import watcher

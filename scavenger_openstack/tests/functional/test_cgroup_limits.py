@@ -24,8 +24,8 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent import actuator
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase

@@ -22,7 +22,7 @@ import sys
 
 import fixtures
 
-from scavenger_openstack.agent import claims
+from scavenger_openstack.agent.lease import claims
 from scavenger_openstack.agent import statedir
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base

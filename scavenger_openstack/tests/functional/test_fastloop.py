@@ -17,7 +17,7 @@ import time
 
 import fixtures
 
-from scavenger_openstack.agent import fastloop
+from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
@@ -35,7 +35,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.fastloop.RETRY_S', 0.1))
+            'scavenger_openstack.agent.isolation.fast_loop.RETRY_S', 0.1))
         self.tree = self.cgroups()
         self.tree.make('/a')
         self.cpus = parse_cpus(self.tree.get('cpus', '/a'))
@@ -54,7 +54,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
             reader = sched_switch.Running()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
-        self.loop = fastloop.FastLoop(
+        self.loop = fast_loop.FastLoop(
             reader, perfiso.Controller(
                 perfiso.Params(buffer_cores=1), current=self.cpus,
                 topology={cpu: Cpu(cpu, 0, 0) for cpu in self.cpus}),

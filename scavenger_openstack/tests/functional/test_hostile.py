@@ -27,7 +27,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import sync
+from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.tests.functional import test_loop
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode

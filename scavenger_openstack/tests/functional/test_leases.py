@@ -30,7 +30,7 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import Knob
@@ -42,7 +42,7 @@ MIB = 2 ** 20
 
 AGENT = """
 import os, pathlib, random, signal, sys, time
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
@@ -452,7 +452,8 @@ class FullDisk(LeaseTestCase):
     def test_no_lease_no_cap_and_none_lost(self) -> None:
         line, = self.private("""
 import json, os, pathlib, sys
-from scavenger_openstack.agent import leases, records
+from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.agent import records
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 

@@ -27,9 +27,9 @@ import fixtures
 from oslo_config import cfg
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import isolation as isolation_
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.isolation import blind_isolation as isolation_
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import decider

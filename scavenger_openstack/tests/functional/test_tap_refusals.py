@@ -20,9 +20,9 @@ import subprocess
 
 import fixtures
 
-from scavenger_openstack.agent import actuator
-from scavenger_openstack.agent import leases as leases_
-from scavenger_openstack.agent import refusals
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.apply import refusals
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import taps

@@ -26,8 +26,8 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.agent import actuator
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors

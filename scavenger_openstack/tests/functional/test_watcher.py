@@ -28,7 +28,7 @@ from typing import Any
 import fixtures
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import watcher

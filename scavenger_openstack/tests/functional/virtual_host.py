@@ -26,8 +26,8 @@ from xml.etree import ElementTree
 import fixtures
 from oslo_config import cfg
 
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import conf as conf_

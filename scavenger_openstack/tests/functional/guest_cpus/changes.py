@@ -233,7 +233,8 @@ class RealCpus(testtools.TestCase):
         self.addCleanup(reader.close)
         for name, value in (('drivers.kernel.sched_switch.Running', Reader),
                             # Where QEMU waits, a thread seems to compute.
-                            ('agent.fastloop.hurry', lambda: 'normal')):
+                            ('agent.isolation.fast_loop.hurry',
+                             lambda: 'normal')):
             self.useFixture(fixtures.MonkeyPatch(
                 f'scavenger_openstack.{name}', value))
         host = self.useFixture(Host(version))

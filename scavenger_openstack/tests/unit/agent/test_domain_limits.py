@@ -22,8 +22,8 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import actuator
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base

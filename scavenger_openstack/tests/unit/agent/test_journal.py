@@ -20,7 +20,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import history
-from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms import perfiso
@@ -50,7 +50,7 @@ class JournalTest(test_domain_limits.LimitsTestCase):
         self.addCleanup(written.close)
         nothing: Any = None
         self.journal = journal.Journal(
-            written, self.leases, self.actuator, isolation.Isolation(
+            written, self.leases, self.actuator, blind_isolation.Isolation(
                 nothing, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ends.why)
         self.now = 0.0

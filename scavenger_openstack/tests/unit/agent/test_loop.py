@@ -24,8 +24,8 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent import actuator as actuator_
-from scavenger_openstack.agent import leases as leases_
+from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import service

@@ -26,7 +26,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import steps

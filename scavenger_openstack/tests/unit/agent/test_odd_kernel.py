@@ -20,11 +20,11 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent import actuator
-from scavenger_openstack.agent import isolation
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.apply import refusals
+from scavenger_openstack.agent.isolation import blind_isolation
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import refusals
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import conf as conf_
@@ -102,7 +102,7 @@ class OddKernel(testtools.TestCase):
             self.driver, [(Wish(), Mode.ENFORCE)], self.leases,
             actuator.Actuator(self.driver, self.leases, 2.0),
             where / 'stop', require_watcher=False,
-            isolation=isolation.Isolation(
+            isolation=blind_isolation.Isolation(
                 self.driver, self.leases, perfiso.Params(buffer_cores=1),
                 Mode.ENFORCE))
 

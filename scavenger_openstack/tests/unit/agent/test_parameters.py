@@ -20,7 +20,7 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms import cpi2
@@ -104,7 +104,7 @@ class ParametersTest(testtools.TestCase):
         self.parameters.begin(self.names(asked))
         self.controllers: dict[str, Any] = {
             one.name: one for one, _ in service.load_controllers(self.conf)}
-        self.controllers['perfiso'] = isolation.Isolation(
+        self.controllers['perfiso'] = blind_isolation.Isolation(
             None, None,                         # type: ignore[arg-type]
             conf_.params_of(self.conf, 'perfiso', perfiso.Params), Mode.OFF)
 

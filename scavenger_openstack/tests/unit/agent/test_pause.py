@@ -29,7 +29,7 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import heartbeat
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent import pause
 from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import say

@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import originals
+from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import steps
 from scavenger_openstack.agent import steps_domain

@@ -30,7 +30,7 @@ import fixtures
 import testtools
 from testtools import content
 
-from scavenger_openstack.agent.actuator import Actuator
+from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack.drivers import base

@@ -22,7 +22,7 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import heartbeat
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent import records
 from scavenger_openstack import errors
 

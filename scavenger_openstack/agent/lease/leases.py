@@ -53,10 +53,11 @@ from typing import cast
 from oslo_log import log
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import claims as claims_
-from scavenger_openstack.agent import heartbeat
-from scavenger_openstack.agent.heartbeat import Renewer
-from scavenger_openstack.agent import ownership
+from scavenger_openstack.agent.lease import claims as claims_
+from scavenger_openstack.agent.lease import heartbeat
+from scavenger_openstack.agent.lease.heartbeat import Renewer
+from scavenger_openstack.agent.lease import ownership
+from scavenger_openstack.agent.lease import watched as watched_
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent.records import boot_id
 from scavenger_openstack.agent.records import Lease
@@ -65,7 +66,6 @@ from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import say
 from scavenger_openstack.agent.statedir import DIRECTORY
 from scavenger_openstack.agent import steps as steps_
-from scavenger_openstack.agent import watched as watched_
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors

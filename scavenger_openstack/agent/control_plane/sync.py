@@ -33,11 +33,11 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import directives as directives_
+from scavenger_openstack.agent.control_plane import directives as directives_
+from scavenger_openstack.agent.control_plane import reports
+from scavenger_openstack.agent.control_plane import spool as spool_
+from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent import reports
-from scavenger_openstack.agent import spool as spool_
-from scavenger_openstack.agent import sums
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import rates as rates_

@@ -23,7 +23,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import isolation
+from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
@@ -124,7 +124,7 @@ class IsolationTestCase(testtools.TestCase):
 
     def start(self, mode: Mode = Mode.ENFORCE, **params: Any) -> None:
         host: Any = self.host
-        self.isolation = isolation.Isolation(
+        self.isolation = blind_isolation.Isolation(
             host, host, perfiso.Params(grow_interval_ms=0.1, **params), mode)
         self.addCleanup(lambda: self.isolation.stop())
 
@@ -301,7 +301,8 @@ class TestHangs(IsolationTestCase):
 
     def test_it_stays_the_only_writer(self) -> None:
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.fastloop.STOP_TIMEOUT_S', 0.05))
+            'scavenger_openstack.agent.isolation.fast_loop.STOP_TIMEOUT_S',
+            0.05))
         hangs, goes_on = threading.Event(), threading.Event()
         self.addCleanup(goes_on.set)
 

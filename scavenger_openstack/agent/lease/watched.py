@@ -21,7 +21,7 @@ import contextlib
 from oslo_log import log
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import ownership
+from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
 

@@ -20,7 +20,7 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import fastloop
+from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
@@ -59,7 +59,7 @@ class FastLoopTestCase(testtools.TestCase):
         super().setUp()
         self.useFixture(fixtures.FakeLogger())
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.fastloop.RETRY_S', 0.05))
+            'scavenger_openstack.agent.isolation.fast_loop.RETRY_S', 0.05))
         self.cpus = Cpus(idle=1)
         self.written = []
         self.failure = None
@@ -67,7 +67,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.loop = self.make()
 
     def make(self, interval_s=0.001, current=FOUR, **more):
-        loop = fastloop.FastLoop(
+        loop = fast_loop.FastLoop(
             self.cpus, perfiso.Controller(
                 perfiso.Params(buffer_cores=1, grow_interval_ms=5),
                 topology=TOPOLOGY, current=current),
@@ -114,7 +114,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.assertGreater(self.loop.facts()['polls'], self.cpus.looks)
 
     def test_written_on_change_only(self):
-        fastloop.RETRY_S = 60
+        fast_loop.RETRY_S = 60
         self.loop.start()
         self.wait_polls(20)
         self.assertEqual([FOUR], self.written)
@@ -129,7 +129,7 @@ class FastLoopTestCase(testtools.TestCase):
                                      facts['cpus']))
 
     def test_grows_one_at_a_time(self):
-        fastloop.RETRY_S = 60
+        fast_loop.RETRY_S = 60
         self.loop = self.make(current=())
         self.cpus.number = 4
         start = time.monotonic()
@@ -155,7 +155,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.assertEqual({0, 1, 2, 3, 4}, self.cpus.watched)
 
     def test_what_it_has_beside(self):
-        fastloop.RETRY_S = 60
+        fast_loop.RETRY_S = 60
         self.loop.start()
         self.wait_for(lambda: self.loop.cpus == FOUR)
         beside, self.cpus.number = frozenset({6, 7}), 0
@@ -213,7 +213,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.assertEqual(before, sys.getswitchinterval())
 
     def test_stop_does_not_wait_for_a_retry(self):
-        fastloop.RETRY_S = 60
+        fast_loop.RETRY_S = 60
         self.failure = errors.DriverError('no')
         self.loop.start()
         self.wait_for(lambda: self.loop.problem)
@@ -227,7 +227,8 @@ class FastLoopTestCase(testtools.TestCase):
 
     def test_a_write_that_hangs(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.fastloop.STOP_TIMEOUT_S', 0.02))
+            'scavenger_openstack.agent.isolation.fast_loop.STOP_TIMEOUT_S',
+            0.02))
         release = threading.Event()
         self.addCleanup(release.set)
         entered = threading.Event()
@@ -236,7 +237,7 @@ class FastLoopTestCase(testtools.TestCase):
             entered.set()
             release.wait(10)
 
-        self.loop = fastloop.FastLoop(
+        self.loop = fast_loop.FastLoop(
             self.cpus, perfiso.Controller(topology=TOPOLOGY), hang,
             self.check, perfiso.Bounds(FOUR, FOUR, 1), 0.001)
         self.loop.start()
@@ -245,7 +246,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.assertIn('tries again', str(exc))
         self.assertEqual(0, self.cpus.closed)
         release.set()
-        fastloop.STOP_TIMEOUT_S = 5
+        fast_loop.STOP_TIMEOUT_S = 5
         self.loop.stop()
         self.assertEqual(1, self.cpus.closed)
 

@@ -26,7 +26,7 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import https
+from scavenger_openstack.agent.control_plane import https
 from scavenger_openstack import errors
 
 

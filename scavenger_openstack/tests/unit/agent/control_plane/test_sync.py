@@ -23,10 +23,10 @@ from hypothesis import given
 from hypothesis import settings
 import testtools
 
-from scavenger_openstack.agent import directives
+from scavenger_openstack.agent.control_plane import directives
+from scavenger_openstack.agent.control_plane import sums
+from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent import records
-from scavenger_openstack.agent import sums
-from scavenger_openstack.agent import sync
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import orders

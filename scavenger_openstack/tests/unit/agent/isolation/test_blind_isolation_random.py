@@ -28,7 +28,7 @@ import fixtures
 import testtools
 from testtools import content
 
-from scavenger_openstack.agent import fastloop
+from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
@@ -60,7 +60,7 @@ class Turns:
     The loop waits in here for its next turn.
     """
 
-    loop: fastloop.FastLoop
+    loop: fast_loop.FastLoop
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -97,7 +97,7 @@ class Turns:
         pass
 
 
-class Loop(fastloop.FastLoop):
+class Loop(fast_loop.FastLoop):
     """One that its reader knows."""
 
     def __init__(self, running: Turns, *rest: Any) -> None:
@@ -113,9 +113,9 @@ class TestRandomChanges(testtools.TestCase):
         self.turns = Turns(random.Random(f'idle {SEED} {cpus} {version}'))
         for name, value in (('drivers.kernel.sched_switch.Running',
                              lambda: self.turns),
-                            ('agent.fastloop.FastLoop', Loop),
-                            ('agent.fastloop.RETRY_S', 0.002),
-                            ('agent.fastloop.time', Clock())):
+                            ('agent.isolation.fast_loop.FastLoop', Loop),
+                            ('agent.isolation.fast_loop.RETRY_S', 0.002),
+                            ('agent.isolation.fast_loop.time', Clock())):
             self.useFixture(fixtures.MonkeyPatch(
                 f'scavenger_openstack.{name}', value))
         self.host = self.useFixture(cpusets.Host(cpus, version))

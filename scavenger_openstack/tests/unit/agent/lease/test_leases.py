@@ -29,7 +29,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import leases
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import records
 from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import steps
@@ -219,7 +219,7 @@ class Alone(LeasesTestCase):
         self.opened()
         second = leases.Leases(self.path)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.1))
+            'scavenger_openstack.agent.lease.ownership.LOCK_TIMEOUT_S', 0.1))
         text = str(self.assertRaises(errors.AlreadyRunning, second.open))
         self.assertIn(f"process '{os.getpid()}'", text)
         self.assertIn('one agent per host', text)
@@ -239,7 +239,8 @@ class Alone(LeasesTestCase):
             self.addCleanup(process.kill)
             process.stdout.readline()
             with fixtures.MonkeyPatch(
-                    'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.1):
+                    'scavenger_openstack.agent.lease.ownership.LOCK_TIMEOUT_S',
+                    0.1):
                 text = str(self.assertRaises(
                     errors.AlreadyRunning, leases.Leases(self.path).open))
             self.assertIn('restores what an earlier agent left', text)
@@ -394,7 +395,8 @@ class Time(LeasesTestCase):
 
     def quick_second(self) -> None:
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.05):
+                'scavenger_openstack.agent.lease.ownership.LOCK_TIMEOUT_S',
+                0.05):
             leases.Leases(self.path).open()
 
     def test_writing(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import testtools
 
-from scavenger_openstack.agent import actuator as actuator_
+from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.simulator.driver import Simulator

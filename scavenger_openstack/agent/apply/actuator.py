@@ -34,11 +34,11 @@ import functools
 
 from oslo_log import log
 
+from scavenger_openstack.agent.apply import originals
+from scavenger_openstack.agent.apply import refusals
+from scavenger_openstack.agent.apply import worker
+from scavenger_openstack.agent.apply import write_queue as lanes_
 from scavenger_openstack.agent import base as base_
-from scavenger_openstack.agent import lanes as lanes_
-from scavenger_openstack.agent import originals
-from scavenger_openstack.agent import refusals
-from scavenger_openstack.agent import worker
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers import base

@@ -27,8 +27,8 @@ from typing import Any
 from oslo_log import log
 
 from scavenger_openstack.agent import base as base_
-from scavenger_openstack.agent import fastloop
-from scavenger_openstack.agent import preview
+from scavenger_openstack.agent.isolation import fast_loop
+from scavenger_openstack.agent.isolation import preview
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import back_off
@@ -69,7 +69,7 @@ class Isolation:
         self.mode = mode
         self.exempt: frozenset[str] = frozenset()
         """Groups that are left alone."""
-        self._fast: fastloop.FastLoop | None = None
+        self._fast: fast_loop.FastLoop | None = None
         self._sets: dict[str, base.CpuSet] = {}
         self._topology: Mapping[int, Cpu] = {}
         self._preview = preview.Preview(params)
@@ -271,7 +271,7 @@ class Isolation:
             if problem is not None:
                 raise problem
 
-        self._fast = fastloop.FastLoop(
+        self._fast = fast_loop.FastLoop(
             self._running(now),
             perfiso.Controller(
                 self._params, topology=topology, current=current),

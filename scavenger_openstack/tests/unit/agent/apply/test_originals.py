@@ -16,7 +16,7 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.agent import originals
+from scavenger_openstack.agent.apply import originals
 
 
 def cpus(text: str, path: str = '/m/a', inode: int = 7) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import sys
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import spool
+from scavenger_openstack.agent.control_plane import spool
 from scavenger_openstack.tests.unit import examples
 from scavenger_openstack.wire import report
 
@@ -32,7 +32,7 @@ MIB = 2 ** 20
 
 KILLED = """
 import pathlib, sys
-from scavenger_openstack.agent import spool
+from scavenger_openstack.agent.control_plane import spool
 from scavenger_openstack.wire import report
 one = spool.Spool(pathlib.Path(sys.argv[1]), 1 << 20)
 print(one.run_id, flush=True)

@@ -20,7 +20,7 @@ import pathlib
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import ownership
+from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack import errors
 from scavenger_openstack.tests import watching
 
@@ -32,7 +32,7 @@ class OwnershipTest(testtools.TestCase):
         self.path = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path) / 'a' / 'state'
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.ownership.LOCK_TIMEOUT_S', 0.05))
+            'scavenger_openstack.agent.lease.ownership.LOCK_TIMEOUT_S', 0.05))
 
     def owner(self) -> ownership.Ownership:
         found = ownership.Ownership(self.path)

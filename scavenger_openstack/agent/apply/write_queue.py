@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from scavenger_openstack.agent.leases import Key
+from scavenger_openstack.agent.lease.leases import Key
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap

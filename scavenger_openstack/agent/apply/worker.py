@@ -31,7 +31,7 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent.leases import Key
+from scavenger_openstack.agent.lease.leases import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 

@@ -29,7 +29,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from scavenger_openstack.agent import host_token
+from scavenger_openstack.agent.control_plane import host_token
 from scavenger_openstack import errors
 from scavenger_openstack.types import printable
 from scavenger_openstack.wire import fit

@@ -19,7 +19,7 @@ import time
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import worker
+from scavenger_openstack.agent.apply import worker
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.types import Knob
