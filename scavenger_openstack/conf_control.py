@@ -54,6 +54,15 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('ca_file', sample_default='those of the system',
                help='With a url: certificates that sign that of the '
                     'conductor, in PEM.'),
+    cfg.BoolOpt('allow_background', default=False,
+                sample_default='true where scavenger-standalone has a '
+                               'control plane of its own, else false',
+                help='Let operators of the control plane make VMs background '
+                     'whose flavor says no priority, so that they are '
+                     'limited.  Without it the control plane can only make '
+                     'VMs foreground, and one in wrong hands can have '
+                     'nothing limited that this host protects.  VMs whose '
+                     'flavor says foreground stay foreground in any case.'),
     cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
                  help='Seconds from one report to the next.  Shorter shows '
                       'and follows sooner, and costs the broker and the '

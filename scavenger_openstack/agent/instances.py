@@ -26,9 +26,11 @@ from typing import Any
 
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
+from scavenger_openstack.algorithms import tags
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
 
 EVERY_S = 5.0
 """How often the rows are made again while there are the same VMs."""
@@ -70,9 +72,17 @@ def rows(instances: Sequence[Instance], rates: Rates | None
     """One for each VM, by its name; of what it uses, what is known."""
     uses = {one.workload.id: one for one in (rates.workloads if rates else ())
             } if instances else {}
-    return [{**one._asdict(), **{name: value for name in USE if (
-        value := getattr(uses.get(one.uuid), name, None)) is not None}}
-        for one in sorted(instances, key=lambda one: one.name)]
+    return [{**_tagged(one, uses.get(one.uuid))._asdict(),
+             **{name: value for name in USE if (value := getattr(
+                 uses.get(one.uuid), name, None)) is not None}}
+            for one in sorted(instances, key=lambda one: one.name)]
+
+
+def _tagged(one: Instance, use: WorkloadRates | None) -> Instance:
+    """The VM with the priority that an operator of the control plane gave."""
+    if use is None or use.workload.source != tags.SOURCE:
+        return one
+    return one._replace(priority=use.workload.priority, source=tags.SOURCE)
 
 
 def complete(document: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ from scavenger_openstack.algorithms.decider import Controller
 from scavenger_openstack.algorithms.decider import Decided
 from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms import tags
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Action
@@ -68,6 +69,7 @@ class Tick:
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``unmet`` and ``pending`` is what refused limits were answered from.
     ``unwatched``: no watcher turns, or it is restoring limits of ours.
+    ``refused``: what operators ask for and does not count, and why.
     """
 
     time_s: float
@@ -82,6 +84,7 @@ class Tick:
     stopped: bool = False
     why_stopped: str = ''
     unwatched: bool = False
+    refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
 
     @property
@@ -91,10 +94,6 @@ class Tick:
     @property
     def would(self) -> Sequence[Cap]:
         return self.decided.would if self.decided else ()
-
-    @property
-    def refused(self) -> Mapping[str, str]:
-        return self.decided.refused if self.decided else {}
 
 
 class Loop:
@@ -131,6 +130,7 @@ class Loop:
         self._own_mode = isolation.mode if isolation else Mode.OFF
         self._ask_orders = orders
         self._orders = orders_.NONE
+        self._tags = tags.Tags()
         self._blind = ''
         self._held_back = ''
         self._restoring = False
@@ -158,6 +158,8 @@ class Loop:
             and not self._leases.watched())
         self._say_held_back(tick)
         try:
+            if orders.background:
+                self._driver.allow(orders.background)
             tick.sample = self._driver.sample()
         except errors.DriverError as exc:
             self._say_blind(str(exc))
@@ -168,8 +170,10 @@ class Loop:
                 tick.outcome = self._actuator.reconcile({}, taken=fast.keys)
         else:
             self._say_blind('')
-            tick.sample = orders_.protected(tick.sample, orders)
+            tick.sample = self._tags.apply(tick.sample, orders)
             self._decide(tick, tick.sample)
+            tick.refused = {**self._tags.refused, **(
+                tick.decided.refused if tick.decided else {})}
         if self._leases.expired():
             self._start_over()
         self._count(tick)

@@ -148,8 +148,7 @@ def kinds(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _uris(conf: cfg.ConfigOpts) -> list[str]:
-    uri = conf_host.libvirt_uri(conf)
-    return [uri] if uri else []
+    return [uri] if (uri := conf_host.libvirt_uri(conf)) else []
 
 
 def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
@@ -187,6 +186,7 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
         call, conf_.sync_dir(conf), host=conf.agent.host,
         boot_id=records.boot_id(), version=version(),
         sync_s=conf.conductor.sync_s,
+        allow_background=conf.conductor.allow_background,
         spool_bytes=conf.conductor.spool_mib * 2 ** 20, evidence=evidence)
 
 

@@ -22,7 +22,6 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -31,7 +30,6 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
@@ -98,16 +96,19 @@ class Orders(NamedTuple):
 
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``parameters`` are
-    by ``section.option``, as they were asked for.  ``foreground`` are
-    the instances that an operator protects; ``exempt`` the instances and
-    projects that only an override may limit.  ``budget`` is for new limits of
-    detectors.
+    by ``section.option``, as they were asked for.  ``foreground`` and
+    ``background`` are the instances whose priority an operator gave,
+    ``applications`` the names by instance; see :mod:`.tags`.  ``exempt`` are
+    the instances and projects that only an override may limit.  ``budget`` is
+    for new limits of detectors.
     """
 
     stopped: str = ''
     modes: Mapping[str, Mode] = {}
     parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
+    background: frozenset[str] = frozenset()
+    applications: Mapping[str, str] = {}
     exempt: frozenset[str] = frozenset()
     overrides: Overrides = Overrides()
     budget: Budget | None = None
@@ -133,19 +134,6 @@ def mode(name: str, own: Mode, orders: Orders) -> Mode:
     """The mode of a controller: the more careful of its own and what an
     operator asks for."""
     return min(own, orders.modes.get(name, own), key=_CAREFUL.index)
-
-
-def protected(sample: HostSample, orders: Orders) -> HostSample:
-    """The sample with the priorities that operators gave."""
-    if not any(one[0].instance in orders.foreground
-               and one[0].priority is not Priority.FOREGROUND
-               for one in sample.workloads):
-        return sample
-    return dataclasses.replace(sample, workloads=tuple([
-        one._replace(workload=dataclasses.replace(
-            one[0], priority=Priority.FOREGROUND, source='override'))
-        if one[0].instance in orders.foreground else one
-        for one in sample.workloads]))
 
 
 def resolve(now: float, rates: Rates, orders: Orders,

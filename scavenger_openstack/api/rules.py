@@ -48,8 +48,9 @@ _WISH = {'scope': SCOPES, 'target': schemas.NAME, 'reason': schemas.REASON}
 EXEMPTION_WISH = schemas.fields(_WISH)
 PRIORITY_WISH = schemas.fields(
     {**_WISH, 'value': described(
-        schemas.PRIORITIES, 'Agents of this release follow foreground only: '
-        'only a flavor makes background work.'),
+        schemas.PRIORITIES, 'background counts for VMs whose flavor says no '
+        'priority, on hosts whose configuration allows it; facts.refused of '
+        'the host has the others.'),
      'application': {'type': 'string', 'maxLength': 255}}, 'application')
 
 _UUID = re.compile(schemas.UUID['pattern'])

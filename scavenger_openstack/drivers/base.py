@@ -228,6 +228,11 @@ class Driver(Knobs, CpuSets, Protocol):
         '' of other workloads."""
         ...
 
+    def allow(self, instances: Collection[str]) -> None:
+        """Take these VMs, and those of earlier calls, for background unless
+        their flavor says something else; called before :meth:`sample`."""
+        ...
+
     def kill(self, workload: str) -> int:
         """End every process of a batch container; return how many.
 

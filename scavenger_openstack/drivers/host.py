@@ -219,6 +219,10 @@ class Host:
         key = event.keys[0] if isinstance(event, base.Late) else event[:2]
         return self._part(*key).notify(event)
 
+    def allow(self, instances: Collection[str]) -> None:
+        if self._domains is not None:
+            self._domains.allow(instances)
+
     def kill(self, workload: str) -> int:
         return self._cgroups.kill(workload)
 

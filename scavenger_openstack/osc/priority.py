@@ -61,7 +61,10 @@ class SetPriority(command.ShowOne):
 
     Background may be limited for the sake of the foreground. What no rule
     and no flavor calls background is foreground. Of several rules the one
-    for the instance counts first, then that of the project.
+    for the instance counts first, then that of the project. Background counts
+    where the flavor says nothing and the host's file has [conductor]
+    allow_background; "openstack interference host show" has what does not
+    count and why.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -174,6 +174,9 @@ class Replay:
     def kill(self, workload: str) -> int:
         raise self._unsupported(workload)
 
+    def allow(self, instances: Collection[str]) -> None:
+        """Its workloads are what they are."""
+
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 

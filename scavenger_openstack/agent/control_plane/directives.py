@@ -43,6 +43,8 @@ LOG = log.getLogger(__name__)
 FILE = 'directives.json'
 MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
+NOT_ALLOWED = ('only a flavor makes a VM background here; see [conductor] '
+               'allow_background in the file of this host')
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -51,12 +53,15 @@ class Directives:
     """The directives that hold; one thread changes them.
 
     :param directory: where they are kept, see :class:`.spool.Spool`
+    :param allow_background: follow a priority of background
     """
 
-    def __init__(self, directory: pathlib.Path,
+    def __init__(self, directory: pathlib.Path, *,
+                 allow_background: bool = False,
                  warn: Callable[[str], None] = LOG.warning) -> None:
         self._path = directory / FILE
         self._warn = warn
+        self._allow_background = allow_background
         self.digest = ''
         self.issued_s = 0.0
         """When they were issued, UNIX time; 0: there are none."""
@@ -126,10 +131,12 @@ class Directives:
                 one.id, one.workload, one.instance, Knob(one.knob),
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
+        tagged: dict[str, set[str]] = {one: set() for one in Priority}
         for tag in found.tags:
-            if Priority(tag.priority) is not Priority.FOREGROUND:
-                refused[f'priority {tag.instance}'] = (
-                    'only the flavor makes an instance background')
+            tagged[tag.priority].add(tag.instance)
+            if tag.priority == 'background' and not self._allow_background:
+                refused[f'priority {tag.instance}'] = NOT_ALLOWED
+        foreground = frozenset(tagged[Priority.FOREGROUND])
         budget = None
         if found.budget is not None:
             until_s = found.budget.until_s
@@ -139,8 +146,10 @@ class Directives:
             '' if found.protection else 'the control plane: '
             + _reason(found),
             modes, found.parameters,
-            frozenset(tag.instance for tag in found.tags
-                      if Priority(tag.priority) is Priority.FOREGROUND),
+            foreground, frozenset(tagged[Priority.BACKGROUND]) - foreground
+            if self._allow_background else frozenset(),
+            {tag.instance: tag.application for tag in found.tags
+             if tag.application},
             frozenset(found.exempt), orders_.Overrides(overrides),
             budget)
         self.refused = refused

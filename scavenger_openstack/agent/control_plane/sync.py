@@ -349,12 +349,15 @@ def _phase(host: str) -> float:
 
 
 def make(call: Callable[[bytes], bytes], directory: pathlib.Path, *,
-         spool_bytes: int, **options: Any) -> Sync:
+         spool_bytes: int, allow_background: bool = False, **options: Any
+         ) -> Sync:
     """The agent's side with its files in that directory.
 
+    :param allow_background: see :class:`.directives.Directives`
     :param options: see :class:`Sync`
     """
     found = Sync(call, spool_.Spool(directory, spool_bytes),
-                 directives_.Directives(directory), **options)
+                 directives_.Directives(
+                     directory, allow_background=allow_background), **options)
     found.load()
     return found

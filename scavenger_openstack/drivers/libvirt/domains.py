@@ -44,6 +44,8 @@ from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
+from scavenger_openstack.drivers.libvirt import known as known_
+from scavenger_openstack.drivers.libvirt.known import Known
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
@@ -54,26 +56,9 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
-from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
 LOG = logging.getLogger(__name__)
-
-TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
-
-
-class _Known:
-    """A domain, and the descriptors that are kept for it."""
-
-    __slots__ = ('counters', 'files', 'snapshot', 'workload')
-
-    def __init__(self, snapshot: Snapshot, workload: Workload,
-                 counters: domain_counters.DomainCounters,
-                 files: file_knobs.Files) -> None:
-        self.snapshot = snapshot
-        self.workload = workload
-        self.counters = counters
-        self.files = files
 
 
 class Domains:
@@ -102,7 +87,8 @@ class Domains:
         self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
         self._pressure = pressure
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
+        self._allowed = known_.Allowed()
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
@@ -164,14 +150,13 @@ class Domains:
                     self._meet(uuid, known, snapshot) is None:
                 self._followed = None
 
-    def _meet(self, uuid: str, known: _Known | None, snapshot: Snapshot
-              ) -> _Known | None:
+    def _meet(self, uuid: str, known: Known | None, snapshot: Snapshot
+              ) -> Known | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
         self._balloons.see(snapshot)
-        workload = domain.workload(
-            created_s=snapshot.started / TICKS_PER_S)
+        workload = self._allowed.workload(snapshot)
         if known is not None and \
                 known.snapshot.identity == snapshot.identity:
             if workload != known.workload:
@@ -199,14 +184,14 @@ class Domains:
             self._failed[uuid] = text
             return None
         self._failed.pop(uuid, None)
-        known = self._known[uuid] = _Known(
+        known = self._known[uuid] = Known(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))
         self.ends.begins(uuid)
         self.changes += 1
         return known
 
-    def _ended(self, known: _Known) -> None:
+    def _ended(self, known: Known) -> None:
         """That run of a domain is over, and its limits with it."""
         uuid = known.snapshot.domain.uuid
         self.ends.over(uuid)
@@ -243,6 +228,13 @@ class Domains:
                 if known.workload.priority is Priority.BACKGROUND}
 
     # --- limits
+
+    def allow(self, instances: Collection[str]) -> None:
+        """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
+        for uuid in self._allowed.add(instances) & self._known.keys():
+            known = self._known[uuid]
+            known.workload = self._allowed.of(known.workload)
+            self.changes += 1
 
     def queue(self, workload: str, knob: Knob) -> str:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
@@ -299,7 +291,7 @@ class Domains:
             :meth:`restore_steps` described this knob.
         """
         snapshot = self._snapshot(workload)
-        if snapshot.domain.priority is not Priority.BACKGROUND:
+        if self._allowed.workload(snapshot).priority is Priority.FOREGROUND:
             raise errors.Unsupported(
                 f'domain {snapshot.domain.name} is foreground: it is never '
                 'limited')

@@ -176,6 +176,9 @@ class Simulator:
         self.kills.append((self.now, workload))
         return 1
 
+    def allow(self, instances: Collection[str]) -> None:
+        """Its workloads are what they are."""
+
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 

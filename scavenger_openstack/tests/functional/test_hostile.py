@@ -119,7 +119,7 @@ class HostileTest(test_loop.LoopTestCase):
         conductor = sync.make(
             Hostile(chance, names), self.state_dir.parent / 'sync',
             spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
-            sync_s=10.0)
+            sync_s=10.0, allow_background=True)
         wish = test_loop.Wish()
         loop = self.loop((wish, Mode.ENFORCE), orders=lambda: conductor.orders)
         followed = limited = stopped = 0

@@ -29,6 +29,7 @@ from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
 
 TUNED = """
@@ -104,6 +105,33 @@ class TestAllKnobs(LimitsCase):
         for knob in (Knob.CPU_CORES, Knob.CPU_IDLE, Knob.PAUSED):
             self.assertRaises(errors.Unsupported, agent.driver.write,
                               guest.uuid, knob, 1)
+
+    def test_what_the_control_plane_makes_background(self) -> None:
+        """Only a VM whose flavor says nothing; it can then be limited, and
+        is still what it was when the agent lets it go."""
+        host = self.hypervisor()
+        untagged, guarded = domain_guest.tiny('one'), domain_guest.tiny(
+            'two', nova=domain_guest.Nova(
+                extra_specs={'scavenger:priority': 'foreground'}))
+        host.start_all([untagged, guarded])
+        agent = self.agent(host)
+        before = self.limits(host, 'one')
+        agent.driver.allow([untagged.uuid, guarded.uuid])
+        self.assertEqual(
+            {untagged.uuid: (Priority.BACKGROUND, 'override'),
+             guarded.uuid: (Priority.FOREGROUND, 'flavor')},
+            {one.workload.id: (one.workload.priority, one.workload.source)
+             for one in agent.sample().values()})
+        wish = {one.uuid: {Knob.CPU_CORES: 0.2}
+                for one in (untagged, guarded)}
+        agent.tick(wish)
+        self.assertEqual({(untagged.uuid, Knob.CPU_CORES)}, {
+            key for key in agent.leases.held() if agent.driver.read(
+                *key) == 0.2})
+        self.assertRaises(errors.Unsupported, agent.driver.write,
+                          guarded.uuid, Knob.CPU_CORES, 0.2)
+        agent.tick()
+        self.assertEqual(before, self.limits(host, 'one'))
 
     def test_without_disks_and_balloon(self) -> None:
         host = self.hypervisor()

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -208,6 +209,15 @@ class JsonTest(testtools.TestCase):
             (one['limits'], one['suffers'], one['cpu_cores'],
              one['memory_bytes'], one['display_name'], one['flavor'],
              one['source']))
+
+    def test_a_priority_of_the_control_plane(self) -> None:
+        found = instance(3, priority=Priority.FOREGROUND, source='default')
+        use = rates(3)
+        use = use._replace(workload=dataclasses.replace(
+            use.workload, source='override'))
+        one, = document([found], use)['instances']
+        self.assertEqual(('background', 'override'),
+                         (one['priority'], one['source']))
 
     def test_in_the_file(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')

@@ -29,14 +29,12 @@ from scavenger_openstack.algorithms.orders import Override
 from scavenger_openstack.tests.unit.algorithms.test_decider import Fixed
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
-from scavenger_openstack.types import WorkloadSample
 
 CORES = Knob.CPU_CORES
 VM = '11111111-1111-1111-1111-111111111111'
@@ -259,18 +257,3 @@ class Modes(testtools.TestCase):
             [orders.mode('one', Mode.ENFORCE, asked),
              orders.mode('one', Mode.OFF, asked),
              orders.mode('two', Mode.ENFORCE, asked)])
-
-
-class Protected(testtools.TestCase):
-
-    def test_an_instance_becomes_foreground(self) -> None:
-        sample = HostSample('h', 'b', 1.0, 1.0, tuple(
-            map(WorkloadSample, WORKLOADS)))
-        self.assertIs(sample, orders.protected(sample, Orders(
-            foreground=frozenset({'fg', 'gone'}))))
-        found = orders.protected(sample, Orders(foreground=frozenset({VM})))
-        self.assertEqual(
-            {VM: (Priority.FOREGROUND, 'override')},
-            {one.workload.id: (one.workload.priority, one.workload.source)
-             for one, before in zip(found.workloads, sample.workloads,
-                                    strict=True) if one != before})

@@ -62,7 +62,8 @@ DOCUMENT = {
             'tried': {'confirmed': 3, 'refuted': 1, 'unclear': 0}}}}}
 DIRECTIVES = report.Directives(
     issued_s=1000.0, digest='one', modes={'scavenger': 'observe'},
-    exempt=['p'], tags=[report.Tag(instance='a', priority='foreground'),
+    exempt=['p'], tags=[report.Tag(instance='a', priority='foreground',
+                                     application='web'),
                         report.Tag(instance='b', priority='background')],
     parameters={'scavenger.memory_c': 3.0},
     budget=report.Budget(limits=3, until_s=1060.0),
@@ -412,11 +413,26 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
-            frozenset({'a'}),
+            frozenset({'a'}), frozenset(), {'a': 'web'},
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0)), one.orders)
         self.assertEqual({'priority b'}, one.refused.keys())
+
+    def test_background_where_the_host_allows_it(self) -> None:
+        """What is called both is foreground."""
+        asked = codec.replace(DIRECTIVES, tags=[
+            *DIRECTIVES.tags, report.Tag(instance='a', priority='background'),
+            report.Tag(instance='c', priority='background')])
+        one = self.follow(asked)
+        self.assertEqual((frozenset({'a'}), frozenset()),
+                         (one.orders.foreground, one.orders.background))
+        self.assertIn('allow_background', one.refused['priority c'])
+        one = directives.Directives(self.directory, allow_background=True)
+        one.load(5.0, 1000.0)
+        self.assertEqual((frozenset({'a'}), frozenset({'b', 'c'})),
+                         (one.orders.foreground, one.orders.background))
+        self.assertEqual({}, one.refused)
 
     def test_the_kill_switch(self) -> None:
         one = self.follow(codec.replace(
