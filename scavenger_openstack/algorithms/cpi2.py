@@ -185,10 +185,10 @@ class Controller:
     """CPI2 on one host.
 
     A cap is named for ``cap_s`` and is then gone; a victim that still
-    suffers gets another round.  Specs come from outside (``specs_of``, by
-    application and CPU model), else from the application's tasks on this
-    host, else from the workload's own past, which stands still while its
-    incident is open.  Source: DESIGN 7.12.
+    suffers gets another round.  Specs come from all hosts (:meth:`compare`)
+    or from outside (``specs_of``, by application and CPU model), else from
+    the application's tasks on this host, else from the workload's own past,
+    which stands still while its incident is open.  Source: DESIGN 7.12.
     """
 
     name = NAME
@@ -208,6 +208,7 @@ class Controller:
         self._boot_id = boot_id
         self._cpu_model = ''
         self.specs_of = dict(specs_of or {})
+        self._specs: specs.Specs = {}
         self._signal = SIGNALS[params.signal]
         self._sampler = Sampler(
             self._signal, duration_s=max(params.sample_s, interval_s),
@@ -226,6 +227,10 @@ class Controller:
     def tune(self, params: Params) -> None:
         """See :class:`.decider.Controller`."""
         self.params = params
+
+    def compare(self, found: specs.Specs) -> None:
+        """Compare workloads with these specs, where there is one."""
+        self._specs = found
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""
@@ -262,7 +267,9 @@ class Controller:
              ) -> specs.Spec | None:
         """The spec that a workload is compared with, ``None`` so far."""
         if application:
-            given = self.specs_of.get((application, self._cpu_model))
+            given = self._specs.get(
+                (*application, self._cpu_model, self._signal.name)
+            ) or self.specs_of.get((application, self._cpu_model))
             if given is not None:
                 return given
             tasks = {key[0]: one.history

@@ -314,6 +314,8 @@ class Decider:
             return controller.step(now, rates)
         if hasattr(controller, 'allow'):
             controller.allow(orders.budget)
+        if hasattr(controller, 'compare'):
+            controller.compare(orders.specs)
         name = controller.name
         failed_s, what = self._failed.get(name, (-math.inf, ''))
         if not 0 <= now - failed_s < FAULT_REST_S:

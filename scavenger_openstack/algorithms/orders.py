@@ -24,11 +24,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import math
+from types import MappingProxyType
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.algorithms.specs import Specs
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -100,7 +102,7 @@ class Orders(NamedTuple):
     ``background`` are the instances whose priority an operator gave,
     ``applications`` the names by instance; see :mod:`.tags`.  ``exempt`` are
     the instances and projects that only an override may limit.  ``budget`` is
-    for new limits of detectors.
+    for new limits of detectors.  ``specs`` are those of all hosts.
     """
 
     stopped: str = ''
@@ -112,6 +114,7 @@ class Orders(NamedTuple):
     exempt: frozenset[str] = frozenset()
     overrides: Overrides = Overrides()
     budget: Budget | None = None
+    specs: Specs = MappingProxyType({})
 
 
 NONE = Orders()

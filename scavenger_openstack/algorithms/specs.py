@@ -87,6 +87,10 @@ class Spec(NamedTuple):
     source: str
 
 
+Specs = Mapping[tuple[str, str, str, str], Spec]
+"""By project ('' for none), application, CPU model and signal."""
+
+
 def of_application(tasks: Mapping[str, Statistics], *,
                    min_tasks: int = MIN_TASKS,
                    min_samples: int = MIN_SAMPLES) -> Spec | None:

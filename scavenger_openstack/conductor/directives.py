@@ -15,7 +15,6 @@
 Directives are worked out when something that they are made of has changed,
 and sent when the agent holds others.  The budget of new limits is for one
 minute of the clock, so where there is a governor they change each minute.
-No specs are sent: no agent uses them yet.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ import threading
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms.specs import MIN_SAMPLES
+from scavenger_openstack.algorithms.specs import MIN_TASKS
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import reports
@@ -46,6 +47,12 @@ REMEMBERED = 20000
 MOST = 2000
 """The longest list that agents take."""
 
+MOST_SPECS = 10000
+
+LEAST_SAMPLES = MIN_TASKS * MIN_SAMPLES
+"""A spec of fewer samples is not handed out.  How many tasks they are of is
+not known.  Source: CPI2, section 3.1."""
+
 WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 
 
@@ -57,6 +64,7 @@ class Asker(NamedTuple):
     workloads_digest: str
     settings: dict[str, Any]
     holds: str
+    cpu_model: str = ''
 
 
 class Wishes:
@@ -87,7 +95,7 @@ class Wishes:
             if one.expires_s > now)
         budget = governor.budget(wanted, places, asker.name, now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
-               budget)
+               budget, asker.cpu_model)
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
@@ -140,6 +148,8 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
             id=one.uuid, workload=one.workload, knob=one.knob,
             value=one.value, reason=one.reason, expires_s=one.expires_s,
             instance=one.instance) for one in overrides[:MOST]],
+        'specs': specs(connection, asker.cpu_model, present)
+        if wanted.specs else [],
         'budget': budget}
 
 
@@ -152,6 +162,17 @@ def protection_of(wanted: rows.Wanted, host: str) -> tuple[bool, str]:
             where = f'{WORDS[scope]} {target}'.strip()
             return False, f'switched off for {where}: {switch.reason}'[:2000]
     return True, ''
+
+
+def specs(connection: reports.Connection, cpu_model: str,
+          present: Iterable[tuple[str, str, str]]) -> list[report.Spec]:
+    """What the applications of a host usually are on its CPUs."""
+    applications = {(project, application)
+                    for _, project, application in present if application}
+    if not cpu_model or not applications:
+        return []
+    return [report.Spec(**row) for row in rows.specs(
+        connection, cpu_model, applications, LEAST_SAMPLES)][:MOST_SPECS]
 
 
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],

@@ -26,6 +26,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.specs import Statistics
+from scavenger_openstack.db import directives
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics
 
@@ -127,7 +128,7 @@ def _write(connection: reports.Connection,
     if count:
         reports.add_audit(connection, [{
             'time_s': now, 'actor': 'conductor',
-            'action': 'specs', 'target': '',
+            'action': directives.SPECS, 'target': '',
             'reason': f'{len(new)} specs are new, {len(changed)} changed '
                       f'and {len(have)} ended'}])
     return count

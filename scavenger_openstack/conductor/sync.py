@@ -142,7 +142,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
         directives=(wishes or directives_.Wishes()).directives(
             connection, directives_.Asker(
                 host.id, report.host, digest, host.settings,
-                report.directives_digest), generation, now))
+                report.directives_digest, report.facts.cpu_model),
+            generation, now))
 
 
 def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:

@@ -14,15 +14,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from typing import NamedTuple
 
 from sqlalchemy import and_
 from sqlalchemy import bindparam
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import select
 
+from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+
+SPECS = 'specs'
+"""The action of the audit's row that says that specs have changed."""
+
+AT_ONCE = 500
+
 
 class Switch(NamedTuple):
     """Kill switch and governor of a scope."""
@@ -58,6 +67,7 @@ class Wanted(NamedTuple):
     ``switches`` is by (scope, target), ``aggregates`` by host, ``rules`` by
     (kind, scope, target), ``overrides`` by host id.  ``places`` says, where
     there is a governor, the names of the hosts in the order of their ids.
+    ``specs`` is another number when specs have changed, 0 before the first.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -65,6 +75,7 @@ class Wanted(NamedTuple):
     rules: dict[tuple[str, str, str], Rule] = {}
     overrides: dict[int, tuple[Override, ...]] = {}
     places: tuple[str, ...] = ()
+    specs: int = 0
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -83,7 +94,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
         may be many
     """
     switches, rules = tables.switches.c, tables.rules.c
-    hosts = tables.hosts.c
+    hosts, audit = tables.hosts.c, tables.audit.c
     found = Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
          in connection.execute(select(
@@ -94,7 +105,8 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
          in connection.execute(select(
              rules.kind, rules.scope, rules.target, rules.value,
              rules.application, rules.reason))},
-        _overrides(connection, now))
+        _overrides(connection, now), specs=connection.execute(select(
+            func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0)
     if any(switch.caps_per_minute is not None
            for switch in found.switches.values()):
         found = found._replace(places=before and before.places or tuple(
@@ -139,3 +151,23 @@ def present(connection: Connection, host_id: int
     return [(instance, project, application)
             for instance, project, application
             in connection.execute(_PRESENT, {'host_id': host_id})]
+
+
+def specs(connection: Connection, cpu_model: str,
+          applications: Collection[tuple[str, str]], least_n: int
+          ) -> list[Row]:
+    """The specs of applications, each (project, name), on a CPU model.
+
+    :param least_n: specs of fewer samples are left out
+    """
+    table, found = tables.specs.c, []
+    names = sorted({name for _, name in applications})
+    for start in range(0, len(names), AT_ONCE):
+        found += [dict(row) for row in connection.execute(select(
+            table.project, table.application, table.cpu_model, table.signal,
+            table.mean, table.stddev, table.n).where(
+                table.application.in_(names[start:start + AT_ONCE]),
+                table.cpu_model == cpu_model, table.n >= least_n)
+            .order_by(table.id)).mappings()
+            if (row['project'], row['application']) in applications]
+    return found

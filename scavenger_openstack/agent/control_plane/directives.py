@@ -29,6 +29,8 @@ from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import orders as orders_
+from scavenger_openstack.algorithms import signals
+from scavenger_openstack.algorithms import specs
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -151,7 +153,9 @@ class Directives:
             {tag.instance: tag.application for tag in found.tags
              if tag.application},
             frozenset(found.exempt), orders_.Overrides(overrides),
-            budget)
+            budget, {(one.project, one.application, one.cpu_model, one.signal):
+                     specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')
+                     for one in found.specs if _possible(one)})
         self.refused = refused
         self.digest, self.issued_s = found.digest, found.issued_s
 
@@ -172,6 +176,12 @@ class Directives:
         finally:
             os.close(fd)
         os.replace(draft, self._path)
+
+
+def _possible(one: report.Spec) -> bool:
+    """Whether a signal can be like that; nothing overflows then."""
+    return (one.signal in signals.SIGNALS and 0 < one.mean <= MOST
+            and one.stddev <= MOST)
 
 
 def _reason(found: report.Directives) -> str:

@@ -77,6 +77,12 @@ class Hostile:
                 'reason': self._text(), 'expires_s': chance.choice(
                     (issued_s + 60, issued_s + 1e9, 0, 2 ** 53))}
                 for _ in range(chance.randrange(6))],
+            'specs': [{
+                'project': '', 'application': self._name(), 'cpu_model': '',
+                'signal': chance.choice(('cpi', 'run_delay', 'x')),
+                'mean': chance.choice((0.0, -1.0, 1e-300, 1.0, 1e308)),
+                'stddev': chance.choice((0.0, 1e308)), 'n': 1}
+                for _ in range(chance.randrange(2))],
             'budget': {'limits': chance.randrange(9), 'until_s': issued_s}}
         for _ in range(chance.choice((0, 0, 0, 1, 2))):
             self._spoil(found)

@@ -155,6 +155,20 @@ class ControllerTest(testtools.TestCase):
         self.assertEqual([capped] * 4 + [[], []], found)
         self.assertEqual((), self.decision.incidents)
 
+    def test_the_specs_of_all_hosts_come_first(self) -> None:
+        """Before its own past, which a disturbance from the start is in."""
+        for given, incidents in (({}, 0), ({'cpi': 1.0}, 1),
+                                 ({'run_delay': 1.0}, 0)):
+            self.controller = cpi2.Controller(self.params)
+            self.controller.compare({
+                ('', 'shop', 'one', signal): specs.Spec(
+                    mean, 0.1, 500, 0, 'directive')
+                for signal, mean in given.items()})
+            for _ in range(12):
+                self.see(3.0, 2.0)
+            self.assertEqual(incidents, len(self.decision.incidents),
+                             str(given))
+
     def test_no_correlating_suspect_no_action(self) -> None:
         self.learn()
         # The use is high when the signal is low.

@@ -199,12 +199,45 @@ class Directives(cloud.Mixin):
         self.override(NOW + 60)
         self.assertEqual([], self.got(host='node-2').overrides)
 
+    def spec(self, **more: Any) -> None:
+        self.add(tables.specs, **{
+            'project': 'p1', 'application': 'shop', 'signal': 'cpi',
+            'mean': 1.8, 'stddev': 0.16, 'n': 500, 'day_s': 0,
+            'cpu_model': 'epyc', **more})
+
     def test_specs(self) -> None:
-        """No agent uses them yet: none is sent."""
-        self.add(tables.specs, project='p1', application='shop',
-                 signal='cpi', mean=1.8, stddev=0.16, n=500, day_s=0,
-                 cpu_model='epyc')
-        self.assertEqual([], self.got().specs)
+        """Those that the host can use: of its applications and CPUs, and of
+        enough samples."""
+        self.spec()
+        for other in ({'cpu_model': 'xeon'}, {'application': 'mail'},
+                      {'project': 'p2'}, {'signal': 'io_wait', 'n': 499}):
+            self.spec(**other)
+        self.assertEqual([], self.got().specs)  # nothing says that they are
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        held = self.got()
+        self.assertEqual([wire.Spec(
+            project='p1', application='shop', cpu_model='epyc', signal='cpi',
+            mean=1.8, stddev=0.16, n=500)], held.specs)
+        self.assertIsNone(self.get(holds=held.digest))
+        self.spec(signal='run_delay')
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        self.assertEqual(2, len(self.got(holds=held.digest).specs))
+
+    def test_specs_of_another_cpu(self) -> None:
+        """A host whose CPUs are others gets others at once."""
+        self.spec(cpu_model='xeon')
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        held = self.got()
+        self.assertEqual([], held.specs)
+        answer = self.sync(report(
+            digest='d1', holds=held.digest, facts=wire.Facts(
+                cpu_model='xeon')), wishes=self.wishes)
+        assert answer.directives is not None
+        self.assertEqual(['xeon'], [one.cpu_model
+                                    for one in answer.directives.specs])
 
     def test_new_workloads(self) -> None:
         self.rule('priority', 'instance', 'u-new', 'background')

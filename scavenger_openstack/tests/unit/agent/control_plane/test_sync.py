@@ -30,6 +30,7 @@ from scavenger_openstack.agent import records
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import orders
+from scavenger_openstack.algorithms import specs
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.wire import test_codec
 from scavenger_openstack.types import Action
@@ -65,7 +66,11 @@ DIRECTIVES = report.Directives(
     exempt=['p'], tags=[report.Tag(instance='a', priority='foreground',
                                      application='web'),
                         report.Tag(instance='b', priority='background')],
-    parameters={'scavenger.memory_c': 3.0},
+    parameters={'scavenger.memory_c': 3.0}, specs=[report.Spec(
+        project='p', application='p/web', cpu_model='cpu', signal=signal,
+        mean=mean, stddev=0.1, n=500)
+        for signal, mean in (('cpi', 1.8), ('x', 1.0), ('io_wait', 0.0),
+                             ('run_delay', 1e300))],
     budget=report.Budget(limits=3, until_s=1060.0),
     overrides=[report.Override(id='o', workload='/batch/a', knob='cpu_cores',
                                value=0.5, reason='why', expires_s=1100.0)])
@@ -416,7 +421,9 @@ class DirectivesTest(SyncTestCase):
             frozenset({'a'}), frozenset(), {'a': 'web'},
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
-            Budget(3, 65.0, 1060.0)), one.orders)
+            Budget(3, 65.0, 1060.0), {
+                ('p', 'p/web', 'cpu', 'cpi'): specs.Spec(
+                    1.8, 0.1, 500, 0, 'directive')}), one.orders)
         self.assertEqual({'priority b'}, one.refused.keys())
 
     def test_background_where_the_host_allows_it(self) -> None:
