@@ -126,17 +126,22 @@ def change(call: Call, connection: Any) -> dict[str, Any]:
     row = hosts.by_name(connection, call.path['name'], lock=True)
     if row is None:
         raise faults.missing('host')
-    before = _settings(row)
-    after = {
-        'modes': _merged(before['modes'], call.body.get('modes', {})),
-        'parameters': _merged(before['parameters'],
-                              parameters.checked(
-                                  call.body.get('parameters', {})))}
+    before = settings_of(row)
+    after = changed(before, call.body)
     if after != before:
         hosts.set_settings(connection, row['id'], after)
         call.record(connection, 'host.update', row['name'], before=before,
                     after=after, reason=call.body.get('reason', ''))
     return {'host': _shown({**row, 'settings': after}, call)}
+
+
+def changed(before: Mapping[str, Any], body: Mapping[str, Any]
+            ) -> dict[str, Any]:
+    """The settings after a request with :data:`CHANGES`."""
+    return {
+        'modes': _merged(before['modes'], body.get('modes', {})),
+        'parameters': _merged(before['parameters'], parameters.checked(
+            body.get('parameters', {})))}
 
 
 def _merged(old: Mapping[str, Any], new: Mapping[str, Any]
@@ -145,14 +150,15 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]
             if value is not None}
 
 
-def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    settings = row['settings'] or {}
+def settings_of(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What is set for a host or aggregate."""
+    settings = row['settings'] or {} if row else {}
     return {'modes': settings.get('modes', {}),
             'parameters': settings.get('parameters', {})}
 
 
 def _shown(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    return {**_shape(row, call), 'settings': _settings(row),
+    return {**_shape(row, call), 'settings': settings_of(row),
             'facts': row['facts']}
 
 

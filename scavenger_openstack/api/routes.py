@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.api import aggregates
 from scavenger_openstack.api import antagonists
 from scavenger_openstack.api import audit
 from scavenger_openstack.api.call import Call
@@ -92,6 +93,11 @@ ROUTES: tuple[Route, ...] = (
            'Show host', hosts.SHOWN),
     _thing('PATCH', '/v1/hosts/{name}', 'host', 'hosts:update',
            hosts.change, 'Update host', hosts.SHOWN, hosts.CHANGES),
+    _thing('GET', '/v1/aggregates/{aggregate}', 'aggregate', 'aggregates:show',
+           aggregates.show, 'Show aggregate', aggregates.FIELDS),
+    _thing('PATCH', '/v1/aggregates/{aggregate}', 'aggregate',
+           'aggregates:update', aggregates.change, 'Update aggregate',
+           aggregates.FIELDS, hosts.CHANGES),
     _list('/v1/workloads', 'workloads', 'workloads:list', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,

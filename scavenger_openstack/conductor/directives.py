@@ -140,8 +140,9 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
     protection, reason = protection_of(wanted, asker.name)
     return {
         'protection': protection, 'protection_reason': reason,
-        'modes': asker.settings.get('modes', {}),
-        'parameters': asker.settings.get('parameters', {}),
+        **{kind: wanted.setting(asker.name, kind,
+                                asker.settings.get(kind, {}))
+           for kind in ('modes', 'parameters')},
         'tags': tags(wanted, aggregates, present)[:MOST],
         'exempt': exempt(wanted, aggregates, present)[:MOST],
         'overrides': [report.Override(

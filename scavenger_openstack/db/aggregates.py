@@ -15,25 +15,59 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
 from sqlalchemy import select
+from sqlalchemy import update
 
 from scavenger_openstack.db import audit
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 
 _T = tables.aggregate_hosts.c
 
 
-def hosts(connection: Connection) -> dict[str, list[str]]:
-    """The names of the hosts of each aggregate that has some."""
+def hosts(connection: Connection, name: str | None = None
+          ) -> dict[str, list[str]]:
+    """The names of the hosts of each aggregate that has some.
+
+    :param name: only of that one
+    """
+    query = select(_T.aggregate, _T.host).order_by(_T.aggregate, _T.host)
     found: dict[str, list[str]] = {}
-    for name, host in connection.execute(select(
-            _T.aggregate, _T.host).order_by(_T.aggregate, _T.host)):
-        found.setdefault(name, []).append(host)
+    for aggregate, host in connection.execute(
+            query if name is None else query.where(_T.aggregate == name)):
+        found.setdefault(aggregate, []).append(host)
     return found
+
+
+def settings(connection: Connection, name: str, *, lock: bool = False
+             ) -> Row | None:
+    """The row with what is set for the hosts of an aggregate.
+
+    :param lock: keep other writers of it out until the transaction ends
+    """
+    table = tables.aggregate_settings
+    query = select(table).where(table.c.aggregate == name)
+    return rows.first(connection, query.with_for_update() if lock else query)
+
+
+def set_settings(connection: Connection, name: str,
+                 settings: dict[str, Any], *, new: bool) -> None:
+    """
+    :param new: there is no row yet
+    """
+    table = tables.aggregate_settings
+    if new:
+        connection.execute(insert(table).values(aggregate=name,
+                                                settings=settings))
+    else:
+        connection.execute(update(table).where(
+            table.c.aggregate == name).values(settings=settings))
 
 
 def put(connection: Connection, name: str, wanted: Collection[str], *,

@@ -68,6 +68,7 @@ class Wanted(NamedTuple):
     (kind, scope, target), ``overrides`` by host id.  ``places`` says, where
     there is a governor, the names of the hosts in the order of their ids.
     ``specs`` is another number when specs have changed, 0 before the first.
+    ``settings`` are those of each aggregate that has some.
     """
 
     switches: dict[tuple[str, str], Switch] = {}
@@ -76,6 +77,19 @@ class Wanted(NamedTuple):
     overrides: dict[int, tuple[Override, ...]] = {}
     places: tuple[str, ...] = ()
     specs: int = 0
+    settings: dict[str, dict[str, Any]] = {}
+
+    def setting(self, host: str, kind: str, own: dict[str, Any]
+                ) -> dict[str, Any]:
+        """What is set for a host: its own, else that of the first aggregate
+        by name that has it.
+
+        :param kind: ``modes`` or ``parameters``
+        """
+        found: dict[str, Any] = {}
+        for name in reversed(self.aggregates.get(host, ())):
+            found |= self.settings.get(name, {}).get(kind, {})
+        return found | own
 
     def scopes(self, host: str) -> list[tuple[str, str]]:
         """The scopes and targets that a host is in, the widest first."""
@@ -95,6 +109,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
     """
     switches, rules = tables.switches.c, tables.rules.c
     hosts, audit = tables.hosts.c, tables.audit.c
+    common = tables.aggregate_settings.c
     found = Wanted(
         {(scope, target): Switch(*switch) for scope, target, *switch
          in connection.execute(select(
@@ -106,7 +121,9 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
              rules.kind, rules.scope, rules.target, rules.value,
              rules.application, rules.reason))},
         _overrides(connection, now), specs=connection.execute(select(
-            func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0)
+            func.max(audit.id)).where(audit.action == SPECS)).scalar() or 0,
+        settings=dict(connection.execute(select(
+            common.aggregate, common.settings)).tuples().all()))
     if any(switch.caps_per_minute is not None
            for switch in found.switches.values()):
         found = found._replace(places=before and before.places or tuple(

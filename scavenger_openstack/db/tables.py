@@ -242,6 +242,12 @@ aggregate_hosts = _table(
     Column('host', NAME, nullable=False, index=True),
     UniqueConstraint('aggregate', 'host'))
 
+# What operators set for the hosts of an aggregate, as in hosts.
+aggregate_settings = _table(
+    'aggregate_settings', _id(),
+    Column('aggregate', NAME, nullable=False, unique=True),
+    Column('settings', JSON, nullable=False))
+
 # Merged reports of one hour, and what they made of a day.
 statistics = _table(
     'statistics', _id(), _host(),

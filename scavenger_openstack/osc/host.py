@@ -38,9 +38,10 @@ def _precision(value: Any) -> str:
     return ', '.join(found) or '-'
 
 
-def _settings(value: Any) -> str:
-    return '; '.join(table.plain(settings) for settings
-                     in (value or {}).values() if settings) or 'nothing'
+def settings(value: Any) -> str:
+    """The modes and parameters that are set."""
+    return '; '.join(table.plain(some) for some
+                     in (value or {}).values() if some) or 'nothing'
 
 
 def _facts(value: Any) -> str:
@@ -66,7 +67,7 @@ LONG = (
     table.Column('precision', 'Precision', _precision))
 SHOWN = (
     *LONG,
-    table.Column('settings', 'Set Here', _settings),
+    table.Column('settings', 'Set Here', settings),
     table.Column('facts', 'Other Facts', _facts))
 
 
@@ -125,45 +126,59 @@ class SetHost(command.ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        from scavenger_openstack.types import Mode
         parser = super().get_parser(prog_name)
         _add_host(parser)
-        parser.add_argument(
-            '--mode', metavar='<controller>=<mode>', action='append',
-            type=_pair, default=[],
-            help=f'How far a controller may go: {", ".join(Mode)}; empty '
-                 'for what the file of the host says. Can be repeated. '
-                 'Example: --mode attribution=observe')
-        parser.add_argument(
-            '--parameter', metavar='<section>.<option>=<value>',
-            action='append', type=_pair, default=[],
-            help='An option of a controller, in the unit of the '
-                 'configuration; empty for what the file of the host says. '
-                 'Can be repeated. Example: --parameter '
-                 'scavenger.memory_c=3')
-        parser.add_argument(
-            '--reason', metavar='<sentence>',
-            help='Why; it is kept in the audit. Default: none. Example: '
-                 '--reason "memory is tight here"')
+        add_changes(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace
                     ) -> tuple[Sequence[str], Sequence[Any]]:
-        body: dict[str, Any] = {}
-        if parsed_args.mode:
-            body['modes'] = {name: mode or None
-                             for name, mode in parsed_args.mode}
-        if parsed_args.parameter:
-            body['parameters'] = {name: value_of(value) if value else None
-                                  for name, value in parsed_args.parameter}
-        if not body:
-            raise exceptions.CommandError('Nothing to set: give --mode or '
-                                          '--parameter.')
-        if parsed_args.reason is not None:
-            body['reason'] = parsed_args.reason
         found = http.of(self.app).one(
-            'host', 'PATCH', http.path_of('hosts', parsed_args.host), body)
+            'host', 'PATCH', http.path_of('hosts', parsed_args.host),
+            changes(parsed_args))
         return table.one(parsed_args, SHOWN, found)
+
+
+def add_changes(parser: argparse.ArgumentParser) -> None:
+    """The arguments of :func:`changes`."""
+    from scavenger_openstack.types import Mode
+    parser.add_argument(
+        '--mode', metavar='<controller>=<mode>', action='append',
+        type=_pair, default=[],
+        help=f'How far a controller may go: {", ".join(Mode)}; empty '
+             'for what the file of the host says. Can be repeated. '
+             'Example: --mode attribution=observe')
+    parser.add_argument(
+        '--parameter', metavar='<section>.<option>=<value>',
+        action='append', type=_pair, default=[],
+        help='An option of a controller, in the unit of the '
+             'configuration; empty for what the file of the host says. '
+             'Can be repeated. Example: --parameter '
+             'scavenger.memory_c=3')
+    parser.add_argument(
+        '--reason', metavar='<sentence>',
+        help='Why; it is kept in the audit. Default: none. Example: '
+             '--reason "memory is tight here"')
+
+
+def changes(parsed_args: argparse.Namespace) -> dict[str, Any]:
+    """The request for what was typed.
+
+    :raises CommandError: nothing was.
+    """
+    body: dict[str, Any] = {}
+    if parsed_args.mode:
+        body['modes'] = {name: mode or None
+                         for name, mode in parsed_args.mode}
+    if parsed_args.parameter:
+        body['parameters'] = {name: value_of(value) if value else None
+                              for name, value in parsed_args.parameter}
+    if not body:
+        raise exceptions.CommandError('Nothing to set: give --mode or '
+                                      '--parameter.')
+    if parsed_args.reason is not None:
+        body['reason'] = parsed_args.reason
+    return body
 
 
 def _add_host(parser: argparse.ArgumentParser) -> None:

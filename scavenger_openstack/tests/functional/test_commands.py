@@ -24,6 +24,8 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.db import aggregates
+from scavenger_openstack.db import connect
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests.functional.openstack_shell import INCIDENT
 from scavenger_openstack.tests.functional.openstack_shell import SCAN
@@ -196,6 +198,24 @@ class Commands(testtools.TestCase):
         text = self.text('interference', 'host', 'show', 'compute-1')
         self.assertIn('attribution=observe; scavenger.memory_c=3', text)
         self.assertIn('cpu_model=EPYC', text)
+
+    def test_settings_of_an_aggregate(self) -> None:
+        with connect.writing(self.plane.engine) as connection:
+            aggregates.put(connection, 'racks', ['compute-1', 'compute-2'],
+                           now_s=0.0)
+        self.text('interference', 'aggregate', 'set', 'racks', '--mode',
+                  'attribution=observe', '--mode', 'scavenger=off',
+                  '--parameter', 'scavenger.memory_c=3', '--reason', 'try')
+        self.text('interference', 'aggregate', 'set', 'racks', '--mode',
+                  'scavenger=')
+        found = self.json('interference', 'aggregate', 'show', 'racks')
+        self.assertEqual(
+            {'name': 'racks', 'hosts': ['compute-1', 'compute-2'],
+             'settings': {'modes': {'attribution': 'observe'},
+                          'parameters': {'scavenger.memory_c': 3}}}, found)
+        text = self.text('interference', 'aggregate', 'show', 'racks')
+        self.assertIn('attribution=observe; scavenger.memory_c=3', text)
+        self.assertIn('compute-1, compute-2', text)
 
     def test_workloads(self) -> None:
         titles, *rows = self.cells('interference', 'workload', 'list')

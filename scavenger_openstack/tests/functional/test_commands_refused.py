@@ -82,6 +82,13 @@ class ByTheApi(Refused):
                      'interference', 'cap', 'unset', 'compute-1', SCAN,
                      'cpu_cores')
 
+    def test_aggregates(self) -> None:
+        self.refused(r'Not Found: There is no such aggregate '
+                     rf'\({REQUEST}\)\.', 'interference', 'aggregate',
+                     'show', 'racks')
+        self.refused('Nothing to set: give --mode or --parameter.',
+                     'interference', 'aggregate', 'set', 'racks')
+
     def test_hosts(self) -> None:
         self.refused(rf'Not Found: There is no such host \({REQUEST}\)\.',
                      'interference', 'host', 'show', 'compute-9')

@@ -188,7 +188,7 @@ def configuration(**options: Any) -> cfg.ConfigOpts:
 
 
 PATHS = {
-    'name': HOST, 'host': HOST, 'knob': 'cpu_cores',
+    'name': HOST, 'host': HOST, 'knob': 'cpu_cores', 'aggregate': 'racks',
     'workload': BATCH,
     '/v1/incidents/{id}': INCIDENT,
     '/v1/priorities/{id}': PRIORITY,

@@ -37,6 +37,7 @@ READ, WRITE = only(*READERS), only('admin')
 
 EXPECTED: dict[str, Allowed] = {
     'list_hosts': READ, 'show_host': READ, 'update_host': WRITE,
+    'show_aggregate': READ, 'update_aggregate': WRITE,
     'list_workloads': READ,
     'list_incidents': only(*READERS, 'reader', 'member', 'stranger'),
     'show_incident': only(*READERS, 'reader', 'member', stranger=404),
@@ -54,6 +55,7 @@ EXPECTED: dict[str, Allowed] = {
 
 BODIES: dict[str, dict[str, Any]] = {
     'update_host': {'modes': {'attribution': 'observe'}},
+    'update_aggregate': {'modes': {'attribution': 'observe'}},
     'set_override': {'value': 0.2, 'reason': 'why', 'expires_at':
                      times.iso(cloud.NOW_S + 86400)},
     'set_priority': {'scope': 'project', 'target': 'p', 'reason': 'why',

@@ -230,6 +230,38 @@ class Writes:
             self.assertIn('allowed', error)
         self.refused(404, 'PATCH', '/v1/hosts/nowhere', {})
 
+    def test_settings_of_an_aggregate(self) -> None:
+        url = '/v1/aggregates/racks'
+        self.assertEqual(
+            {'name': 'racks', 'hosts': [cloud.HOST],
+             'settings': {'modes': {}, 'parameters': {}}},
+            self.ok('GET', url)['aggregate'])
+        self.ok('PATCH', url, {
+            'modes': {'attribution': 'observe', 'scavenger': 'off'},
+            'parameters': {'scavenger.use_ipc': False}, 'reason': 'try'})
+        changed = self.ok('PATCH', url, {'modes': {'scavenger': None}})
+        self.assertEqual({'modes': {'attribution': 'observe'},
+                          'parameters': {'scavenger.use_ipc': 'false'}},
+                         changed['aggregate']['settings'])
+        self.assertEqual(changed, self.ok('GET', url))
+        self.assertEqual(
+            [('aggregate.update', 'racks', ''),
+             ('aggregate.update', 'racks', 'try')],
+            [(row['action'], row['target'], row['reason'])
+             for row in self.audited()[:2]])
+        self.ok('PATCH', url, {})       # no row where nothing changes
+        self.assertEqual('aggregate.update', self.audited()[1]['action'])
+        for body, field in (
+                ({'modes': {'attribution': 'full'}}, 'modes.attribution'),
+                ({'parameters': {'scavenger.memory_c': -1}},
+                 'parameters.scavenger.memory_c'),
+                ({'hosts': []}, 'hosts')):
+            self.assertEqual(field, self.refused(
+                400, 'PATCH', url, body)['field'])
+        for url in ('/v1/aggregates/nowhere', '/v1/aggregates/' + 'x' * 5000):
+            self.refused(404, 'GET', url)
+            self.refused(404, 'PATCH', url, {'modes': {'attribution': 'off'}})
+
     def test_two_at_once(self) -> None:
         """One override holds, one rule is there, and all are audited."""
         before = len(self.audited())

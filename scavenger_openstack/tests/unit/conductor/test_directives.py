@@ -150,6 +150,33 @@ class Directives(cloud.Mixin):
         self.assertEqual(settings, {'modes': found.modes,
                                     'parameters': found.parameters})
 
+    def test_settings_of_an_aggregate(self) -> None:
+        """The host's own come first, then the first aggregate by name."""
+        for name, modes, parameters in (
+                ('a', {'attribution': 'observe'}, {'scavenger.memory_c': 3}),
+                ('b', {'attribution': 'off', 'scavenger': 'off',
+                       'perfiso': 'off'},
+                 {'scavenger.memory_c': 4, 'scavenger.ipc_c': 4}),
+                ('other', {'io_shares': 'off'}, {})):
+            self.add(tables.aggregate_settings, aggregate=name,
+                     settings={'modes': modes, 'parameters': parameters})
+            self.aggregate(name, 'node-2' if name == 'other' else HOST)
+        with self.engine.begin() as connection:
+            connection.execute(tables.hosts.update().values(
+                settings={'modes': {'scavenger': 'observe'}}))
+        found = self.got()
+        self.assertEqual(
+            ({'attribution': 'observe', 'scavenger': 'observe',
+              'perfiso': 'off'},
+             {'scavenger.memory_c': 3, 'scavenger.ipc_c': 4}),
+            (found.modes, found.parameters))
+        self.assertEqual({'io_shares': 'off'}, self.got(host='node-2').modes)
+        self.delete(tables.aggregate_hosts)
+        self.changed()
+        found = self.got(now=NOW + directives.RELOAD_S)
+        self.assertEqual(({'scavenger': 'observe'}, {}),
+                         (found.modes, found.parameters))
+
     def test_priorities(self) -> None:
         """That of the instance, else of the project, else of an
         aggregate."""

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Aggregates: hosts that operators set modes and parameters for together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import hosts
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.db import aggregates
+
+FIELDS = {
+    'name': schemas.TEXT,
+    'hosts': described({'type': 'array', 'items': schemas.TEXT},
+                       'The names of its hosts.'),
+    'settings': {**hosts.SETTINGS, 'description':
+                 'What operators set for its hosts.  What is set for a host '
+                 'itself is above that; of several aggregates of a host the '
+                 'first by name counts.'},
+}
+
+
+def show(call: Call, connection: Any) -> dict[str, Any]:
+    name = call.path['aggregate']
+    return _shown(connection, name, hosts.settings_of(
+        aggregates.settings(connection, name)))
+
+
+def change(call: Call, connection: Any) -> dict[str, Any]:
+    """Replace those settings that are given, and remove those given as
+    null."""
+    name = call.path['aggregate']
+    row = aggregates.settings(connection, name, lock=True)
+    before = hosts.settings_of(row)
+    after = hosts.changed(before, call.body)
+    shown = _shown(connection, name, after)
+    if after != before:
+        aggregates.set_settings(connection, name, after, new=row is None)
+        call.record(connection, 'aggregate.update', name, before=before,
+                    after=after, reason=call.body.get('reason', ''))
+    return shown
+
+
+def _shown(connection: Any, name: str, settings: dict[str, Any]
+           ) -> dict[str, Any]:
+    """
+    :raises Fault: 404, no host is in it.
+    """
+    there = aggregates.hosts(connection, name).get(name)
+    if not there:
+        raise faults.missing('aggregate')
+    return {'aggregate': {'name': name, 'hosts': there,
+                          'settings': settings}}

@@ -1,0 +1,76 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack interference aggregate``: what is set for many hosts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from osc_lib.command import command
+
+from scavenger_openstack.osc import host
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import table
+
+SHOWN = (
+    table.Column('name', 'Aggregate'),
+    table.Column('hosts', 'Hosts'),
+    table.Column('settings', 'Set Here', host.settings))
+
+
+class ShowAggregate(command.ShowOne):
+    """Show the hosts of an aggregate, and what is set for them."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_aggregate(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+            'aggregate', 'GET', _path(parsed_args)))
+
+
+class SetAggregate(command.ShowOne):
+    """Set modes and parameters of all hosts of an aggregate.
+
+    What is set for a host itself is above that; of several aggregates of a
+    host the first by name counts. The agents follow within one sync, some
+    20 s.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        _add_aggregate(parser)
+        host.add_changes(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return table.one(parsed_args, SHOWN, http.of(self.app).one(
+            'aggregate', 'PATCH', _path(parsed_args),
+            host.changes(parsed_args)))
+
+
+def _add_aggregate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        'aggregate', metavar='<aggregate>',
+        help='The name of the aggregate, as "scavenger-manage aggregate '
+             'list" shows it. Example: batch')
+
+
+def _path(parsed_args: argparse.Namespace) -> str:
+    return http.path_of('aggregates', parsed_args.aggregate)
