@@ -21,7 +21,9 @@ where the write may have begun before the last one.
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import random
 from typing import Any
 from typing import NamedTuple
@@ -307,6 +309,10 @@ class Agent:
 
     def check(self) -> None:
         """The leases hold."""
+
+    @contextlib.contextmanager
+    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        yield
 
     def hold(self, workload: str, knob: Knob) -> None:
         self._driver.restore_steps(workload, knob)

@@ -257,13 +257,14 @@ class Isolation:
             self._fast.stop()
             self._fast = None
         self._topology = topology
-        sets = list(self._sets.values())
+        sets = dict(self._sets)
 
         def write(cpus: frozenset[int]) -> None:
             problem = None
-            for fast_set in sets:
+            for group, fast_set in sets.items():
                 try:
-                    fast_set.set(cpus)
+                    with self._leases.writing(group, Knob.CPU_SET):
+                        fast_set.set(cpus)
                 except errors.WorkloadGone:
                     continue    # the next tick forgets it
                 except errors.DriverError as exc:

@@ -15,7 +15,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
+import pathlib
 import threading
 import time
 from typing import Any
@@ -24,6 +27,8 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
+from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
@@ -97,6 +102,10 @@ class Host:
 
     def check(self) -> None:
         pass
+
+    @contextlib.contextmanager
+    def writing(self, workload: str, knob: Knob) -> Iterator[None]:
+        yield
 
     def original(self, workload: str, knob: Knob) -> Value | None:
         return self.first
@@ -299,25 +308,49 @@ class TestNotTaken(IsolationTestCase):
 class TestHangs(IsolationTestCase):
     """A write of a CPU set does not come back from the kernel."""
 
-    def test_it_stays_the_only_writer(self) -> None:
+    def setUp(self) -> None:
+        super().setUp()
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.agent.isolation.fast_loop.STOP_TIMEOUT_S',
             0.05))
-        hangs, goes_on = threading.Event(), threading.Event()
-        self.addCleanup(goes_on.set)
+        self.hangs, self.goes_on = threading.Event(), threading.Event()
+        self.addCleanup(self.goes_on.set)
+        self.host.group.set = self.hang     # type: ignore[method-assign]
 
-        def hang(cpus: frozenset[int]) -> None:
-            hangs.set()
-            goes_on.wait(20)
-        self.host.group.set = hang      # type: ignore[method-assign]
+    def hang(self, cpus: frozenset[int]) -> None:
+        self.hangs.set()
+        self.goes_on.wait(20)
+
+    def test_its_record_stays_when_the_agent_ends(self) -> None:
+        """The write may come into force after the last look."""
+        mounts = steps.cgroup_mounts()
+        if not mounts:
+            self.skipTest('no cgroup is mounted')
+        directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'state')
+        held = leases.Leases(directory)
+        held.open()
+        held.hold(GROUP, Knob.CPU_SET, [{
+            'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
+            'dir': f'{mounts[0][0]}/scv-no-such-group'}], '0')
+        host: Any = self.host
+        self.isolation = blind_isolation.Isolation(
+            host, held, perfiso.Params(), Mode.ENFORCE)
+        self.follow(range(16))
+        self.assertTrue(self.hangs.wait(20))
+        self.isolation.stop()
+        held.close()
+        self.assertEqual(1, len(list((directory / 'leases').iterdir())))
+
+    def test_it_stays_the_only_writer(self) -> None:
         self.start()
         self.follow(range(16))
-        self.assertTrue(hangs.wait(20))
+        self.assertTrue(self.hangs.wait(20))
         self.isolation.mode = Mode.OFF
         self.assertEqual(decider.Fast((GROUP,)),
                          self.follow(range(16), claim='0-3'))
         self.assertIn('off: blind isolation: the write', self.state())
-        goes_on.set()
+        self.goes_on.set()
         self.assertEqual(decider.NO_FAST, self.follow(range(16), claim='0-3'))
 
 
