@@ -35,7 +35,8 @@ from scavenger_openstack.tests.functional.guest_image import Unavailable
 
 SOURCES = tuple(pathlib.Path(__file__).with_name(name) for name in (
     'domain_init.c', 'domain_workload.c', 'domain_workload.h'))
-MODULES = ('virtio_pci', 'virtio_blk', 'virtio_net', 'virtio_balloon')
+MODULES = ('virtio_pci', 'virtio_blk', 'virtio_net', 'virtio_balloon',
+           'button', 'evdev')
 
 COMPILE = ('gcc', '-O2', '-Wall', '-static', '-pthread', '-s')
 COMPILE_TIMEOUT_S = 120

@@ -27,7 +27,9 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <linux/fs.h>
+#include <linux/input.h>
 #include <net/if.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -296,6 +298,28 @@ static void load_modules(void)
     }
 }
 
+/* Powers off at the ACPI button. */
+static void *button(void *unused)
+{
+    struct pollfd inputs[8];
+    struct input_event event;
+    glob_t found;
+    nfds_t count = 0;
+
+    while (glob("/dev/input/event*", 0, 0, &found))
+        usleep(100000);
+    for (; count < found.gl_pathc && count < 8; count++)
+        inputs[count] = (struct pollfd){
+            open(found.gl_pathv[count], O_RDONLY | O_CLOEXEC), POLLIN};
+    while (poll(inputs, count, -1) > 0)
+        for (nfds_t i = 0; i < count; i++)
+            if (inputs[i].revents
+                    && read(inputs[i].fd, &event, sizeof(event)) > 0
+                    && event.type == EV_KEY && event.code == KEY_POWER)
+                reboot(RB_POWER_OFF);
+    return unused;
+}
+
 int main(void)
 {
     static struct order rest = {.work = "rest", .fds = {-1, -1}};
@@ -313,6 +337,7 @@ int main(void)
     /* Who measures comes before who works. */
     sched_setscheduler(0, SCHED_FIFO, &first);
     pthread_create(&thread, 0, reporter, 0);
+    pthread_create(&thread, 0, button, 0);
     for (;;) {
         char c;
 

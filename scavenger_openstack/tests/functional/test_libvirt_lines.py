@@ -145,6 +145,20 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.in_force(self.here)
         self.lines(self.here, REMOVED % 'the VM was powered off', SET)
 
+    def test_rebooted_softly(self) -> None:
+        """As Nova does it: the ACPI button, and a start when it is off."""
+        host = self.begin()
+        host.console(NAME, reset=False)
+        self.here.seen()
+        host.virsh(f'shutdown {NAME} --mode acpi')
+        self.wait_for('it is off', lambda: host.virsh(
+            f'domstate {NAME} --reason').strip() == 'shut off (shutdown)',
+            timeout_s=60)
+        host.virsh(f'start {NAME}')
+        self.in_force(self.here)
+        self.lines(self.here, REMOVED % 'the VM shut down(, and was started '
+                   'again)?', SET)
+
     def test_started_again_at_once(self) -> None:
         host = self.begin()
         host.virsh(f'destroy {NAME}; start {NAME}')
