@@ -134,12 +134,13 @@ def add_configuration(parser: Parser, *, host: bool = True,
     """
     group = _Group(parser, 'configuration', before)
     group.add('--config-file', 'PATH',
-              'read this file instead of /etc/scavenger/scavenger.conf; '
-              'can be given more than once, the last one that says '
-              'something counts')
+              'read this file instead of /etc/scavenger/scavenger.conf and '
+              'scavenger.conf.d; can be given more than once: of an option '
+              'that is in several, the last one counts')
     group.add('--config-dir', 'DIR',
-              'read the *.conf files in there, after those of '
-              '--config-file, instead of /etc/scavenger/scavenger.conf.d')
+              'read the *.conf files in there instead of '
+              '/etc/scavenger/scavenger.conf.d, and a --config-file that '
+              'stands after it later')
     if host:
         group.add('--state-dir', 'DIR',
                   'where the agent keeps leases, status and lock '
@@ -151,9 +152,10 @@ def add_configuration(parser: Parser, *, host: bool = True,
 def add_logging(parser: Parser, *, before: bool = False) -> None:
     """Where the log goes.  More of it can be set in a file."""
     group = _Group(parser, 'log', before, hidden=before)
-    group.add('--debug', None, 'log more, for those who look for a fault')
+    group.add('--debug', None, 'log more, to look for a fault')
     group.add('--log-file', 'PATH', 'log to this file, not to standard error')
-    group.add('--log-dir', 'DIR', 'where a --log-file without a directory is')
+    group.add('--log-dir', 'DIR', 'log to PROGRAM.log in there, or to the '
+                                  '--log-file in there')
     group.add('--log-config-append', 'PATH',
               'read how to log from this file of Python\'s logging')
     group.add('--use-journal', None, 'log to the journal of systemd')

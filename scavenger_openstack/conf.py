@@ -112,20 +112,19 @@ AGENT_OPTS: list[cfg.Opt] = [
                       'Shorter reacts sooner and costs more CPU.  '
                       'Source: Scavenger, section 4.1.'),
     cfg.FloatOpt('lease_s', default=15.0, min=1, max=600,
-                 help='Seconds after which every limit is taken back when '
-                      'the agent no longer says that it lives.'),
+                 help='Seconds without a sign of life of the agent after '
+                      'which every limit is removed.'),
     cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
                  help='Seconds that one tick waits for memory limits and '
                       'those of VMs to take hold: the kernel may have to '
                       'reclaim first, and libvirt asks each QEMU.'),
     cfg.BoolOpt('require_watcher', default=True,
                 help='Set no limit while no scavenger-restore --watch '
-                     'runs, since nobody would take limits back if the '
-                     'agent died.'),
+                     'runs, since limits would stay if the agent died.'),
     cfg.StrOpt('stop_file',
                sample_default=DEFAULT_STOP_FILE,
                help='While this file exists no limit is set and all are '
-                    'taken back (scavenger-agent stop-all makes it).  It '
+                    'removed (scavenger-agent stop-all makes it).  It '
                     'survives a reboot.  With another state_dir the '
                     'default is the file "stop" in there.'),
     cfg.StrOpt('history_file',
@@ -168,9 +167,9 @@ CGROUPS_OPTS: list[cfg.Opt] = [
     cfg.ListOpt('foreground_parents', default=[],
                 help='Cgroups whose direct children are shown as foreground '
                      'workloads.  All that is not below '
-                     'background_parents is protected anyway.  VMs that '
-                     '[libvirt] uri looks after, and what holds them, are '
-                     'left out, here and in background_parents.'),
+                     'background_parents is protected anyway.  VMs of '
+                     '[libvirt] uri, and what holds them, are left '
+                     'out, here and in background_parents.'),
     cfg.ListOpt('killable_parents', default=[],
                 help='Those of background_parents whose containers may be '
                      'killed, newest first, when the foreground needs '
@@ -201,7 +200,7 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                       'the foreground first; the other workloads wait for '
                       'their turn.  Not in the papers.'),
     *(cfg.FloatOpt(f'floor_{knob}', default=arbitrate.DEFAULT_FLOORS[knob],
-                   min=0, help=f'{text}  No cap goes below.')
+                   min=0, help=f'{text}  No limit goes below.')
       for knob, text in FLOORS.items()),
 ]
 

@@ -145,7 +145,7 @@ def _known(value: float | None, form: str) -> str:
 def _limits(row: Mapping[str, Any], stale: bool) -> str:
     found = [_WORDS[Knob(knob)].format(amounts.of_knob(Knob(knob), value))
              for knob, value in row['limits'].items()]
-    title = 'limits when the agent turned last' if stale else 'limits'
+    title = 'limits at the last tick' if stale else 'limits'
     return f'{title}: ' + ', '.join(found) if found else 'no limits'
 
 

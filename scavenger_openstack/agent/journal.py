@@ -146,8 +146,9 @@ class Journal:
                 {key: one.original for key, one in held.items()},
                 lambda _: 'the agent ends'),
             transitions.AgentEvent(
-                wall_s, 'ended', f'{problems} limits are left to '
-                'scavenger-restore' if problems else '', os.getpid())])
+                wall_s, 'ended', f'{problems} limits are not removed, '
+                'scavenger-restore tries again' if problems else '',
+                os.getpid())])
 
 
 def _workloads(sample: HostSample) -> set[str]:

@@ -213,8 +213,8 @@ class Loop:
 
     def _say_faults(self, faults: Mapping[str, Exception]) -> None:
         for name, fault in faults.items():
-            LOG.error('%s failed; its caps are lifted and it is asked again '
-                      'in %.0f s; please report this', name,
+            LOG.error('%s failed; its limits are removed, it runs again in '
+                      '%.0f s; please report this', name,
                       decider.FAULT_REST_S, exc_info=fault)
 
     def _follow(self, proposal: decider.Proposal) -> decider.Fast:
@@ -272,7 +272,7 @@ class Loop:
         """Our leases ran out (we were stopped): own nothing, begin anew."""
         if not self._restoring:
             LOG.warning('the leases ran out while the agent stood still: all '
-                        'limits are given back, deciding anew')
+                        'limits are removed, and decided on again')
         if self._isolation:
             self._isolation.stop()
         self._leases.reopen()
@@ -289,7 +289,7 @@ class Loop:
         elif self._restoring:
             why = 'scavenger-restore is restoring limits at this moment'
         elif tick.unwatched:
-            why = ('no scavenger-restore --watch turns on this state '
+            why = ('no scavenger-restore --watch works on this state '
                    'directory (none runs, or it is stopped or stuck), and '
                    'limits would outlive a crash; start it, or set [agent] '
                    'require_watcher = false')

@@ -172,7 +172,7 @@ def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
         if lease.boot_id != boot_id():
             if delete:
                 say.event(lease.name, f'{what}: stale lease of another boot '
-                          'deleted; its cap went with that boot')
+                          'deleted; its limit ended with that boot')
         elif lift(lease, directory=here, mounts=mounts):
             say.event(lease.name, f'{what}: restored to its original')
     except Gone as exc:
@@ -240,15 +240,15 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
         if not state.held:
             state.died = 0      # the next agent may get that process id
         if orphans and lock >= 0:
-            why = 'no agent lives'
+            why = 'no agent runs'
         elif everything:
-            why = 'all leases are to be lifted'
+            why = 'all limits are to be restored'
         elif os.path.exists(stop_file):
             why = f'the stop file {stop_file} is there'
         elif state.expired():
-            why = (f'agent {state.pid} has not renewed its leases, its caps '
-                   'are lifted until it does' if lock < 0 else
-                   'the leases have run out and no agent lives')
+            why = (f'agent {state.pid} has not renewed its leases, its '
+                   'limits are restored until it does' if lock < 0 else
+                   'the leases have run out and no agent runs')
         else:
             say.problems.pop('why', None)
             state.due = False
@@ -302,10 +302,10 @@ def _rest(state: StateDir, say: Say) -> int:
     where = f'{state.path}/leases'
     if count and 'why' not in say.problems:
         say.out(f'{count} limits are in force, '
-                + (f'held by agent {state.pid}, which lives; '
+                + (f'held by agent {state.pid}, which runs; '
                    'scavenger-agent stop-all removes them' if state.pid else
                    BUSY if state.held else
-                   'no agent lives, and their leases end in '
+                   'no agent runs, and their leases end in '
                    f'{state.expires_s - now_s():.0f} s; scavenger-restore '
                    '--all restores them now') + f' (state directory '
                 f'{state.path})')

@@ -52,7 +52,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument('--all', action='store_true',
                       help='restore everything; refused while an agent '
-                           'lives, unless the stop file is there')
+                           'runs, unless the stop file is there')
     what.add_argument('--watch', action='store_true',
                       help='stay, and restore whenever the agent dies, hangs '
                            'or is to stop: the watcher')

@@ -105,9 +105,9 @@ def load_controllers(conf: cfg.ConfigOpts
         mode = conf_.mode(conf, name)
         if mode is Mode.ENFORCE and getattr(cls, 'only_observes', False):
             raise errors.ConfigError(
-                f'[{name}] mode: enforce: as published it is not sure enough '
-                'of whom it names to be let loose; set mode = observe, or '
-                'use attribution')
+                f'[{name}] mode: enforce: as published it names too many '
+                'workloads that are innocent; set mode = observe, or use '
+                'attribution')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
                           boot_id=records.boot_id()),
@@ -297,7 +297,7 @@ class Service:
                 self._history.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
         for problem in problems:
-            LOG.error('not given back, scavenger-restore goes on: %s',
+            LOG.error('not removed, scavenger-restore tries again: %s',
                       problem)
         return 1 if problems else 0
 

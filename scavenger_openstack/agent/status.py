@@ -179,7 +179,7 @@ def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
              *_rows('limits that would be set', _caps(document, 'would'),
                     known)]
     if document['unmet_bytes']:
-        lines.append('memory that was not given back:')
+        lines.append('memory above a limit:')
         lines += [f'  {name}: {amounts.of_bytes(amount)}'
                   for name, amount in document['unmet_bytes'].items()]
     if document['actions']:
@@ -226,7 +226,7 @@ def _title(document: Mapping[str, Any]) -> str:
     if not document['stale']:
         return IN_FORCE
     runs = (document.get('watcher') or {}).get('running', True)
-    return 'limits when the agent turned last; ' + (
+    return 'limits at the last tick; ' + (
         'the watcher restores them' if runs else
         'no watcher runs: scavenger-restore --all restores them')
 
@@ -264,7 +264,7 @@ def _conductor(document: Mapping[str, Any]) -> str:
     answered_s = facts['answered_s']
     return (('has not answered yet' if not answered_s else 'answered '
              f'{document["wall_time_s"] - answered_s:.0f} s ago')
-            + (', waiting to be told: '
+            + (', waiting to be reported: '
                + amounts.of_bytes(facts['spool_bytes'])
                if facts['spool_bytes'] else '')
             + (f'; statistics dropped: {facts["dropped"]}'
@@ -282,7 +282,7 @@ def _libvirt(facts: Mapping[str, Any]) -> list[str]:
                if versions and versions['daemon'] != 'unknown' else ''), *(
         f'domain {uuid} has not answered, or a job held it, for {age_s} s'
         for uuid, age_s in facts['domains'].items()), *(
-        f'neither set nor lifted yet: {knob}' for knob in facts['waits'])]
+        f'neither set nor removed yet: {knob}' for knob in facts['waits'])]
 
 
 def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:

@@ -192,7 +192,7 @@ def _turn(step: Step, ask: Ask, *, last: bool) -> bool:
 def _silent(step: Step) -> RestoreError:
     return RestoreError(
         f'domain {step["uuid"]}: its QEMU or libvirtd does not answer: see '
-        'what virsh domcontrol says of it')
+        f'virsh domcontrol {step["uuid"]}')
 
 
 def _alive(step: Step) -> None:
@@ -252,8 +252,8 @@ def _xml(step: Step, ask: Ask, which: str) -> ElementTree.Element:
     try:
         return ElementTree.fromstring(ask(f'dumpxml {step["uuid"]}{which}'))
     except ElementTree.ParseError:
-        raise RestoreError(f'virsh dumpxml {step["uuid"]} says nothing that '
-                           'can be read: see what it says') from None
+        raise RestoreError(f'virsh dumpxml {step["uuid"]} prints no XML: see '
+                           'what it prints') from None
 
 
 def _record(root: ElementTree.Element, step: Step

@@ -92,18 +92,18 @@ class Params:
                 'contention, each interval.',
         'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C'})
     gamma: float = dataclasses.field(default=0.005, metadata={
-        'help': 'Speed at which a cap grows again. More gives back sooner.',
+        'help': 'Speed at which a limit grows again. More frees sooner.',
         'min': 1e-6, 'max': 1.0, 'source': 'PerfCloud, section III-C'})
     tau: int = dataclasses.field(default=1, metadata={
         'help': 'Intervals from one search for antagonists to the next.',
         'min': 1, 'max': 1000,
         'source': 'PerfCloud, algorithm 1, gives no number'})
     lift_factor: float = dataclasses.field(default=2.0, metadata={
-        'help': 'A cap is lifted when it has been so many times the demand '
+        'help': 'A limit is removed when it has been so many times the demand '
                 'for lift_intervals.',
         'min': 1.0, 'max': 100.0, 'source': 'not in the paper'})
     lift_intervals: int = dataclasses.field(default=3, metadata={
-        'help': 'Intervals after which a cap that binds nothing is lifted.',
+        'help': 'Intervals after which a limit that binds nothing is removed.',
         'min': 1, 'max': 1000, 'source': 'not in the paper'})
 
 

@@ -44,7 +44,7 @@ LEASE_S = 15.0
 """By the default, a watcher that has not turned for 5 s does not count."""
 
 CHECK_EPILOG = (
-    'Exit code: 0, 1 when the agent does not turn; with --check 0 OK, 1 '
+    'Exit code: 0, 1 when no agent runs, or it hangs; with --check 0 OK, 1 '
     'WARNING, 2 CRITICAL, 3 UNKNOWN.')
 
 UNKNOWN = 3
@@ -177,7 +177,7 @@ def _with_places(options: argparse.Namespace) -> int:
         return check(places, unusable)
     if unusable:
         exit_.say(PROG, 'warning: the configuration cannot be used: '
-                        f'{unusable}. {options.command} goes on with state '
+                        f'{unusable}. {options.command} uses state '
                         f'directory {places.state_dir}'
                         + (' (the default; it may be another)'
                            if places.guessed else '')
@@ -215,8 +215,8 @@ def check(places: places_.Places, unusable: str) -> int:
     from scavenger_openstack.agent import check as check_
     if places.guessed:
         raise errors.ScavengerError(
-            f'the configuration cannot be read: {unusable}; mend it, or give '
-            '--state-dir')
+            f'the configuration cannot be read: {unusable}; correct it, or '
+            'give --state-dir')
     try:
         document, now = _document(places)
     except errors.NoStatus as exc:

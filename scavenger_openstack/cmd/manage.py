@@ -72,20 +72,20 @@ def parser() -> command_line.Parser:
                              'of hours (48h), days (30d) or weeks (8w), at '
                              'least 2d')
     one.add_argument('--dry-run', action='store_true',
-                     help='only say how much would be deleted')
+                     help='only print how much would be deleted')
     action = command_line.add_commands(
         add('host', 'hosts that report over HTTPS'), 'action')
     one = _add(action, 'enroll', 'print a new token for the agent of a host',
                'Only its hash is kept, and a token from before is void.')
     one.add_argument('host_name', metavar='NAME', type=_host,
-                     help='the host, as [agent] host there says it')
+                     help='the host, by the name in [agent] host there')
     action = command_line.add_commands(
         add('aggregate', 'which hosts are in an aggregate'), 'action')
     one = _add(action, 'set', 'make these the hosts of an aggregate, and no '
                               'others')
     one.add_argument('aggregate', metavar='NAME', type=_name)
     one.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
-                     help='a host, as [agent] host there says it')
+                     help='a host, by the name in [agent] host there')
     one = _add(action, 'unset', 'forget an aggregate')
     one.add_argument('aggregate', metavar='NAME', type=_name)
     one.set_defaults(hosts=[])

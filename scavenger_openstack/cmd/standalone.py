@@ -184,7 +184,7 @@ class Watcher:
             self._process.wait(WATCHER_START_S)
         except subprocess.TimeoutExpired:
             LOG.warning('the watcher (process %s) does not end; it still '
-                        'gives limits back', self._process.pid)
+                        'restores limits', self._process.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self._command, stdin=subprocess.DEVNULL,

@@ -37,8 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> command_line.Parser:
     found = command_line.program(
-        PROG, 'Whether the control plane is ready for this release. How an '
-              'agent is says scavenger-agent status.')
+        PROG, 'Whether the control plane is ready for this release. For an '
+              'agent see scavenger-agent status.')
     command_line.add_configuration(found, host=False, before=True)
     add = command_line.add_commands(found)
     action = command_line.add_commands(

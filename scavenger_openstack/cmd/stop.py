@@ -68,7 +68,7 @@ def stop_all(places: places_.Places) -> int:
             f'{"; ".join(failed)}. Nothing was stopped. Make it writable and '
             'try again, or end the agent and run scavenger-restore --all')
     for problem in filter(None, failed):
-        _print(f'{problem}; an agent that looks for it goes on')
+        _print(f'{problem}; an agent that looks for it is not stopped')
     # An agent that was found answers which directory is in use.
     guessed = places.guessed and len(targets) == 1 and not any(
         _same(agent.seen_at, places.state_dir) for agent in found)
@@ -76,7 +76,7 @@ def stop_all(places: places_.Places) -> int:
     others = _say_others(targets, found)
     if guessed:
         _print('whether your agent uses another state directory is not '
-               'known: mend the configuration, or give --state-dir')
+               'known: correct the configuration, or give --state-dir')
     if unknown:
         _print(f'whether another agent runs is not known: {unknown}')
     return 0 if all(ended) and not (

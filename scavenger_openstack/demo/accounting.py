@@ -54,8 +54,8 @@ class Accounting:
                 SWITCH.write_text('1')
         except OSError as exc:
             raise errors.DriverError(
-                f'{SWITCH}: {exc.strerror}; without delay accounting nobody '
-                'can tell who waits for the disk (CONFIG_TASK_DELAY_ACCT)'
+                f'{SWITCH}: {exc.strerror}; without delay accounting waits '
+                'for the disk are not known (CONFIG_TASK_DELAY_ACCT)'
             ) from exc
 
     def restore(self) -> None:

@@ -113,8 +113,8 @@ def parser() -> command_line.Parser:
                             f'--quick {QUICK.turns})')
     found.add_argument('--phase-seconds', type=_positive(float),
                        metavar='S', help='measured seconds per phase; with '
-                                         '--who, those in which somebody '
-                                         f'disturbs (default {WHO_S:g})')
+                                         '--who, those in which jobs '
+                                         f'disturb (default {WHO_S:g})')
     found.add_argument('--only', metavar='PHASES', type=_names,
                        help='phases to play (default: all), with commas '
                             'between: '

@@ -76,7 +76,7 @@ def _show(status: product.Status, process: subprocess.Popen[bytes],
             _changes(before, now, time.monotonic() - start_s)
             before = now
         elif not seen and time.monotonic() > start_s + product.START_S:
-            raise errors.DriverError('scavenger-standalone says nothing: '
+            raise errors.DriverError('scavenger-standalone has no status: '
                                      + _last(log))
     for problem in status.last.get('problems') or ():
         print(f'problem: {problem}', file=sys.stderr)
@@ -93,7 +93,7 @@ def _changes(before: Mapping[tuple[str, str], Any],
                   f'({cap.get("reason", "")})', flush=True)
     for key in before:
         if key not in now:
-            print(f'{at_s:5.1f} s  {key[0]}: would lift {key[1]}',
+            print(f'{at_s:5.1f} s  {key[0]}: would remove {key[1]}',
                   flush=True)
 
 
@@ -107,4 +107,4 @@ def _value(knob: str, value: Any) -> str:
 
 def _last(log: pathlib.Path) -> str:
     lines = log.read_text().strip().splitlines()
-    return lines[-1] if lines else 'it said nothing'
+    return lines[-1] if lines else 'its log is empty'

@@ -63,7 +63,8 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         (f'limiting it takes {RESTORED:.0%} of the harm away from '
          f'{name}', (one['restored'] or 0.0) >= RESTORED)
         for name, one in victims.items()] + [
-        ('nobody else is named or limited', not (named | limited) - guilty),
+        ('no other workload is named or limited',
+         not (named | limited) - guilty),
         ('all is as before at the end', not record['knobs_left'])]
     found, why = _verdict(record, [name for name, passed in criteria
                                    if not passed])

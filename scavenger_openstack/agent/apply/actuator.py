@@ -34,6 +34,7 @@ import functools
 
 from oslo_log import log
 
+from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.apply import worker
@@ -313,8 +314,8 @@ class Actuator:
         steps = self._leases.held()[workload, knob].steps
         self._leases.replace(workload, knob,
                              originals.within(steps, text), text)
-        LOG.warning('%s %s: somebody else set it to %s; that is what will '
-                    'be given back', workload, knob, text)
+        LOG.warning('%s %s: another program set it to %s, which will be '
+                    'restored', workload, knob, amounts.of_knob(knob, text))
 
     def lift(self, key: Key, outcome: Outcome | None = None) -> None:
         """Give one knob its original back and end its lease."""
@@ -323,8 +324,8 @@ class Actuator:
             self._leases.lift(*key)
         except errors.ScavengerError as exc:
             outcome.problems.append(self._complain(
-                key, f'{key[0]} {key[1]}: not given back yet, the next '
-                     f'tick tries again: {exc}'))
+                key, f'{key[0]} {key[1]}: not removed yet, the next tick '
+                     f'tries again: {exc}'))
             return
         self.forget(key)
         self._driver.notify(base.Removed(*key))
@@ -405,9 +406,10 @@ class Actuator:
             raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
             held.steps, ours.steps, now), current)
-        LOG.warning('%s %s: somebody else set it to %s (we had set %s); '
-                    'that is what will be given back',
-                    key[0], key[1], current, ours.value)
+        LOG.warning('%s %s: another program changed it from %s to %s, which '
+                    'will be restored', *key,
+                    amounts.of_knob(key[1], ours.value),
+                    amounts.of_knob(key[1], current))
         self.in_force.pop(key, None)
         self._ours[key] = originals.Written(current, now)
         return True

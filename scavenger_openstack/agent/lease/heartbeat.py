@@ -109,7 +109,7 @@ class Heartbeat:
     def ran_out(self) -> str:
         late_s = now_s() - self._last_write_s
         return (f'the leases ran out {late_s:.3f} s ago: the agent was '
-                'stopped or starved; all caps are lifted')
+                'stopped or starved; all limits are removed')
 
     def close(self) -> None:
         self._expires_s = self._last_write_s = 0.0

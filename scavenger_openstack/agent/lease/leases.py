@@ -140,8 +140,8 @@ class Leases:
         except OSError as exc:
             self._close_files()
             raise errors.LeaseError(
-                f'state directory {self.state_dir}: {exc}: nothing is '
-                'capped without it; make it writable, with some free space'
+                f'state directory {self.state_dir}: {exc}: no limit '
+                'is set without it; make it writable, with some free space'
             ) from exc
         except errors.ScavengerError:
             self._close_files()
@@ -160,7 +160,7 @@ class Leases:
         if self._own.moved(self._beat.fd):
             raise errors.LeaseError(
                 f'state directory {self.state_dir} was removed or made '
-                'anew: all caps are lifted when the leases run out')
+                'again: all limits are removed when the leases run out')
         self._renew(now)
 
     def check(self) -> None:
@@ -191,7 +191,8 @@ class Leases:
         key = (workload, knob)
         with self._mutex:
             if key not in self._records or key in self._lifting:
-                raise errors.LeaseError(f'{knob} of {workload} is not held')
+                raise errors.LeaseError(
+                    f'{knob} of {workload} has no lease')
             self._busy[key] = self._busy.get(key, 0) + 1
         try:
             self.check()
@@ -215,7 +216,7 @@ class Leases:
         with self._mutex:
             if (workload, knob) in self._lifting:
                 raise errors.LeaseError(
-                    f'{knob} of {workload} is being lifted right now')
+                    f'the limit on {knob} of {workload} is being removed')
             if (workload, knob) not in self._records:
                 try:
                     self._claims.take()
@@ -235,7 +236,8 @@ class Leases:
         with self._mutex:
             if ((workload, knob) not in self._records
                     or (workload, knob) in self._lifting):
-                raise errors.LeaseError(f'{knob} of {workload} is not held')
+                raise errors.LeaseError(
+                    f'{knob} of {workload} has no lease')
             self.check()
             self._record(workload, knob, steps, original)
 
@@ -263,7 +265,7 @@ class Leases:
                 return
             if key in self._lifting:
                 raise errors.DriverError(f'{knob} of {workload} is being '
-                                         'lifted by another thread')
+                                         'removed by another thread')
             self._lifting.add(key)
         try:
             self._restore(lease)
@@ -271,7 +273,7 @@ class Leases:
                 if key in self._busy:
                     raise errors.DriverError(
                         f'{knob} of {workload}: the kernel has not finished '
-                        'a write to it, it is lifted when that is done')
+                        'a write to it, it is removed when that is done')
                 self._delete(lease)
         finally:
             with self._mutex:
@@ -340,7 +342,8 @@ class Leases:
         if self._own.records < 0:
             return
         for problem in self.lift_all():
-            LOG.error('left to scavenger-restore: %s', problem)
+            LOG.error('not removed, scavenger-restore tries again: %s',
+                      problem)
         with self._mutex:
             (self.state_dir / 'heartbeat').unlink(missing_ok=True)
             self._close_files(keep_lock=bool(self._busy or self._lifting))
@@ -388,7 +391,7 @@ class Leases:
         except (OSError, steps_.Refused, steps_.RestoreError) as exc:
             raise errors.LeaseError(
                 f'no lease for {knob} of {workload} in '
-                f'{self.state_dir}/leases: {exc}: it is not capped'
+                f'{self.state_dir}/leases: {exc}: it is not limited'
                 + ('; make that directory writable, with free space'
                    if isinstance(exc, OSError) else '')) from exc
         self._show((workload, knob), lease, kinds)

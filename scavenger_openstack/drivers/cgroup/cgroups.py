@@ -422,8 +422,8 @@ class Cgroups:
         if self._leased.get((name, knob), directory.inode) \
                 != directory.inode:
             raise errors.WorkloadGone(
-                f'{directory.path} was deleted and made again: its limits '
-                'start anew')
+                f'{directory.path} was deleted and made again: it has none '
+                'of its limits')
 
 
 def _cpus(value: Value) -> frozenset[int]:

@@ -193,7 +193,7 @@ class Parents:
                 if not parent.complained:
                     LOG.warning(
                         'cannot read the cgroup %s: %s; nothing below it is '
-                        'looked after until that changes (it is one of the '
+                        'watched until that changes (it is one of the '
                         '%s parents in [cgroups])', parent.path or '/',
                         exc.strerror, parent.priority)
                 parent.complained = True

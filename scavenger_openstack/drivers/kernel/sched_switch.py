@@ -284,7 +284,7 @@ class Running:
 
 
 def _closed() -> errors.DriverError:
-    return errors.DriverError('who runs on each CPU is not watched any more: '
+    return errors.DriverError('what runs on each CPU is not watched any more: '
                               'the reader is closed')
 
 
@@ -292,7 +292,7 @@ def _calls() -> _Calls:
     machine = platform.machine()
     if machine not in _CALLS:
         raise errors.Unsupported(
-            f'cannot watch who runs on each CPU: no system call numbers for '
+            f'cannot tell what runs on each CPU: no system call numbers for '
             f'{machine}; set perfiso to off')
     return _CALLS[machine]
 
@@ -337,7 +337,7 @@ def _unsupported(what: str, number: int, more: str = ''
     else:
         todo = 'it needs Linux 5.8 with CONFIG_BPF_SYSCALL and tracepoints'
     return errors.Unsupported(
-        f'cannot watch who runs on each CPU, so no CPU buffer can be kept: '
+        f'cannot tell what runs on each CPU, so no CPU buffer can be kept: '
         f'{what}: {os.strerror(number)}; {todo}')
 
 
@@ -355,7 +355,7 @@ def _event() -> tuple[int, int]:
         return parse_format(text)
     except ValueError as exc:
         raise errors.Unsupported(
-            f'cannot watch who runs on each CPU: {_EVENT}/format of tracefs: '
+            f'cannot tell what runs on each CPU: {_EVENT}/format of tracefs: '
             f'{exc}') from exc
 
 

@@ -91,8 +91,8 @@ class Lifter:
                 self._said[uuid] = str(exc)
                 self._health.failed(
                     (uuid, next(iter(knobs))),
-                    f'domain {uuid} came with a limit that is not ours; it '
-                    f'is not lifted yet, the next tick tries again: {exc}',
+                    f'domain {uuid} came with a limit without a lease; it is '
+                    f'not removed yet, the next tick tries again: {exc}',
                     functools.partial(self._said.pop, uuid, None))
 
     def _lift(self, uuid: str, knobs: Collection[Knob],
@@ -129,8 +129,8 @@ class Lifter:
             lifted += there[:1]
         self._keeper.refresh(uuid, handle.look)
         for guess in dict.fromkeys(guess for _, guess in guesses):
-            LOG.warning('domain %s (%s): our record in it does not say what '
-                        '%s was before our limit: %s', live.domain.name, uuid,
+            LOG.warning('domain %s (%s): the record in it does not say what '
+                        '%s was before the limit: %s', live.domain.name, uuid,
                         ', '.join(dict.fromkeys(
                             knob for knob, one in guesses if one == guess)),
                         guess)
@@ -143,9 +143,9 @@ class Lifter:
                      '%s was set: removed from the new run',
                      live.domain.name, uuid, ', '.join(again))
         if lifted:
-            LOG.warning('domain %s (%s) came with a limit on %s and no lease '
-                        'of ours, from another host or out of a save: '
-                        'lifted', live.domain.name, uuid, ', '.join(lifted))
+            LOG.warning('domain %s (%s) came with a limit on %s and without a '
+                        'lease, from another host or out of a save: '
+                        'removed', live.domain.name, uuid, ', '.join(lifted))
 
 
 def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
@@ -175,7 +175,7 @@ def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
         found.update((key, text) for key, text in domain_knobs.free(
             seen, knob).items() if domain_knobs.part(knob, key) in lacking)
         guess = ('it has no limit now; if its flavor or its volumes have one, '
-                 'openstack server reboot --hard puts that back')
+                 'openstack server reboot --hard sets that again')
     now = domain_knobs.in_force(seen, knob)
     if all(now.get(key) == text for key, text in found.items()):
         return values, ''

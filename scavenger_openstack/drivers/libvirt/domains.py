@@ -38,13 +38,13 @@ from scavenger_openstack.drivers.libvirt import adopt
 from scavenger_openstack.drivers.libvirt import balloon
 from scavenger_openstack.drivers.libvirt import block_stats
 from scavenger_openstack.drivers.libvirt import client
-from scavenger_openstack.drivers.libvirt.client import known as known_
 from scavenger_openstack.drivers.libvirt import domain_cache
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
+from scavenger_openstack.drivers.libvirt import known as known_
 from scavenger_openstack.drivers.libvirt.known import Known
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import owned_knobs

@@ -37,12 +37,12 @@ class Message(NamedTuple):
 LOST = Message(
     'cannot be reached',
     'libvirt cannot be reached (%s); VMs are measured, and keep the limits '
-    'that they have: none is set or lifted until it answers; it is tried '
+    'that they have: none is set or removed until it answers; it is tried '
     'again')
 HANGS = Message(
     'does not answer',
     'libvirt does not answer (%s); VMs are measured, and keep the limits '
-    'that they have: none is set or lifted until it does; see its log; VMs '
+    'that they have: none is set or removed until it does; see its log; VMs '
     'go on when it is restarted')
 SLOWLY = Message(
     'is slow', 'libvirt is slow (%s): limits of VMs take more than %g s; '

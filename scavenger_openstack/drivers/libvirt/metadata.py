@@ -128,7 +128,7 @@ def _read(knob: Knob, element: ElementTree.Element
         else:
             problems.append(f'the record of {knob} says {shown(name)}: '
                             f'{shown(key)} = {shown(value)}, which is '
-                            'nothing of ours')
+                            'none that the agent writes')
     return {} if problems else values, problems[:8]
 
 

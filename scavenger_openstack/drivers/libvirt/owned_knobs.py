@@ -19,7 +19,7 @@ from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
-NOT_OURS = 'that is not ours: it is being lifted'
+NOT_OURS = 'without a lease: it is being removed'
 
 
 def foreign(name: str, knob: Knob) -> errors.DriverError:

@@ -55,7 +55,7 @@ def root(text: str) -> ElementTree.Element:
     except ElementTree.ParseError as exc:
         raise ValueError(str(exc)) from None
     except UnicodeEncodeError:
-        raise ValueError('it holds half a character') from None
+        raise ValueError('it has an invalid surrogate') from None
 
 
 def some(parent: ElementTree.Element | None, most: int

@@ -347,7 +347,7 @@ class _Flavor:
                        f'{_APPLICATION_CHARS} printable characters')
         elif _OURS + key[len(_OURS):] in (_PRIORITY, *FLOOR_KEYS) and \
                 key.startswith((_OURS, 'scavenger_')):
-            why = 'only an extra spec of the flavor says that'
+            why = 'only an extra spec of the flavor can say that'
         if why:
             self.ignored_properties.append(
                 f'image property {shown(key)} = {shown(value)} is ignored: '

@@ -279,10 +279,10 @@ class Network:
         if self._promised.get(workload, found) != found:
             del self._promised[workload]
             raise errors.WorkloadGone(
-                f'network device {" and ".join(names)}: made anew, added or '
-                'taken out (ifindex '
-                f'{", ".join(str(one.link.ifindex) for one in found)}); what '
-                'we set before is lifted, or went with it')
+                f'network device {" and ".join(names)}: made again, added or '
+                'removed (ifindex '
+                f'{", ".join(str(one.link.ifindex) for one in found)}); the '
+                'limit from before is removed, or ended with it')
         return namespace, {_split(device)[1]: one.link
                            for device, one in zip(names, found, strict=True)}
 
@@ -412,7 +412,7 @@ def _rate(device: str, value: Value) -> int:
 
 def _foreign(device: str, what: str) -> errors.Unsupported:
     return errors.Unsupported(
-        f'network device {device}: {what} of somebody else is at its root, '
-        f'so its egress is not limited; take it away (tc qdisc del dev '
+        f'network device {device}: {what} of another program is at its '
+        'root, so its egress is not limited; remove it (tc qdisc del dev '
         f'{_split(device)[1]} root) or leave this workload out of [network] '
         'interfaces')

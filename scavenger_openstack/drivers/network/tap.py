@@ -203,9 +203,10 @@ class Taps:
         if foreign:
             raise (errors.Unsupported if target is None
                    else errors.WorkloadGone)(
-                f'tap {device}: {foreign} of somebody else is at its ingress '
-                '(Open vSwitch, a firewall, a flavor with quota:vif_outbound'
-                '_average), so what its VM sends is not limited by us')
+                f'tap {device}: {foreign} of another program is at its '
+                'ingress (Open vSwitch, a firewall, a flavor with '
+                'quota:vif_outbound_average), so what its VM sends is not '
+                'limited')
         return target
 
     def _nftables(self, device: str) -> str:
@@ -225,9 +226,9 @@ class Taps:
             return None
         if (found.kind, found.group) != ('ifb', GROUP):
             raise errors.Unsupported(
-                f'tap {", ".join(links)}: a device {name} of somebody else '
-                'has the name that we need, so what its VM sends is not '
-                'limited; rename that one')
+                f'tap {", ".join(links)}: a device {name} of another '
+                'program has the name that the agent needs, so what its VM '
+                'sends is not limited; rename that device')
         return found
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,

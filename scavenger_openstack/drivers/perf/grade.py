@@ -46,7 +46,7 @@ BUSY = frozenset((errno.EBUSY, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 ADVICE = {
     errno.EACCES: 'not permitted: give the agent CAP_PERFMON, or set '
                   'kernel.perf_event_paranoid to 0 or less',
-    errno.EBUSY: 'somebody else has the hardware counters for himself',
+    errno.EBUSY: 'another program has the hardware counters for itself',
     errno.EMFILE: 'too many open files: raise LimitNOFILE of the agent',
     errno.ENFILE: 'too many open files on this host: raise fs.file-max',
     errno.ENOSYS: 'this kernel or machine has no perf_event_open',

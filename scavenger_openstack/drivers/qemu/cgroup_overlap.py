@@ -78,8 +78,8 @@ class DomainCgroups:
         if parent not in self._said:
             self._said.add(parent)
             LOG.warning(
-                'cgroup %s is not looked after: it holds, is a part of, or '
-                'would be limited together with the VM %s, which [libvirt] '
-                'uri looks after; leave it out of [cgroups] %s_parents',
+                'cgroup %s is not watched: it holds, is a part of, or would '
+                'be limited together with the VM %s, which is watched by '
+                '[libvirt] uri; leave it out of [cgroups] %s_parents',
                 who.id, name, who.priority)
         return True

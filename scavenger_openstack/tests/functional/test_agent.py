@@ -132,7 +132,7 @@ class AgentTest(agents.AgentTestCase):
         standalone.terminate()
         _, err = standalone.communicate(timeout=60)
         self.assertEqual('0', self.cpu_set('/batch'))
-        self.assertIn('somebody else', err)
+        self.assertIn('another program', err)
 
     def test_a_group_made_again_under_the_fast_loop(self) -> None:
         standalone = self.isolate()

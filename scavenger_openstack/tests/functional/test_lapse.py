@@ -130,6 +130,6 @@ class Lapse(agents.AgentTestCase):
         self.assertLessEqual(ROUNDS, told, log)
         if base.pace() < base.EMULATED:     # else some leases lapse besides
             self.assertEqual(ROUNDS, told, log)
-        self.assertNotIn('somebody else', log)
+        self.assertNotIn('another program', log)
         self.assertNotIn('Traceback', log)
         self.assertEqual(0, self.idle_ones())

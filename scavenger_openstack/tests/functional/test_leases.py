@@ -397,7 +397,7 @@ class Watcher(LeaseTestCase):
              'file': 'memory.limit_in_bytes',
              'inode': path.stat().st_ino}], 64.0 * MIB)
         before.close()
-        self.assertIn('left to scavenger-restore', log.output)
+        self.assertIn('not removed, scavenger-restore tries again', log.output)
         self.assertEqual(1, len(self.records()))
 
         after = leases.Leases(self.state, LEASE_S)

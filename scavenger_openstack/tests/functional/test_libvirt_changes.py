@@ -200,7 +200,7 @@ class TestHotPlugged(ChangesCase):
         self.assertEqual(1, agent.sample()[guest.uuid].workload.vcpus)
         self.nothing_held(agent)
         self.assertIsNone(self.cores(host))
-        self.assertEqual(0, self.said('somebody else'))
+        self.assertEqual(0, self.said('another program'))
 
     def vcpus(self, host: hypervisor.Hypervisor) -> int:
         """How many QEMU has."""

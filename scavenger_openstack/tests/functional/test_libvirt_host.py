@@ -83,14 +83,14 @@ class HostTest(virtual_host.VirtualHostTestCase):
                 (f'background_parents = {tree}/machine', None),
                 (f'background_parents = {tree}/machine/{procs.parent.name}',
                  None)):
-            before = self.said('is not looked after')
+            before = self.said('is not watched')
             driver = self.host(bench, '[cgroups]', option).driver
             for _ in range(2):
                 found = sorted(one.workload.id
                                for one in driver.sample().workloads)
                 self.assertEqual(sorted(filter(None, (
                     guest.uuid, beside and tree + beside))), found, option)
-            self.assertEqual(before + 1, self.said('is not looked after'),
+            self.assertEqual(before + 1, self.said('is not watched'),
                              option)
         driver = self.host(bench, '[cgroups]',
                            f'background_parents = {tree}/machine').driver

@@ -212,7 +212,7 @@ class TestTravels(LifeCase):
         self.wait_for('our record', lambda: (
             agent.tick({guest.uuid: CAPS}),
             self.limits(host, 'one') == before)[-1], timeout_s=20)
-        self.assertEqual(0, self.said('somebody else'))
+        self.assertEqual(0, self.said('another program'))
 
     def metadata(self, host: hypervisor.Hypervisor, knob: Knob,
                  *options: str) -> None:

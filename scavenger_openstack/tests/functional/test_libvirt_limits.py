@@ -192,7 +192,7 @@ class TestAllKnobs(LimitsCase):
 
         def again() -> bool:
             agent.tick(caps)
-            return ('somebody else set it' in self.log.output
+            return ('another program changed it' in self.log.output
                     and agent.driver.read(
                         guest.uuid, Knob.IO_BYTES_PER_S) == 5_000_000)
 
@@ -320,7 +320,7 @@ class TestTheyHold(LimitsCase):
             host, 'one')[0] + self.limits(host, 'one')[-2], timeout_s=30)
         for _ in range(5):
             agent.tick({guest.uuid: {Knob.MEMORY_BYTES: 64 * 2**20}})
-        self.assertNotIn('somebody else', self.log.output)
+        self.assertNotIn('another program', self.log.output)
 
     def test_a_balloon_that_does_not_move(self) -> None:
         """First there is no driver yet, later it gives nothing back."""
@@ -353,7 +353,7 @@ class TestTheyHold(LimitsCase):
         host.virsh('resume one')
         self.wait_for('nothing missing', lambda: not agent.tick(less).unmet,
                       timeout_s=60)
-        self.assertNotIn('somebody else', self.log.output)
+        self.assertNotIn('another program', self.log.output)
         agent.tick()
         self.assertEqual({}, agent.tick().unmet)
         self.wait_for('all of it', lambda: self.limits(host, 'one')[:-1]

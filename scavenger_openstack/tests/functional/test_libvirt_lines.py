@@ -185,7 +185,7 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         source.migrate(NAME, target)
         self.in_force(there)
         self.lines(there, f'WARNING domain {NAME} .*came with a limit on .*'
-                   ': lifted', SET)
+                   ': removed', SET)
         self.lines(self.here,
                    REMOVED % 'the VM migrated to another host')
 

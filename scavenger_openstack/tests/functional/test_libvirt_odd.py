@@ -89,7 +89,7 @@ class Balloons(virtual_host.VirtualHostTestCase):
             self.assertEqual([], agent.tick(cap).problems)
         self.assertEqual(64 * MIB, agent.driver.read(guest.uuid,
                                                      Knob.MEMORY_BYTES))
-        self.assertNotIn('somebody else', self.log.output)
+        self.assertNotIn('another program', self.log.output)
         agent.tick()
         self.assertEqual({}, dict(agent.leases.held()))
         self.wait_for('all of it', lambda: self.limits(host, 'one')

@@ -168,7 +168,7 @@ class TestStays(XmlCase):
         for _ in range(10):
             agent.tick({guest.uuid: PINNED})
         self.assertIn('vcpu0: CPUs 1', self.limits(host, 'one'))
-        self.assertEqual(1, self.said('somebody else set it'))
+        self.assertEqual(1, self.said('another program changed it'))
         self.nothing_held(agent)
         for one in ('vcpu0: CPUs 0', 'vcpu1: CPUs 0-1', FREE[0]):
             self.assertIn(one, self.limits(host, 'one'))

@@ -98,7 +98,7 @@ class NetworkTestCase(base.FunctionalTestCase):
                          lambda: self.driver.restore_steps(JOB, RATE),
                          lambda: self.driver.write(JOB, RATE, 1e6)):
                 exc = self.assertRaises(errors.Unsupported, call)
-                self.assertIn('somebody else', str(exc))
+                self.assertIn('another program', str(exc))
             self.assertEqual(before, self.root())
             self.tc('qdisc', 'del', 'dev', 'scv0', 'root')
         self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))

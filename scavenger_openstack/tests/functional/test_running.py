@@ -180,7 +180,7 @@ class RunningTestCase(base.FunctionalTestCase):
             'except errors.Unsupported as exc:\n    print(exc)\n'
             'print(before == os.listdir("/proc/self/fd"))')
         told = process.stdout.readline()
-        self.assertIn('cannot watch who runs on each CPU', told)
+        self.assertIn('cannot tell what runs on each CPU', told)
         self.assertIn('CAP_BPF and CAP_PERFMON', told)
         self.assertEqual('True\n', process.stdout.readline())
         self.assertEqual(0, process.wait(30))

@@ -148,7 +148,7 @@ class Others(taps.TapTestCase):
         name = f'scv{self.vm.ifindex}'
         for words in (('type', 'ifb'), ('group', '23712', 'type', 'bridge')):
             self.vm.ip('link', 'add', name, *words)
-            self.refused(f'a device {name} of somebody else')
+            self.refused(f'a device {name} of another program')
             step = {'do': 'tap', 'netns': self.vm.host, 'dev': taps.TAP,
                     'ifindex': self.vm.ifindex}
             self.assertFalse(self.lift(step))

@@ -287,4 +287,4 @@ class Leased(taps.TapTestCase):
         settle(1)
         self.agent.lift((VM, RATE))
         self.assertNotIn(': scv', self.vm.ip('link'))
-        self.assertNotIn('somebody else', self.log.output)
+        self.assertNotIn('another program', self.log.output)

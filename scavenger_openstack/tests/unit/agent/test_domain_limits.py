@@ -168,7 +168,8 @@ class Others(LimitsTestCase):
             held = self.leases.held()[CORES]
             self.assertEqual(0.05, held.original, str(ticks))
             self.assertEqual('5000', held.steps[0]['values']['vcpu_quota'])
-            self.assertIn('somebody else set it to 0.05', self.logs.output)
+            self.assertIn('to 0.05 cores, which will be restored',
+                          self.logs.output)
             self.assertEqual(5000, self.machine.quota)
 
     def test_one_disk_of_several(self) -> None:
@@ -254,7 +255,7 @@ class RecordTaken(LimitsTestCase):
             self.assertEqual(before, records)
             self.assertEqual(steps, self.leases.held()[CORES].steps)
             self.assertEqual(0, self.tick((CORES, cores)).written)
-        self.assertNotIn('somebody else', self.logs.output)
+        self.assertNotIn('another program', self.logs.output)
 
 
 class Plugged(LimitsTestCase):
@@ -273,7 +274,7 @@ class Plugged(LimitsTestCase):
         self.assertEqual(1, self.tick((CORES, 0.5)).written)
         self.assertEqual(25_000, self.machine.quota)
         self.assertIsNone(self.leases.held()[CORES].original)
-        self.assertNotIn('somebody else', self.logs.output)
+        self.assertNotIn('another program', self.logs.output)
 
     def test_64_vcpus_of_which_few_are_left(self) -> None:
         """All together have the limit, whatever period it takes."""
@@ -297,7 +298,7 @@ class Plugged(LimitsTestCase):
             held = self.leases.held()[CORES]
             self.assertIsNone(held.original)
             self.assertEqual('-1', held.steps[0]['values']['vcpu_quota'])
-            self.assertNotIn('somebody else', self.logs.output)
+            self.assertNotIn('another program', self.logs.output)
             self.machine.stop()
 
     def test_a_disk_right_before_our_call(self) -> None:
@@ -316,14 +317,14 @@ class Plugged(LimitsTestCase):
             vdb={})
         self.tick((OPS, 50))
         for _ in range(3):      # there is no libvirtd that virsh could ask
-            self.assertIn('not given back yet',
+            self.assertIn('not removed yet',
                           str(self.tick((OPS, 50)).problems))
         deadline = time.monotonic() + 30
-        while ('not given back yet' not in self.logs.output
+        while ('not removed yet' not in self.logs.output
                and time.monotonic() < deadline):
             time.sleep(0.01)
-        self.assertIn('not given back yet', self.logs.output)
-        self.assertNotIn('not ours', self.logs.output)
+        self.assertIn('not removed yet', self.logs.output)
+        self.assertNotIn('without a lease', self.logs.output)
 
 
 class Balloon(LimitsTestCase):
@@ -354,7 +355,7 @@ class Balloon(LimitsTestCase):
             self.told(kib)
             for _ in range(actuator.LOOK_TICKS + 1):
                 self.assertEqual([], self.tick((MEMORY, 2**29)).problems)
-        self.assertNotIn('somebody else', self.logs.output)
+        self.assertNotIn('another program', self.logs.output)
         self.assertEqual(2**30, self.leases.held()[MEMORY].original)
 
     def test_one_above_the_ram_is_none(self) -> None:
@@ -398,7 +399,7 @@ class Balloon(LimitsTestCase):
         # virsh finds no libvirtd, and tries again.
         self.libvirtd.driver.sample()   # tells that the domain has changed
         for _ in range(2 * actuator.LOOK_TICKS):
-            self.assertIn('not given back yet',
+            self.assertIn('not removed yet',
                           str(self.tick((MEMORY, 2**29)).problems))
 
     def test_half_way_up(self) -> None:

@@ -401,7 +401,7 @@ class StateDirectory(testtools.TestCase):
         self.beat(records.now_s() + 60)
         code, text = self.run_main()
         self.assertEqual(1, code)
-        self.assertIn('1 limits are in force, no agent lives', text)
+        self.assertIn('1 limits are in force, no agent runs', text)
         self.assertIn('scavenger-restore --all restores them now', text)
         self.assertTrue(path.exists())
         self.beat(records.now_s() - 0.001)

@@ -125,8 +125,8 @@ class TableTest(testtools.TestCase):
                 ({'answered_s': 988.0}, 'answered 12 s ago'),
                 ({'answered_s': 988.0, 'spool_bytes': 3 * 2 ** 20,
                   'dropped': 7, 'fault': 'it is away'},
-                 'answered 12 s ago, waiting to be told: 3 MiB; statistics '
-                 'dropped: 7: it is away')):
+                 'answered 12 s ago, waiting to be reported: 3 MiB; '
+                 'statistics dropped: 7: it is away')):
             self.assertIn(f'conductor  {told}\n', self.said(
                 wall_time_s=1000.0, conductor={**facts, **changes}) + '\n')
 
@@ -137,7 +137,7 @@ class TableTest(testtools.TestCase):
         self.assertIn('libvirt    does not answer for 12 s\n', text)
         self.assertIn('domain u-1 has not answered, or a job held it, for '
                       '30 s\n', text)
-        self.assertIn('neither set nor lifted yet: u-2 cpu_cores', text)
+        self.assertIn('neither set nor removed yet: u-2 cpu_cores', text)
         text = self.said(libvirt={
             'state': 'answers', 'since_s': None, 'domains': {}, 'waits': []})
         self.assertIn('libvirt    answers\n', text)
@@ -173,9 +173,9 @@ class TableTest(testtools.TestCase):
                  'memory_allotment_bytes': 0, 'ignored': ()}]
         for time_s, title, of_vm in (
                 (9.0, 'limits in force:', '  limits: 0.5 cores'),
-                (1.0, 'limits when the agent turned last; the watcher '
+                (1.0, 'limits at the last tick; the watcher '
                  'restores them:',
-                 '  limits when the agent turned last: 0.5 cores')):
+                 '  limits at the last tick: 0.5 cores')):
             lines = self.said(time_s=time_s, caps=caps,
                               instances=rows).splitlines()
             self.assertIn(title, lines)

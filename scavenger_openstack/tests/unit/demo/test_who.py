@@ -156,7 +156,7 @@ class SummaryTest(testtools.TestCase):
     def test_an_innocent_was_limited(self) -> None:
         found = who_result.summary(record(innocent=True))
         self.assertEqual(
-            ['nobody else is named or limited'],
+            ['no other workload is named or limited'],
             [one['name'] for one in found['criteria']
              if not one['passed']])
 

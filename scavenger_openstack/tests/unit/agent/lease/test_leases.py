@@ -142,7 +142,7 @@ class Records(LeasesTestCase):
         text = str(self.assertRaises(errors.LeaseError, held.hold, *B,
                                      self.steps, None))
         self.assertIn('memory_bytes of /batch/b', text)
-        self.assertIn('not capped', text)
+        self.assertIn('it is not limited', text)
         self.assertEqual({A}, set(held.held()))
         self.assertEqual([], list(self.path.rglob('*.tmp')))
 
@@ -401,7 +401,7 @@ class Time(LeasesTestCase):
 
     def test_writing(self) -> None:
         held = self.opened(lease_s=0.5)
-        with testtools.ExpectedException(errors.LeaseError, '.*not held'):
+        with testtools.ExpectedException(errors.LeaseError, '.*has no lease'):
             with held.writing(*A):
                 self.fail('no lease')
         held.hold(*A, self.steps, None)

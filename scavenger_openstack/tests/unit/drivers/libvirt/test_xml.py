@@ -185,9 +185,9 @@ class TestDomain(testtools.TestCase):
             'scavenger_x': 'y'})))
         self.assertEqual(
             ("image property 'scavenger_priority' = 'background' is ignored: "
-             'only an extra spec of the flavor says that',
+             'only an extra spec of the flavor can say that',
              "image property 'scavenger:floor_memory_mb' = '1' is ignored: "
-             'only an extra spec of the flavor says that',
+             'only an extra spec of the flavor can say that',
              "image property 'scavenger_application' = '' is ignored: the "
              'project is not known, or the name has not 1 to 128 printable '
              'characters'), one.instance.ignored)

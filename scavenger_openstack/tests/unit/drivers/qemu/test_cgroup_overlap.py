@@ -78,8 +78,8 @@ class TestWithout(testtools.TestCase):
                       cgroup('/machine.slice/y', '/machine.slice'))
         said = self.log.output.splitlines()
         self.assertEqual(2, len(said), self.log.output)
-        self.assertIn('VM one, which [libvirt] uri looks after; leave it out '
-                      'of [cgroups] background_parents', said[0])
+        self.assertIn('VM one, which is watched by [libvirt] uri; leave it '
+                      'out of [cgroups] background_parents', said[0])
 
     def test_domains_come_and_go(self) -> None:
         found = cgroup(f'/b/{PLAIN}')
