@@ -46,9 +46,9 @@ from typing import Any
 from unittest import mock
 from xml.etree import ElementTree
 
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import virsh
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
@@ -75,7 +75,7 @@ def domain(host: hypervisor.Hypervisor, name: str
 def lift(step: Mapping[str, Any]) -> float:
     """Seconds."""
     began = time.perf_counter()
-    if not steps.run(step, []):
+    if not actions.run(step, []):
         raise SystemExit('there was nothing to lift')
     return time.perf_counter() - began
 
@@ -165,13 +165,13 @@ def many(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         said: list[str] = []
-        say = restore.Say(said.append)
+        say = program.Say(said.append)
         for what in ('at first', 'again', 'when they go on'):
             if what == 'when they go on':
                 for pid in pids:
                     os.kill(pid, signal.SIGCONT)
             began = time.perf_counter()
-            left = restore.lift_all(fd, say, delete=True)
+            left = program.lift_all(fd, say, delete=True)
             took = time.perf_counter() - began
             print(f'{held - len(left)} of {held} leases are lifted, {hung} '
                   f'QEMUs are stopped, {what}: {took:.2f} s')

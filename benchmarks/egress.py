@@ -31,9 +31,9 @@ import statistics
 import time
 from typing import Any
 
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.types import Knob
@@ -89,7 +89,7 @@ def measure_calls(kind: str) -> dict[str, Any]:
         for _ in range(LIFTS):
             step, = driver.restore_steps('bench', RATE)
             timed('set', lambda: driver.write('bench', RATE, 1e6))
-            timed('lift', lambda step=step: steps.run(step, []))
+            timed('lift', lambda step=step: actions.run(step, []))
         for number in range(CHANGES):
             timed('change', lambda number=number: driver.write(
                 'bench', RATE, 1e6 + number))

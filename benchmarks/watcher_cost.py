@@ -35,10 +35,10 @@ import time
 
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import steps
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
 
 LEASE_S = 15.0
 SETTLE_S = 5.0
@@ -56,7 +56,7 @@ class Watched:
         self._owned.take()
         self._heartbeat = heartbeat.Heartbeat(LEASE_S)
         self._heartbeat.open(path / 'heartbeat')
-        mount = steps.cgroup_mounts()[0][0]
+        mount = actions.cgroup_mounts()[0][0]
         for number in range(leases):
             records.save(self._owned.records, records.Lease(
                 workload=f'/none-{number}', knob='cpu_idle',
@@ -64,7 +64,7 @@ class Watched:
                 steps=[{'do': 'write', 'dir': f'{mount}/scv-none/{number}',
                         'inode': 1, 'file': 'cpu.idle', 'text': '0'}]))
         self._watcher = subprocess.Popen(
-            [sys.executable, '-m', restore.__name__, '--watch',
+            [sys.executable, '-m', program.__name__, '--watch',
              '--state-dir', str(path),
              '--stop-file', str(path.parent / 'stop')])
 

@@ -37,7 +37,6 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import records
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import changes
 from scavenger_openstack.algorithms import decider
@@ -46,6 +45,7 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
+from scavenger_openstack.restore import records
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample

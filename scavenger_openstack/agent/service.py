@@ -31,7 +31,6 @@ from oslo_log import log
 from stevedore import driver as stevedore_driver
 from stevedore import exception as stevedore_exception
 
-from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import history
 from scavenger_openstack.agent import instances
@@ -43,9 +42,6 @@ from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import recording
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import say
-from scavenger_openstack.agent import scheduling
 from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
@@ -56,6 +52,10 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import messages
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
@@ -316,7 +316,7 @@ class Service:
         # after every 700 of them took a tenth of its time.
         gc.set_threshold(100_000)
         gc.freeze()
-        say.notify(b'READY=1')
+        messages.notify(b'READY=1')
         saved_s, due = now(), time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
@@ -329,7 +329,7 @@ class Service:
             self._tell(tick)
             if self._recorder:
                 self._recorder.tick(tick, list(self._actuator.in_force))
-            say.notify(b'WATCHDOG=1')
+            messages.notify(b'WATCHDOG=1')
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 windows.save(self._windows, self._loop)
                 saved_s = tick.time_s
@@ -337,7 +337,7 @@ class Service:
             # nothing, and would show what is known only now and then.
             due = max(due + self._interval_s, began + self._interval_s / 2)
             self._stop.wait(max(0.0, due - time.monotonic()))
-        say.notify(b'STOPPING=1')
+        messages.notify(b'STOPPING=1')
 
     def _count_cpu(self) -> None:
         """Smooth the share of one CPU that all our threads use."""

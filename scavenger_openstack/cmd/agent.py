@@ -239,9 +239,9 @@ def _document(places: places_.Places) -> tuple[dict[str, Any], float]:
     :raises ScavengerError: there is none, or it cannot be read.
     """
     from scavenger_openstack.agent.lease import ownership
-    from scavenger_openstack.agent.records import now_s
     from scavenger_openstack.agent import status
     from scavenger_openstack.cmd import stop
+    from scavenger_openstack.restore.records import now_s
     refused = stop.refused(places.state_dir)
     kinds = ownership.Ownership(places.state_dir).watched(LEASE_S)
     watcher = {'running': kinds is not None, 'cannot_restore': {

@@ -153,7 +153,7 @@ class Watcher:
         from scavenger_openstack.agent.lease import ownership
         from scavenger_openstack import conf as conf_
         self._command = [
-            sys.executable, '-P', '-m', 'scavenger_openstack.agent.restore',
+            sys.executable, '-P', '-m', 'scavenger_openstack.restore.program',
             '--watch', '--with-parent',
             '--state-dir', conf.state_dir,
             '--stop-file', str(conf_.stop_file(conf))]

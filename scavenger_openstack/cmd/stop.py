@@ -29,13 +29,13 @@ import stat
 import time
 from typing import NamedTuple
 
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import statedir
 from scavenger_openstack.agent import status
-from scavenger_openstack.agent import steps
 from scavenger_openstack.cmd import places as places_
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import state_directory
 from scavenger_openstack.types import printable
 
 STOP_WAIT_S = 10.0
@@ -132,7 +132,7 @@ def refused(state_dir: pathlib.Path) -> list[str]:
         return []
 
 
-def _agents(places: places_.Places) -> tuple[list[statedir.Agent], str]:
+def _agents(places: places_.Places) -> tuple[list[state_directory.Agent], str]:
     """The agents that run as root or as the owner of the state directory,
     or why that is not known."""
     try:
@@ -140,7 +140,7 @@ def _agents(places: places_.Places) -> tuple[list[statedir.Agent], str]:
     except OSError:
         owner = 0
     try:
-        return statedir.agents(places.proc, owner), ''
+        return state_directory.agents(places.proc, owner), ''
     except OSError as exc:
         return [], str(exc)
 
@@ -152,7 +152,7 @@ def _need_root(command: str) -> None:
             'be seen otherwise')
 
 
-def _targets(places: places_.Places, found: Sequence[statedir.Agent]
+def _targets(places: places_.Places, found: Sequence[state_directory.Agent]
              ) -> list[Target]:
     """What to stop: the state directory that is configured.  When that is
     not known, those of all agents that this process can reach, too."""
@@ -172,14 +172,14 @@ def _stop_files(targets: Sequence[Target]) -> list[pathlib.Path]:
     return [file for target in targets for file in target.stop_files]
 
 
-def _published(state_dir: pathlib.Path, found: Sequence[statedir.Agent]
+def _published(state_dir: pathlib.Path, found: Sequence[state_directory.Agent]
                ) -> list[pathlib.Path]:
     """The stop file that the agent in this directory says it looks for: its
     configuration may have been another one."""
     if not any(_same(agent.seen_at, state_dir) for agent in found):
         return []
     try:
-        if not statedir.StateDir(str(state_dir)).open():
+        if not state_directory.StateDir(str(state_dir)).open():
             return []
         name = status.read(state_dir / 'status.json').get('stop_file')
     except (errors.ScavengerError, OSError):
@@ -206,7 +206,7 @@ def _why(exc: Exception) -> str:
     return getattr(exc, 'strerror', None) or str(exc)
 
 
-def _end_limits(target: Target, found: Sequence[statedir.Agent],
+def _end_limits(target: Target, found: Sequence[state_directory.Agent],
                 guessed: bool) -> bool:
     """Wait until the limits of one state directory are gone, else restore
     them; whether nothing is left there.  Prints what came of it."""
@@ -218,7 +218,7 @@ def _end_limits(target: Target, found: Sequence[statedir.Agent],
         return True
     _print(f'state directory: {state_dir}')
     try:
-        state = statedir.StateDir(str(state_dir))
+        state = state_directory.StateDir(str(state_dir))
         state.open()
         leases = _Leases(state_dir)
         leases.look()
@@ -237,7 +237,7 @@ def _end_limits(target: Target, found: Sequence[statedir.Agent],
     return _report(leases, done)
 
 
-def _at_rest(state: statedir.StateDir, made_s: float) -> bool:
+def _at_rest(state: state_directory.StateDir, made_s: float) -> bool:
     """Whether no agent is about to set a limit: its last tick began after
     ``made_s``, when the stop file was there, and saw it, or none lives."""
     try:
@@ -258,10 +258,10 @@ def _at_rest(state: statedir.StateDir, made_s: float) -> bool:
 
 
 def _restore(target: Target, leases: _Leases, done: str,
-             at_rest: Callable[[], bool], agents: Sequence[statedir.Agent]
-             ) -> bool:
+             at_rest: Callable[[], bool],
+             agents: Sequence[state_directory.Agent]) -> bool:
     """Do it in place of an agent that does not answer."""
-    code = restore.main(['--all', '--state-dir', str(target.state_dir),
+    code = program.main(['--all', '--state-dir', str(target.state_dir),
                          '--stop-file', str(target.stop_files[0])])
     rest, left = at_rest(), leases.look()
     if code if left else rest:
@@ -332,13 +332,13 @@ class _Leases:
         try:
             with open(path, 'rb') as file:
                 lease = records.parse(file.read(records.MAX_BYTES))
-        except (OSError, steps.Refused):
+        except (OSError, actions.Refused):
             return str(path)
         return f'{lease.knob} of {lease.workload}'
 
 
-def _say_others(targets: Sequence[Target], found: Sequence[statedir.Agent]
-                ) -> bool:
+def _say_others(targets: Sequence[Target],
+                found: Sequence[state_directory.Agent]) -> bool:
     """Name the agents that were not stopped; whether there are any."""
     others = [agent for agent in found if not any(
         _same(agent.seen_at, target.state_dir) for target in targets)]

@@ -39,7 +39,7 @@ Key = arbitrate.Key
 
 Step = Mapping[str, Any]
 """One restore step of a lease, out of the closed set that
-:mod:`scavenger_openstack.agent.restore` knows; plain JSON."""
+:mod:`scavenger_openstack.restore.program` knows; plain JSON."""
 
 RECLAIM = 'memory'
 """The queue of limits for which the kernel may have to reclaim first.  Only

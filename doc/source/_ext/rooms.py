@@ -36,7 +36,6 @@ WORDS = {
                   'values out; one file or a few per paper.',
     'cmd': 'Entry points of the programs.',
     'decision': 'Pure: from rates to the limits that are wanted.',
-    'restore': 'The watcher and its grammar; standard library only.',
     'simulator': 'A simulated host.',
 }
 

@@ -32,9 +32,9 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent import scheduling
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
+from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import format_cpus
 
 LOG = log.getLogger(__name__)

@@ -34,9 +34,9 @@ import os
 import re
 import time
 
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent import steps
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import state_directory
 
 LIBVIRT = '/run/libvirt'
 """Where libvirtd has its socket, if the URI does not say."""
@@ -91,7 +91,7 @@ class Claims:
             socket = re.search('[?&]socket=([^&]*)', uri)
             yield (os.path.dirname(socket[1]) if socket else LIBVIRT,
                    fcntl.LOCK_EX)
-        points = [mount[0].rstrip('/') for mount in steps.cgroup_mounts()]
+        points = [mount[0].rstrip('/') for mount in actions.cgroup_mounts()]
         for path in (point + parent
                      for point in points for parent in self._parents):
             if not os.path.isdir(path):
@@ -141,8 +141,8 @@ def _already(path: str) -> str:
     fd = _open(path)
     found = os.fstat(fd)
     os.close(fd)
-    pid = statedir.locked_by(found.st_dev, found.st_ino)
-    state = next((agent.state_dir for agent in statedir.agents()
+    pid = state_directory.locked_by(found.st_dev, found.st_ino)
+    state = next((agent.state_dir for agent in state_directory.agents()
                   if agent.pid == pid), '')
     said = ('a process that is not seen from this PID namespace already '
             'enforces limits there')

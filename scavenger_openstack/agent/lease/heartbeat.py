@@ -30,10 +30,10 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent.records import boot_id
-from scavenger_openstack.agent.records import FILE
-from scavenger_openstack.agent.records import now_s
 from scavenger_openstack import errors
+from scavenger_openstack.restore.records import boot_id
+from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.records import now_s
 
 LOG = log.getLogger(__name__)
 

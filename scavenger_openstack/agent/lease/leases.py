@@ -22,7 +22,7 @@ What is on disk when the process dies, and why that is safe:
   after it the record, and a knob that may or may not have been written.
 * ``replace``: the rename leaves the old original or the new, never none.
 * ``lift``: the record goes last, after the read-back.  A CPU set that is
-  about to be widened is noted in the record, see :mod:`.records`.
+  about to be widened is noted in the record, see :mod:`.restore.records`.
 * ``reopen``: as lift, and no record goes: a write that was on its way when
   we were stopped lands under a lease.  The new expiry is on disk before it
   is asked whether a limit is being restored, so a watcher at work is
@@ -52,23 +52,23 @@ from typing import cast
 
 from oslo_log import log
 
-from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent.lease import claims as claims_
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease.heartbeat import Renewer
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent.records import boot_id
-from scavenger_openstack.agent.records import Lease
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import say
-from scavenger_openstack.agent.statedir import DIRECTORY
-from scavenger_openstack.agent import steps as steps_
 from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import actions as steps_
+from scavenger_openstack.restore import messages
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore.records import boot_id
+from scavenger_openstack.restore.records import Lease
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -123,7 +123,7 @@ class Leases:
         self._watched = watched_.Watched(self._own, lease_s)
         self._lost: set[Key] = set()
         self._lost_of: tuple[object, object] = (None, None)
-        self._say = restore.Say(LOG.warning)
+        self._say = program.Say(LOG.warning)
 
     def open(self) -> None:
         """Own the state directory and lift what an earlier agent left.
@@ -351,9 +351,9 @@ class Leases:
     def _lift_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)
         try:
-            say.starting()
-            left = restore.lift_all(fd, self._say, delete=True,
-                                    progress=say.starting)
+            messages.starting()
+            left = program.lift_all(fd, self._say, delete=True,
+                                    progress=messages.starting)
         finally:
             os.close(fd)
         if self._say.unread:
@@ -366,7 +366,7 @@ class Leases:
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'
         try:
-            restore.lift(lease, directory=self._own.records)
+            program.lift(lease, directory=self._own.records)
         except steps_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the next one is lifted

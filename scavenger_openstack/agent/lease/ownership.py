@@ -13,7 +13,8 @@
 """The state directory of an agent, as the agent that owns it sees it.
 
 Who holds ``flock(lock)`` there is the one agent of this host, or tidies up
-after a dead one.  Those who restore see the directory by :mod:`.statedir`.
+after a dead one.  The watcher sees the directory by
+:mod:`.restore.state_directory`.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import os
 import pathlib
 import time
 
-from scavenger_openstack.agent.records import FILE
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent.statedir import DIRECTORY
-from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
+from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore import state_directory
+from scavenger_openstack.restore.state_directory import DIRECTORY
+from scavenger_openstack.restore import watcher
 
 LOCK_TIMEOUT_S = 2.0
 """A restorer may be at work: so long it is waited for."""
@@ -86,7 +87,7 @@ class Ownership:
 
         :raises OSError: that cannot be found out.
         """
-        return not statedir.is_restoring(self.records)
+        return not state_directory.is_restoring(self.records)
 
     def watched(self, lease_s: float) -> Mapping[str, str] | None:
         """What ``scavenger-restore --watch`` on this directory can restore.

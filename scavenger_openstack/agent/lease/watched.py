@@ -20,10 +20,10 @@ import contextlib
 
 from oslo_log import log
 
-from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent.lease import ownership
-from scavenger_openstack.agent import watcher
 from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import watcher
 
 LOG = log.getLogger(__name__)
 

@@ -72,7 +72,7 @@ run_dir = {self.host.run_dir}
 timeout_s = 10
 ''')
         self.watcher = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+            [sys.executable, '-m', 'scavenger_openstack.restore.program',
              '--watch', '--state-dir', str(self.state_dir), '--stop-file',
              str(self.state_dir / 'stop')],
             stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -177,7 +177,7 @@ interfaces = {name}/background/a={self.netns}:v0
             'stderr': subprocess.DEVNULL}
         words = ['--watch', '--state-dir', str(self.state_dir),
                  '--stop-file', str(self.state_dir / 'stop')]
-        module = 'scavenger_openstack.agent.restore'
+        module = 'scavenger_openstack.restore.program'
         if inject:
             self.watcher, _ = traced(f'from {module} import main', words,
                                      inject, **options)

@@ -32,8 +32,8 @@ from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
-from scavenger_openstack.agent import watcher
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.restore import watcher
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob

@@ -39,10 +39,10 @@ import uuid
 
 import fixtures
 
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional.namespaces import run
@@ -361,11 +361,11 @@ class TapTestCase(base.FunctionalTestCase):
 
     def step(self) -> dict[str, Any]:
         found, = self.driver.restore_steps(VM, RATE)
-        steps.validate(found, [])
+        actions.validate(found, [])
         return dict(found)
 
     def lift(self, step: dict[str, Any]) -> bool:
-        return steps.run(step, [])
+        return actions.run(step, [])
 
     def same(self) -> None:
         """All is as it was before us, and packets get through."""

@@ -23,8 +23,8 @@ import sys
 import fixtures
 
 from scavenger_openstack.agent.lease import claims
-from scavenger_openstack.agent import statedir
 from scavenger_openstack import errors
+from scavenger_openstack.restore import state_directory
 from scavenger_openstack.tests.functional import base
 
 
@@ -93,7 +93,7 @@ class TwoAgents(ClaimsTestCase):
             self.assertNotIn('Traceback', said)
         self.assertEqual('1', self.idle('/batch'))
         self.assertIn((first.pid, str(state), str(state)),
-                      statedir.agents())
+                      state_directory.agents())
 
     def test_the_first_has_a_root_of_its_own(self) -> None:
         root = self.directory / 'root'

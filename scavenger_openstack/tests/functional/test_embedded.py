@@ -225,7 +225,7 @@ class Whole(EmbeddedTestCase):
                       and not self.leases())
         self.wait_for('no API', lambda: not self.api())
         self.wait_for('no watcher', lambda: not processes(
-            'scavenger_openstack.agent.restore', str(self.state_dir)))
+            'scavenger_openstack.restore.program', str(self.state_dir)))
         del watcher
 
 

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 
-from scavenger_openstack.agent.records import now_s
+from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import base
 
@@ -50,7 +50,7 @@ class Lapse(agents.AgentTestCase):
     def watching(self) -> subprocess.Popen[bytes]:
         self.state_dir.mkdir(mode=0o700)
         watcher = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+            [sys.executable, '-m', 'scavenger_openstack.restore.program',
              '--watch', '--state-dir', str(self.state_dir)],
             stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(watcher.wait, 30)

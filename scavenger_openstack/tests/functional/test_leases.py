@@ -157,7 +157,7 @@ class LeaseTestCase(base.FunctionalTestCase):
 
     def watcher(self, **more: Any) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+            [sys.executable, '-m', 'scavenger_openstack.restore.program',
              '--watch', '--state-dir', str(self.state)], text=True,
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, **more)
         self.addCleanup(self.finish, process)
@@ -453,7 +453,7 @@ class FullDisk(LeaseTestCase):
         line, = self.private("""
 import json, os, pathlib, sys
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.agent import records
+from scavenger_openstack.restore import records
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
@@ -510,7 +510,7 @@ agent = subprocess.Popen([sys.executable, '-c', {self.code(HANGS)!r}],
 agent.stdout.readline()
 print(fill(state))
 watcher = subprocess.Popen(
-    [sys.executable, '-m', 'scavenger_openstack.agent.restore', '--watch',
+    [sys.executable, '-m', 'scavenger_openstack.restore.program', '--watch',
      '--state-dir', str(state)])
 time.sleep(0.5)
 print(quota.read_text().split()[0])

@@ -29,11 +29,11 @@ import fixtures
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import steps_fields
-from scavenger_openstack.agent import virsh
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
@@ -61,7 +61,7 @@ class LiftCase(virtual_host.VirtualHostTestCase):
         self.host.start_all(self.guests)
         self.before = self.every_limit()
         self.told: list[str] = []
-        self.say = restore.Say(self.told.append)
+        self.say = program.Say(self.told.append)
 
     def every_limit(self) -> dict[str, list[str]]:
         return {name: self.limits(self.host, name) for name in NAMES}
@@ -87,7 +87,7 @@ class LiftCase(virtual_host.VirtualHostTestCase):
     def lift(self) -> set[str]:
         """As scavenger-restore does; the domains that keep a limit."""
         began_s = time.monotonic()
-        left = restore.lift_all(self.state_dir, self.say, delete=True)
+        left = program.lift_all(self.state_dir, self.say, delete=True)
         self.took_s = time.monotonic() - began_s
         self.addDetail('told', content.text_content('\n'.join(self.told)))
         return {lease.workload for lease in left}
@@ -249,8 +249,8 @@ class TestVirshIsKilled(LiftCase):
         self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
         killer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
         killer.start()
-        exc = self.assertRaises(steps_fields.RestoreError,
-                                steps.run, step, [])
+        exc = self.assertRaises(grammar.RestoreError,
+                                actions.run, step, [])
         self.assertIn('it was ended', str(exc))
         killer.join()
         os.kill(self.host.pid, signal.SIGCONT)

@@ -26,7 +26,6 @@ from typing import Any
 import fixtures
 from oslo_config import cfg
 
-from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import leases as leases_
@@ -39,6 +38,7 @@ from scavenger_openstack.algorithms import scavenger
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap

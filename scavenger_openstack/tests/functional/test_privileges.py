@@ -108,7 +108,7 @@ class PrivilegesTest(base.FunctionalTestCase):
         python.write_text(
             '#!/bin/sh\n'
             'case "$*" in\n'
-            f'*agent.restore*) exec {" ".join(watcher_runs)} '
+            f'*restore.program*) exec {" ".join(watcher_runs)} '
             f'{sys.executable} "$@" ;;\n'
             f'*) exec {" ".join(agent_runs)} {sys.executable} "$@" ;;\n'
             'esac\n')

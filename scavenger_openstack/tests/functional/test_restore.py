@@ -27,9 +27,9 @@ import uuid
 
 import fixtures
 
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import steps
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
 from scavenger_openstack.tests.functional import base
 
 MIB = 2 ** 20
@@ -75,11 +75,11 @@ class RestoreTestCase(base.FunctionalTestCase):
     def main(self, *args: str) -> tuple[int, str]:
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
-            code = restore.main(['--state-dir', str(self.state), *args])
+            code = program.main(['--state-dir', str(self.state), *args])
         return code, errors.getvalue()
 
     def lift(self, *steps_: dict[str, Any], **more: Any) -> bool:
-        return restore.lift(self.put(*steps_, **more))
+        return program.lift(self.put(*steps_, **more))
 
 
 class Knobs(RestoreTestCase):
@@ -172,7 +172,7 @@ class Knobs(RestoreTestCase):
 
     def test_unified(self) -> None:
         self.needs_v1('version 2 is beside it here')
-        tops = [point for point, kind, _ in steps.cgroup_mounts()
+        tops = [point for point, kind, _ in actions.cgroup_mounts()
                 if kind == 'cgroup2']
         if not tops:
             self.skipTest('needs a cgroup v2 mount')
@@ -231,9 +231,9 @@ class CpuSet(RestoreTestCase):
         self.put(*self.named, knob='cpu_set')
         code = textwrap.dedent(f"""
             import os, signal
-            from scavenger_openstack.agent import restore, steps
-            steps._widen = lambda *args: os.kill(os.getpid(), 9)
-            restore.main(['--all', '--state-dir', {str(self.state)!r}])
+            from scavenger_openstack.restore import actions, program
+            actions._widen = lambda *args: os.kill(os.getpid(), 9)
+            program.main(['--all', '--state-dir', {str(self.state)!r}])
             """)
         self.assertEqual(-9, subprocess.run(
             [sys.executable, '-c', code], stderr=subprocess.DEVNULL,
@@ -305,11 +305,11 @@ class Egress(RestoreTestCase):
     def test_gone(self) -> None:
         self.bucket('5ca0:')
         self.assertIn('made again', str(self.assertRaises(
-            steps.Gone, self.lift, {**self.tc, 'ifindex': 4242})))
+            actions.Gone, self.lift, {**self.tc, 'ifindex': 4242})))
         self.assertIn('tbf 5ca0:', self.shown())
-        self.assertRaises(steps.Gone, self.lift, {**self.tc, 'dev': 'd1'})
+        self.assertRaises(actions.Gone, self.lift, {**self.tc, 'dev': 'd1'})
         self.remove()
-        self.assertRaises(steps.Gone, self.lift, self.tc)
+        self.assertRaises(actions.Gone, self.lift, self.tc)
 
 
 class BadInput(RestoreTestCase):
@@ -371,7 +371,7 @@ class BadInput(RestoreTestCase):
         result = self.private(f"""
             mount -t tmpfs none {target}
             touch {target}/{self.good['file']}
-            {sys.executable} -m scavenger_openstack.agent.restore --all \
+            {sys.executable} -m scavenger_openstack.restore.program --all \
                 --state-dir {self.state}
             code=$?
             cat {target}/{self.good['file']}; exit $code""")
@@ -443,7 +443,7 @@ class BadInput(RestoreTestCase):
         result = self.private(f"""
             mount --bind {target} {target}
             mount -o remount,bind,ro {target}
-            exec {sys.executable} -m scavenger_openstack.agent.restore \
+            exec {sys.executable} -m scavenger_openstack.restore.program \
                 --all --state-dir {self.state}""")
         self.assertEqual(1, result.returncode)
         self.assertEqual(1, result.stderr.count('NOT restored'),

@@ -25,7 +25,7 @@ from scavenger_openstack.tests.functional import base
 
 THREADS = """
 import os, threading
-from scavenger_openstack.agent import scheduling
+from scavenger_openstack.restore import scheduling
 wait = threading.Event()
 threading.Thread(target=wait.wait).start()
 print(scheduling.process())
@@ -35,7 +35,7 @@ print(*(os.sched_getscheduler(int(task))
 wait.set()
 """
 SPIN = """
-from scavenger_openstack.agent import scheduling
+from scavenger_openstack.restore import scheduling
 scheduling.RUNAWAY_S = 0.1
 scheduling.process()
 while True: pass

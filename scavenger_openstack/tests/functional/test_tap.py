@@ -25,11 +25,11 @@ import threading
 import time
 from typing import Any
 
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
@@ -211,7 +211,7 @@ class Life(taps.TapTestCase):
         self.vm.stop()
         self.assertIn(': scv', self.vm.ip('link'))
         for _ in range(2):
-            self.assertRaises(steps.Gone, self.lift, step)
+            self.assertRaises(actions.Gone, self.lift, step)
             self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
         self.vm.start()
@@ -221,7 +221,7 @@ class Life(taps.TapTestCase):
         again = self.step()
         self.assertNotEqual(step['ifindex'], again['ifindex'])
         self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
-        self.assertRaises(steps.Gone, self.lift, step)
+        self.assertRaises(actions.Gone, self.lift, step)
         self.assertEqual(1e6, self.driver.read(VM, RATE))
         self.assertTrue(self.lift(again))
 
@@ -239,7 +239,7 @@ class Life(taps.TapTestCase):
         self.vm.stop()
         self.vm.remove(self.vm.host)
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
-        self.assertRaises(steps.Gone, self.lift, step)
+        self.assertRaises(actions.Gone, self.lift, step)
         # Nothing of ours keeps it, and its end of the wire, alive.
         self.wait_for('the far end goes with the namespace', lambda:
                       'up1' not in namespaces.run(
@@ -326,7 +326,7 @@ class Lowered(base.FunctionalTestCase):
                     taps.receive(receiver, 0.5)
                     got = taps.receive(receiver, 1)
                 self.assertLess(abs(got / after - 1), 0.15, f'{interface}')
-            self.assertTrue(steps.run(step, []))
+            self.assertTrue(actions.run(step, []))
 
     @contextlib.contextmanager
     def flow(self, wire: namespaces.Wire) -> Any:

@@ -26,7 +26,7 @@ import sys
 
 import fixtures
 
-from scavenger_openstack.agent import records
+from scavenger_openstack.restore import records
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import kills
 from scavenger_openstack.tests.functional import taps
@@ -41,7 +41,7 @@ def main():
     network.Network({}, {'vm': tap.Tap(first, tuple(also))}).write(
         'vm', Knob.EGRESS_BYTES_PER_S, float(sys.argv[1]))
 '''
-RESTORE = 'from scavenger_openstack.agent.restore import main'
+RESTORE = 'from scavenger_openstack.restore.program import main'
 PACKAGE = pathlib.Path(base.__file__).parents[3]
 
 
@@ -110,7 +110,7 @@ class Kills(taps.TapTestCase):
         """All is back, and stays so."""
         for _ in range(2):
             subprocess.run(
-                [sys.executable, '-m', 'scavenger_openstack.agent.restore',
+                [sys.executable, '-m', 'scavenger_openstack.restore.program',
                  *self.restore_command()[1:]], check=True,
                 timeout=60, stdin=subprocess.DEVNULL, capture_output=True,
                 env={**os.environ, 'PYTHONPATH': str(PACKAGE)})

@@ -28,9 +28,9 @@ import fixtures
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases as leases_
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.tests.functional import taps
 from scavenger_openstack.tests.functional.taps import RATE
@@ -165,7 +165,7 @@ class Several(taps.TapTestCase):
         self.driver.write(VM, RATE, LIMIT)
         self.vm.stop()
         for _ in range(2):
-            self.assertRaises(steps.Gone, self.lift, step)
+            self.assertRaises(actions.Gone, self.lift, step)
             self.assertNotIn(': scv', self.vm.ip('link'))
 
     def test_sweeping_leaves_an_ifb_in_use(self) -> None:

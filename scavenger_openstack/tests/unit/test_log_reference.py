@@ -31,7 +31,7 @@ from scavenger_openstack.tests.unit import templates
 TOP = pathlib.Path(__file__).parents[3]
 REFERENCE = TOP / 'doc/source/admin/log.rst'
 
-ROOMS = ('agent', 'drivers', 'recording')
+ROOMS = ('agent', 'drivers', 'recording', 'restore')
 """Rooms whose warnings and errors must be in the reference."""
 
 LOUD = {'warning', 'error', 'exception', 'critical', 'log'}

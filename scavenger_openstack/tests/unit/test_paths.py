@@ -24,9 +24,9 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import restore_options
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.restore import options
+from scavenger_openstack.restore import program
 
 ETC = pathlib.Path(__file__).parents[3] / 'etc'
 
@@ -34,8 +34,8 @@ ETC = pathlib.Path(__file__).parents[3] / 'etc'
 class Paths(testtools.TestCase):
 
     def test_agent_and_restorer(self) -> None:
-        self.assertEqual(restore_options.STATE_DIR, conf_.DEFAULT_STATE_DIR)
-        self.assertEqual(restore_options.STOP_FILE, conf_.DEFAULT_STOP_FILE)
+        self.assertEqual(options.STATE_DIR, conf_.DEFAULT_STATE_DIR)
+        self.assertEqual(options.STOP_FILE, conf_.DEFAULT_STOP_FILE)
 
     def test_files_follow_the_state_directory(self) -> None:
         """However it is spelt: tab completion ends it with a slash."""
@@ -59,7 +59,7 @@ class Paths(testtools.TestCase):
                                         str(conf_.history_file(conf))),
                              state_dir)
             self.assertEqual(expected[0],
-                             restore.default_stop_file(state_dir))
+                             program.default_stop_file(state_dir))
 
     def test_units_make_them(self) -> None:
         state = pathlib.Path(conf_.DEFAULT_STATE_DIR)

@@ -84,7 +84,7 @@ class AgentTestCase(tree.GuestTestCase):
         return said
 
     def watch(self) -> subprocess.Popen[str]:
-        return self.start('agent.restore', '--watch', '--state-dir',
+        return self.start('restore.program', '--watch', '--state-dir',
                           str(self.state_dir))
 
     def wait_until_back(self, before: dict[str, str]) -> None:
@@ -196,7 +196,7 @@ class Whole(AgentTestCase):
         agent.kill()
         agent.wait(30)
         self.assertEqual('1', self.tree.read('/batch', 'cpu.idle'))
-        restorer = self.start('agent.restore', '--all', '--state-dir',
+        restorer = self.start('restore.program', '--all', '--state-dir',
                               str(self.state_dir))
         self.assertEqual(0, restorer.wait(60))
         self.wait_until_back(self.before)

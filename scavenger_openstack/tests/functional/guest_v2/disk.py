@@ -70,7 +70,7 @@ class Disk(tree.GuestTestCase):
             self.lease(driver, knob)
             driver.write(self.job, knob, value)
         first = self.leases.pop(0)
-        tree.restore.lift(first)
+        tree.program.lift(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
                          'wiops=300', self.limits())
         self.give_back()

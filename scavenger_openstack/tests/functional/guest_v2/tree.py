@@ -32,9 +32,9 @@ import traceback
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
@@ -228,7 +228,7 @@ class GuestTestCase(testtools.TestCase):
         """Lift what was leased; all limits are what they were, but for
         what is ``expected`` otherwise."""
         for lease in reversed(self.leases):
-            restore.lift(lease)
+            program.lift(lease)
         self.assertEqual({**self.before, **(expected or {})},
                          self.tree.texts())
         self.leases.clear()

@@ -24,12 +24,12 @@ import testtools
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions as steps
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import Cap

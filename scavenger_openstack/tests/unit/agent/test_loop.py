@@ -27,9 +27,9 @@ import testtools
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import records
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Cap

@@ -77,7 +77,8 @@ class OddKernel(testtools.TestCase):
                    for name in ('cpu', 'cpuset')] if self.version == 1 else
                   [(str(self.host.top), 'cgroup2', device)])
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.steps.cgroup_mounts', lambda: mounts))
+            'scavenger_openstack.restore.actions.cgroup_mounts',
+            lambda: mounts))
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.drivers.kernel.sched_switch.Running', no_bpf))
         self.now = 1000.0

@@ -28,10 +28,10 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import decider
 from scavenger_openstack.algorithms import perfiso
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Knob
@@ -323,7 +323,7 @@ class TestHangs(IsolationTestCase):
 
     def test_its_record_stays_when_the_agent_ends(self) -> None:
         """The write may come into force after the last look."""
-        mounts = steps.cgroup_mounts()
+        mounts = actions.cgroup_mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         directory = pathlib.Path(

@@ -23,8 +23,8 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.lease import heartbeat
-from scavenger_openstack.agent import records
 from scavenger_openstack import errors
+from scavenger_openstack.restore import records
 
 DEADLINE_S = 20.0
 

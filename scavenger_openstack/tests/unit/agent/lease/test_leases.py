@@ -28,12 +28,12 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import abilities
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent import steps
 from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import state_directory
 from scavenger_openstack.tests import watching
 from scavenger_openstack.types import Knob
 
@@ -47,7 +47,7 @@ class LeasesTestCase(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
-        mounts = steps.cgroup_mounts()
+        mounts = actions.cgroup_mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         self.steps = [{'do': 'write', 'inode': 7, 'file': 'cpuset.cpus',
@@ -267,7 +267,7 @@ class Alone(LeasesTestCase):
         """One kind that it cannot restore keeps no other from being held."""
         held = self.opened()
         watcher = self.useFixture(watching.Watching(self.path))
-        kind = abilities.of_step(self.steps[0], steps.cgroup_mounts())
+        kind = abilities.of_step(self.steps[0], actions.cgroup_mounts())
         self.assertTrue(held.watched())
         held.hold(*A, self.steps, '0')
         watcher.kinds = {**watcher.kinds, kind: 'the mount is read-only'}
@@ -294,7 +294,7 @@ class Alone(LeasesTestCase):
             text = str(self.assertRaises(errors.NotRestorable, held.hold, *A,
                                          self.steps, '0'))
             self.assertIn('has not tried yet', text)
-        kind = abilities.of_step(self.steps[0], steps.cgroup_mounts())
+        kind = abilities.of_step(self.steps[0], actions.cgroup_mounts())
         self.assertEqual(
             [kind], json.loads((self.path / 'wanted').read_text()))
         watcher.kinds = {kind: ''}
@@ -425,7 +425,7 @@ class Time(LeasesTestCase):
             go_on.wait(10)
 
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.agent.restore.lift', slow):
+                'scavenger_openstack.restore.program.lift', slow):
             other = threading.Thread(target=held.lift, args=A)
             other.start()
             self.addCleanup(other.join)
@@ -458,7 +458,7 @@ class Restored(LeasesTestCase):
     def test_it_is_waited_for(self) -> None:
         here = os.open(self.path / 'leases', os.O_RDONLY)
         self.addCleanup(os.close, here)
-        with statedir.restoring(here):
+        with state_directory.restoring(here):
             for _ in range(2):
                 self.held.reopen()
                 self.assertTrue(self.held.expired())

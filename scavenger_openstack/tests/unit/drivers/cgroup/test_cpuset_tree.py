@@ -21,11 +21,11 @@ import os
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import steps
 from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -154,7 +154,7 @@ class OfflineCase(testtools.TestCase):
         mounts = [(str(self.host.sets), kind,
                    self.host.sets.stat().st_dev)]
         for step in taken:
-            steps.run(step, mounts, named={one['inode'] for one in taken})
+            actions.run(step, mounts, named={one['inode'] for one in taken})
 
     def every(self) -> list[set[int]]:
         return [self.host.set_of(path)

@@ -21,7 +21,6 @@ import pathlib
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.libvirt import file_knobs
@@ -30,6 +29,7 @@ from scavenger_openstack.drivers.libvirt.metadata import uri
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import seen
 from scavenger_openstack.types import Knob
@@ -71,8 +71,8 @@ class Version1(testtools.TestCase):
         mounts = [(str(self.host.sets), kind,
                    self.host.sets.stat().st_dev)]
         for step in taken:
-            steps.validate(step, mounts)
-            steps.run(step, mounts, named={one['inode'] for one in taken})
+            actions.validate(step, mounts)
+            actions.run(step, mounts, named={one['inode'] for one in taken})
 
     def sets(self, *parts: str) -> list[set[int]]:
         return [self.host.set_of(f'{ONE}/{part}')

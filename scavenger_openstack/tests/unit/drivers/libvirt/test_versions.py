@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.agent import steps_domain
 from scavenger_openstack.drivers.libvirt import versions
+from scavenger_openstack.restore import domain
 
 
 class Versions(testtools.TestCase):
@@ -47,4 +47,4 @@ class NoQuota(testtools.TestCase):
 
     def test_the_restorer_knows_it(self) -> None:
         self.assertEqual(versions.FREE_QUOTA_US,
-                         steps_domain._FREE_QUOTA_US)
+                         domain._FREE_QUOTA_US)

@@ -31,8 +31,8 @@ import stat
 import time
 from typing import Any
 
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent.steps import Refused
+from scavenger_openstack.restore import actions as steps
+from scavenger_openstack.restore.actions import Refused
 
 MAX_BYTES = 1024 * 1024
 """512 vCPUs, each on every other of 512 CPUs, take half of it."""

@@ -18,11 +18,11 @@ Standard library only.
 
 from __future__ import annotations
 
-from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent import say as say_
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent import watcher
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import messages as say_
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore import state_directory
+from scavenger_openstack.restore import watcher
 
 FIRST_TRY_S = 2.0
 """So long the first word waits for what can be restored."""
@@ -35,7 +35,7 @@ class Beat:
     one that is stuck is silent.
     """
 
-    def __init__(self, state: statedir.StateDir, say: say_.Say) -> None:
+    def __init__(self, state: state_directory.StateDir, say: say_.Say) -> None:
         self._state, self._say = state, say
         self._prober = abilities.Prober()
         self._prober.start()

@@ -23,10 +23,10 @@ import threading
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import abilities
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import watcher
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import watcher
 
 KINDS = {'cgroup 29:1 /sys/fs/cgroup/cpu': '', 'net 4026531840 ': 'no tc'}
 STALE_S = 5.0
@@ -81,8 +81,9 @@ class Published(testtools.TestCase):
         self.assertIsNone(self.look(self.now - 5))
 
     def test_another_boot(self) -> None:
-        with fixtures.MonkeyPatch('scavenger_openstack.agent.watcher.boot_id',
-                                  lambda: 'another'):
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.restore.watcher.boot_id',
+                lambda: 'another'):
             self.publisher().beat(KINDS, self.now)
         self.assertIsNone(self.look())
 
@@ -221,7 +222,7 @@ class Kinds(testtools.TestCase):
             [f'net {n} ' for n in range(2000)])))
 
     def test_of_steps(self) -> None:
-        mounts = steps.cgroup_mounts()
+        mounts = actions.cgroup_mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         point = mounts[0][0]
@@ -230,7 +231,7 @@ class Kinds(testtools.TestCase):
             f'cgroup {found.st_dev}:{found.st_ino} {point}',
             abilities.of_step({'do': 'write', 'dir': f'{point}/batch/a'},
                               mounts))
-        self.assertRaises(steps.RestoreError, abilities.of_step,
+        self.assertRaises(actions.RestoreError, abilities.of_step,
                           {'do': 'write', 'dir': '/nowhere/batch/a'}, mounts)
         kinds = [abilities.of_step(step, mounts) for step in (
             {'do': 'domain', 'uri': 'qemu:///system'},

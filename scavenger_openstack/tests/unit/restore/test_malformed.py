@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import steps
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 
 WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
@@ -87,11 +87,11 @@ class Malformed(testtools.TestCase):
         in which a lease ends."""
         try:
             lease = records.parse(json.dumps(record).encode())
-        except steps.Refused:
+        except actions.Refused:
             return
         os.fsencode(lease.workload)
         for step in lease.steps:
-            steps.check(step)
+            actions.check(step)
 
     @settings(deadline=None, max_examples=40)
     @given(st.lists(MALFORMED, min_size=1, max_size=8))
@@ -115,9 +115,9 @@ class Malformed(testtools.TestCase):
 
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.steps.PROGRAMS',
-            {**steps.PROGRAMS, 'tap': steps.Program(
-                steps.PROGRAMS['tap'].validate, fails)}))
+            'scavenger_openstack.restore.actions.PROGRAMS',
+            {**actions.PROGRAMS, 'tap': actions.Program(
+                actions.PROGRAMS['tap'].validate, fails)}))
         said = self.pass_over(path, [{**RECORD, 'steps': [TAP]}])
         self.assertIn('please report', said)
 
@@ -136,7 +136,7 @@ class Malformed(testtools.TestCase):
             if attempt == 'watcher':
                 fd = os.open(where.parent, os.O_RDONLY)
                 try:
-                    restore.lift_all(fd, restore.Say(said.append),
+                    program.lift_all(fd, program.Say(said.append),
                                      delete=True)
                 finally:
                     os.close(fd)

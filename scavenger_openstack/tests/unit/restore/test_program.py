@@ -32,11 +32,11 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent import steps
 from scavenger_openstack.drivers.network import egress
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore import state_directory
 from scavenger_openstack import version
 
 MOUNTS = [('/cg/cpu', 'cgroup', 1), ('/cg/two', 'cgroup2', 2)]
@@ -50,7 +50,7 @@ TC = {'do': 'tc', 'netns': '', 'dev': 'tap0', 'ifindex': 5}
 PARENT = '''
 import os, subprocess, sys, time
 watcher = subprocess.Popen(
-    [sys.executable, '-m', 'scavenger_openstack.agent.restore', '--watch',
+    [sys.executable, '-m', 'scavenger_openstack.restore.program', '--watch',
      '--with-parent', '--state-dir', sys.argv[1]],
     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 while not os.path.exists(sys.argv[1] + '/watcher'):
@@ -78,7 +78,7 @@ class Steps(testtools.TestCase):
                 {**WRITE, 'file': 'freezer.state', 'text': 'THAWED'},
                 {**WRITE, 'dir': '/cg/two/a', 'file': 'cpu.max',
                  'text': 'max 100000'}):
-            steps.validate(step, MOUNTS)
+            actions.validate(step, MOUNTS)
 
     def test_refused(self) -> None:
         for wrong in (
@@ -101,14 +101,14 @@ class Steps(testtools.TestCase):
                 {'inode': 0}, {'inode': '7'}, {'inode': True},
                 {'inode': None}, {'device': '8:0'}, {'more': 1},
                 {'do': 'exec'}, {'do': None}):
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**WRITE, **wrong}, MOUNTS)
         for wrong in ({'device': '8:0 1'}, {'device': ''}, {'device': None},
                       {'device': '8'}, {'text': '0 0'}):
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**LIMIT, **wrong}, MOUNTS)
         for text in ('rbps=max;', 'rbps=-1', 'max', 'bps=1', ''):
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**IO_MAX, 'text': text}, MOUNTS)
         for wrong in ({'dev': 'a;reboot'}, {'dev': '$(id)'}, {'dev': '-b'},
                       {'dev': 'a b'}, {'dev': '../a'}, {'dev': ''},
@@ -116,20 +116,21 @@ class Steps(testtools.TestCase):
                       {'netns': '/proc/1/ns/net'}, {'netns': '..'},
                       {'netns': '-a'}, {'netns': 'a;b'}, {'netns': None},
                       {'ifindex': 0}, {'ifindex': '5'}, {'argv': ['sh']}):
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**TC, **wrong}, MOUNTS)
         nothings: list[Any] = [None, 1, 'write', [], {}, [WRITE]]
         for nothing in nothings:
-            self.assertRaises(steps.Refused, steps.validate, nothing, MOUNTS)
+            self.assertRaises(actions.Refused, actions.validate, nothing,
+                              MOUNTS)
 
     def test_a_mount_that_is_missing_is_no_reason_to_refuse(self) -> None:
         """It may come back; until then there is nothing to write."""
         for path in ('/cg/cpux/a', '/cg/memory/batch/a', '/cg/a'):
             step = {**WRITE, 'dir': path}
-            steps.validate(step, MOUNTS)
+            actions.validate(step, MOUNTS)
             for mounts in (MOUNTS, []):
                 self.assertIn('below no cgroup mount now', str(
-                    self.assertRaises(steps.RestoreError, steps.run, step,
+                    self.assertRaises(actions.RestoreError, actions.run, step,
                                       mounts)))
 
     def test_same(self) -> None:
@@ -155,12 +156,12 @@ class Steps(testtools.TestCase):
                  False),
                 ({**IO_MAX, 'text': 'rbps=max'}, '', True)):
             self.assertEqual(
-                expected, steps.same({**WRITE, **changes}, got),
+                expected, actions.same({**WRITE, **changes}, got),
                 f'{changes} {got}')
 
     def test_our_bucket_has_the_handle_of_the_driver(self) -> None:
         self.assertEqual(f'qdisc tbf {egress.HANDLE >> 16:x}: ',
-                         steps.BUCKET)
+                         actions.BUCKET)
 
 
 class Files(testtools.TestCase):
@@ -176,7 +177,7 @@ class Files(testtools.TestCase):
         return records.load(self.dir, name, {os.geteuid()})
 
     def refused(self, *args: Any, **kwargs: Any) -> str:
-        return str(self.assertRaises(steps.Refused, *args, **kwargs))
+        return str(self.assertRaises(actions.Refused, *args, **kwargs))
 
     def test_round_trip_and_note(self) -> None:
         before = lease(WRITE, TC, original='0-1', created_s=1.5, pid=9)
@@ -255,7 +256,7 @@ class StateDirectory(testtools.TestCase):
             self.useFixture(fixtures.TempDir()).path, 'state')
         (self.path / 'leases').mkdir(parents=True, mode=0o700)
         self.path.chmod(0o700)
-        mounts = steps.cgroup_mounts()
+        mounts = actions.cgroup_mounts()
         self.mount = mounts[0][0] if mounts else None
 
     def put(self, name: str, lease_: records.Lease) -> pathlib.Path:
@@ -274,7 +275,7 @@ class StateDirectory(testtools.TestCase):
     def run_main(self, *args: str) -> tuple[int, str]:
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors):
-            code = restore.main(['--state-dir', str(self.path), *args])
+            code = program.main(['--state-dir', str(self.path), *args])
         return code, errors.getvalue()
 
     def beat(self, text: object) -> None:
@@ -289,7 +290,7 @@ class StateDirectory(testtools.TestCase):
                 (('--with-parent',), '--with-parent goes with --watch'),
                 (('--wibble',), 'unrecognized arguments: --wibble')):
             with contextlib.redirect_stderr(io.StringIO()) as said:
-                exit_ = self.assertRaises(SystemExit, restore.main, words)
+                exit_ = self.assertRaises(SystemExit, program.main, words)
             self.assertEqual((2, 1), (exit_.code,
                                       said.getvalue().count('\n')))
             self.assertIn(what, said.getvalue())
@@ -297,7 +298,7 @@ class StateDirectory(testtools.TestCase):
 
     def test_version(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            exit_ = self.assertRaises(SystemExit, restore.main,
+            exit_ = self.assertRaises(SystemExit, program.main,
                                       ['--version'])
         self.assertEqual((0, f'scavenger-restore {version()}\n'),
                          (exit_.code or 0, said.getvalue()))
@@ -353,7 +354,7 @@ class StateDirectory(testtools.TestCase):
         path = self.put('a.json', lease({**WRITE, 'dir': '/cg/cpu/batch/a'}))
         good = self.put('b.json', lease(self.gone()))
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.agent.restore.RETRIES', 2):
+                'scavenger_openstack.restore.program.RETRIES', 2):
             code, text = self.run_main('--all')
         self.assertEqual(1, code)
         self.assertIn('below no cgroup mount now', text)
@@ -365,7 +366,7 @@ class StateDirectory(testtools.TestCase):
         path = self.put('a.json', lease(self.gone()))
         code = textwrap.dedent(f"""
             import os, resource
-            from scavenger_openstack.agent import records
+            from scavenger_openstack.restore import records
             here = os.open({str(path.parent)!r}, os.O_RDONLY)
             resource.setrlimit(resource.RLIMIT_NOFILE, (here + 1, here + 1))
             try:
@@ -381,7 +382,7 @@ class StateDirectory(testtools.TestCase):
         """That must not end the watcher's pass."""
         code = textwrap.dedent(f"""
             import os, resource, socket
-            from scavenger_openstack.agent import say
+            from scavenger_openstack.restore import messages as say
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
                 ear.bind({str(self.path / 'notify')!r})
                 os.environ['NOTIFY_SOCKET'] = ear.getsockname()
@@ -455,8 +456,8 @@ class StateDirectory(testtools.TestCase):
             self.put('a.json', lease(self.gone()))
             self.beat(records.now_s() + 60)
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.patch(restore, 'BUSY_TRIES', 2)
-            self.patch(restore, 'RETRIES', 2)
+            self.patch(program, 'BUSY_TRIES', 2)
+            self.patch(program, 'RETRIES', 2)
             for words in ((), ('--all',)):
                 code, text = self.run_main(*words)
                 self.assertEqual(1, code)
@@ -495,7 +496,7 @@ class StateDirectory(testtools.TestCase):
         """What is not restored by then is left to it."""
         for name in 'abc':
             self.put(f'{name}.json', lease(self.gone(), workload=name))
-        state = statedir.StateDir(str(self.path))
+        state = state_directory.StateDir(str(self.path))
         self.addCleanup(state.close)
         stop = self.path / 'stop'
         said: list[str] = []
@@ -507,14 +508,14 @@ class StateDirectory(testtools.TestCase):
                     (stop.touch, stop.unlink)):
                 begin()
                 said.clear()
-                self.assertEqual([], restore.restore(
-                    state, str(stop), restore.Say(said.append),
+                self.assertEqual([], program.restore(
+                    state, str(stop), program.Say(said.append),
                     progress=go_on))
                 self.assertEqual(2, len(said), str(said))
                 self.assertIn('cpu_cores of a: nothing to restore', said[1])
 
     def test_a_heartbeat_that_is_renewed_while_it_is_read(self) -> None:
-        state = statedir.StateDir(str(self.path))
+        state = state_directory.StateDir(str(self.path))
         self.addCleanup(state.close)
         state.open()
         self.beat(records.now_s() + 0.1)
@@ -530,7 +531,7 @@ class StateDirectory(testtools.TestCase):
         self.assertTrue(state.expired())
 
     def test_heartbeat(self) -> None:
-        state = statedir.StateDir(str(self.path))
+        state = state_directory.StateDir(str(self.path))
         self.addCleanup(state.close)
         state.open()
         self.assertTrue(state.expired())
@@ -557,7 +558,7 @@ class StateDirectory(testtools.TestCase):
             self.assertFalse(state.expired())
 
     def test_directory_made_anew(self) -> None:
-        state = statedir.StateDir(str(self.path))
+        state = state_directory.StateDir(str(self.path))
         self.addCleanup(state.close)
         self.assertTrue(state.open())
         self.path.rename(self.path.with_name('old'))
@@ -576,7 +577,7 @@ class Watch(testtools.TestCase):
         state = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')
         (state / 'leases').mkdir(parents=True, mode=0o700)
         state.chmod(0o700)
-        mounts = steps.cgroup_mounts()
+        mounts = actions.cgroup_mounts()
         if not mounts:
             self.skipTest('needs a cgroup tree: mount one')
         for number in range(count):
@@ -591,7 +592,7 @@ class Watch(testtools.TestCase):
             lock.write(f'{os.getpid()}\n')
             lock.flush()
             watcher = subprocess.Popen(
-                [sys.executable, '-m', restore.__name__, '--watch',
+                [sys.executable, '-m', program.__name__, '--watch',
                  '--state-dir', str(state)], stderr=subprocess.PIPE)
             self.addCleanup(watcher.communicate)
             self.addCleanup(watcher.kill)

@@ -31,12 +31,12 @@ import threading
 import time
 from typing import NamedTuple
 
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import steps_domain
-from scavenger_openstack.agent.steps_fields import RestoreError
-from scavenger_openstack.agent.steps_fields import Step
-from scavenger_openstack.agent import steps_network
-from scavenger_openstack.agent import virsh
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import domain
+from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore.grammar import Step
+from scavenger_openstack.restore import network
+from scavenger_openstack.restore import virsh
 
 MOST_WANTED = 1000
 """So many kinds are tried for an agent, besides the cgroup mounts: one is a
@@ -53,20 +53,20 @@ MOUNTS_S = 30.0
 HANGS_S = 120.0
 """When nothing was tried for so long, a try hangs: nothing is known."""
 _WANTED = re.compile(r'cgroup \d{1,20}:\d{1,20} (?:/[^/\0\n]+)+'
-                     rf'|domain \d{{1,20}} {steps_domain.URI}'
-                     rf'|net \d{{1,20}} {steps_network.NETNS}')
+                     rf'|domain \d{{1,20}} {domain.URI}'
+                     rf'|net \d{{1,20}} {network.NETNS}')
 _NOTHING: Mapping[str, str] = {}
 _NEVER = '192.0.2.1'
 """An address that no host has (RFC 5737)."""
 
 
-def of_step(step: Step, mounts: Sequence[steps.Mount]) -> str:
+def of_step(step: Step, mounts: Sequence[actions.Mount]) -> str:
     """The kind of a valid restore step, as seen from here.
 
     :raises RestoreError: its cgroup mount is missing.
     """
     if step['do'] == 'write':
-        return of_mount(steps.mount_of(step['dir'], mounts)[0])
+        return of_mount(actions.mount_of(step['dir'], mounts)[0])
     if step['do'] == 'domain':
         return of_libvirt(step['uri'])
     return of_network(step['netns'])
@@ -130,9 +130,9 @@ def why_not(kind: str) -> str:
         except virsh.VirshError as exc:
             return (f'virsh -c {name} says {str(exc)!r:.199}; let the user '
                     f'of scavenger-restore (uid {os.geteuid()}) run it')
-    shown = steps_network.tool('tc', name, 'qdisc', 'show', 'dev', 'lo')
+    shown = network.tool('tc', name, 'qdisc', 'show', 'dev', 'lo')
     # The kernel looks at the permission before it looks for the neighbour.
-    done = steps_network.tool('ip', name, 'neigh', 'del', _NEVER, 'dev', 'lo')
+    done = network.tool('ip', name, 'neigh', 'del', _NEVER, 'dev', 'lo')
     if shown.returncode or 'not permitted' in done.stderr:
         said = (shown.stderr if shown.returncode else done.stderr).strip()
         return (f'tc and ip say {said!r:.199}; see the capabilities of '
@@ -144,7 +144,7 @@ def _why_not_cgroup(kind: str, point: str) -> str:
     hint = ('; mount it, writable, in the mount namespace of '
             'scavenger-restore')
     try:
-        if (point not in [mount[0] for mount in steps.cgroup_mounts()]
+        if (point not in [mount[0] for mount in actions.cgroup_mounts()]
                 or of_mount(point) != kind):
             return f'scavenger-restore has not that hierarchy there{hint}'
         os.close(os.open(f'{point}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC
@@ -224,7 +224,7 @@ class Prober(threading.Thread):
 def _own() -> list[str]:
     found = []
     try:
-        for point, _, _ in steps.cgroup_mounts():
+        for point, _, _ in actions.cgroup_mounts():
             found.append(of_mount(point))
     except (OSError, RestoreError):
         pass            # the next round looks again

@@ -32,14 +32,14 @@ import re
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.agent import steps_domain
-from scavenger_openstack.agent import steps_fields
-from scavenger_openstack.agent.steps_fields import Gone
-from scavenger_openstack.agent.steps_fields import parse_cpus
-from scavenger_openstack.agent.steps_fields import Refused
-from scavenger_openstack.agent.steps_fields import RestoreError
-from scavenger_openstack.agent.steps_fields import Step
-from scavenger_openstack.agent import steps_network
+from scavenger_openstack.restore import domain
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import parse_cpus
+from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore.grammar import Step
+from scavenger_openstack.restore import network
 
 __all__ = ['check', 'Gone', 'Mount', 'Program', 'Refused', 'RestoreError',
            'run', 'Step', 'validate']
@@ -72,7 +72,7 @@ FILES: Mapping[str, Mapping[str, str]] = {
 """File system type -> file -> pattern of the whole text."""
 _ANY = {**FILES['cgroup'], **FILES['cgroup2']}
 """A file that both have takes the same text in both."""
-BUCKET = steps_network.BUCKET
+BUCKET = network.BUCKET
 _DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -104,9 +104,9 @@ class Program(NamedTuple):
 
 
 PROGRAMS: Mapping[str, Program] = {
-    'tc': Program(steps_network.validate, steps_network.delete_bucket),
-    'tap': Program(steps_network.validate, steps_network.free_tap),
-    'domain': Program(steps_domain.validate, steps_domain.lift)}
+    'tc': Program(network.validate, network.delete_bucket),
+    'tap': Program(network.validate, network.free_tap),
+    'domain': Program(domain.validate, domain.lift)}
 """What ``do`` says -> that kind of step."""
 
 
@@ -136,16 +136,16 @@ def check(step: Any) -> None:
     if isinstance(kind, str) and kind in PROGRAMS:
         PROGRAMS[kind].validate(step)
     elif kind == 'write':
-        steps_fields.only(step, {'do', 'dir', 'inode', 'file', 'text',
-                                 'device'})
-        steps_fields.text(step, 'dir', '(?:/[^/\0\n]+)+')
-        steps_fields.number(step, 'inode')
+        grammar.only(step, {'do', 'dir', 'inode', 'file', 'text',
+                            'device'})
+        grammar.text(step, 'dir', '(?:/[^/\0\n]+)+')
+        grammar.number(step, 'inode')
         if {'.', '..'} & set(step['dir'].split('/')):
             raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
-        steps_fields.text(step, 'file', '|'.join(map(re.escape, _ANY)))
-        steps_fields.text(step, 'text', _ANY[step['file']])
+        grammar.text(step, 'file', '|'.join(map(re.escape, _ANY)))
+        grammar.text(step, 'text', _ANY[step['file']])
         if step['file'] in _THROTTLE or step['file'] == 'io.max':
-            steps_fields.text(step, 'device', _DEVICE)
+            grammar.text(step, 'device', _DEVICE)
         elif 'device' in step:
             raise Refused(f'{step["file"]} takes no device')
     else:

@@ -14,7 +14,7 @@
 
 """The fields of a restore step, and how it may end; standard library only.
 
-Every kind of step in the closed set of :mod:`.steps` is made of these.
+Every kind of step in the closed set of :mod:`.actions` is made of these.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@
 
 ``scavenger-restore`` reads the leases that an agent left in its state
 directory and puts each knob back to its original.  It runs on the standard
-library and a few modules beside it (:mod:`.steps`, :mod:`.records`,
-:mod:`.statedir`, :mod:`.watcher`, :mod:`.abilities`, :mod:`.scheduling`), and
-needs no disk space.
+library and the modules beside it (:mod:`.actions`, :mod:`.records`,
+:mod:`.state_directory`, :mod:`.watcher`, :mod:`.abilities`,
+:mod:`.scheduling`), and needs no disk space.
 
 Who holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
@@ -36,28 +36,28 @@ import signal
 import sys
 import time
 
-from scavenger_openstack.agent.beat import Beat
-from scavenger_openstack.agent.pause import Pause
-from scavenger_openstack.agent.pause import POLL_S
-from scavenger_openstack.agent.pause import QUIET_S
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent.records import boot_id
-from scavenger_openstack.agent.records import Lease
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent import restore_options
-from scavenger_openstack.agent.restore_options import STATE_DIR
-from scavenger_openstack.agent.restore_options import STOP_FILE
-from scavenger_openstack.agent import say as say_
-from scavenger_openstack.agent.say import Say
-from scavenger_openstack.agent import scheduling
-from scavenger_openstack.agent import statedir
-from scavenger_openstack.agent.statedir import DIRECTORY
-from scavenger_openstack.agent.statedir import StateDir
-from scavenger_openstack.agent.statedir import UNREADABLE_POLLS
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent.steps import Gone
-from scavenger_openstack.agent.steps import Refused
-from scavenger_openstack.agent.steps import RestoreError
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore.actions import Gone
+from scavenger_openstack.restore.actions import Refused
+from scavenger_openstack.restore.actions import RestoreError
+from scavenger_openstack.restore.beat import Beat
+from scavenger_openstack.restore import messages as say_
+from scavenger_openstack.restore.messages import Say
+from scavenger_openstack.restore import options
+from scavenger_openstack.restore.options import STATE_DIR
+from scavenger_openstack.restore.options import STOP_FILE
+from scavenger_openstack.restore.pause import Pause
+from scavenger_openstack.restore.pause import POLL_S
+from scavenger_openstack.restore.pause import QUIET_S
+from scavenger_openstack.restore import records
+from scavenger_openstack.restore.records import boot_id
+from scavenger_openstack.restore.records import Lease
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore import scheduling
+from scavenger_openstack.restore import state_directory
+from scavenger_openstack.restore.state_directory import DIRECTORY
+from scavenger_openstack.restore.state_directory import StateDir
+from scavenger_openstack.restore.state_directory import UNREADABLE_POLLS
 
 __all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'Say', 'boot_id',
            'lift', 'lift_all', 'main', 'now_s']
@@ -76,7 +76,7 @@ BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
 
 
 def lift(lease: Lease, *, directory: int | None = None,
-         mounts: Sequence[steps.Mount] | None = None) -> bool:
+         mounts: Sequence[actions.Mount] | None = None) -> bool:
     """Put a knob back to its original; whether that changed anything.
 
     Every step is tried, in order, whatever became of those before it.
@@ -86,15 +86,15 @@ def lift(lease: Lease, *, directory: int | None = None,
     :raises Gone: all that the lease names has died.
     :raises RestoreError: not everything reads back as the original.
     """
-    mounts = steps.cgroup_mounts() if mounts is None else mounts
+    mounts = actions.cgroup_mounts() if mounts is None else mounts
     for step in lease.steps:
-        steps.validate(step, mounts)
-    named = {steps.inode(step) for step in lease.steps}
+        actions.validate(step, mounts)
+    named = {actions.inode(step) for step in lease.steps}
     changed, gone, problems = False, [], []
     for index, step in enumerate(lease.steps):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''
         try:
-            changed |= steps.run(
+            changed |= actions.run(
                 step, mounts, named=named, capped=capped,
                 remember=functools.partial(records.remember, lease, index,
                                            directory))
@@ -127,7 +127,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
     except FileNotFoundError:
         return []
     try:
-        left, mounts = [], steps.cgroup_mounts()
+        left, mounts = [], actions.cgroup_mounts()
         owners = {os.geteuid(), 0, os.fstat(state_dir).st_uid}
         for name in sorted(os.listdir(here)):
             if name.endswith('.tmp') and delete:
@@ -146,14 +146,14 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
                                 f'will be tried again: {exc}')
         # A parent before its children; last who takes a program that may
         # hang: the others must not wait for it.
-        left.sort(key=lambda lease: (lease.steps[0]['do'] in steps.PROGRAMS,
+        left.sort(key=lambda lease: (lease.steps[0]['do'] in actions.PROGRAMS,
                                      str(lease.steps[0]).count('/')))
         before = None
         while left and len(left) != before:     # a parent frees its children
             before = len(left)
             every, left = left, []
             for lease in every:
-                with statedir.restoring(here):
+                with state_directory.restoring(here):
                     if not due():
                         say.problems.pop('why', None)
                         return []
@@ -165,7 +165,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
         os.close(here)
 
 
-def _lift_one(here: int, lease: Lease, mounts: Sequence[steps.Mount],
+def _lift_one(here: int, lease: Lease, mounts: Sequence[actions.Mount],
               say: Say, delete: bool) -> bool:
     what = f'{lease.knob} of {lease.workload}'
     try:
@@ -404,7 +404,7 @@ def default_stop_file(state_dir: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``scavenger-restore``; 0 no limit is left, 1 some is, 2 usage."""
-    args = restore_options.parse(argv)
+    args = options.parse(argv)
     stop_file = args.stop_file or default_stop_file(args.state_dir)
     state, say = StateDir(args.state_dir), Say(say_.line)
     if args.watch:

@@ -29,11 +29,11 @@ import stat
 import struct
 from typing import NamedTuple
 
-from scavenger_openstack.agent.records import boot_id
-from scavenger_openstack.agent.records import FILE
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent.records import open_or_make
-from scavenger_openstack.agent import watcher as watcher_
+from scavenger_openstack.restore.records import boot_id
+from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore.records import open_or_make
+from scavenger_openstack.restore import watcher as watcher_
 
 MAX_AHEAD_S = 3600.0
 """A heartbeat that promises more than this is garbage."""

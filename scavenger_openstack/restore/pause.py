@@ -27,10 +27,10 @@ import select
 import struct
 import time
 
-from scavenger_openstack.agent.records import FILE
-from scavenger_openstack.agent.records import now_s
-from scavenger_openstack.agent.statedir import StateDir
-from scavenger_openstack.agent import watcher
+from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore.state_directory import StateDir
+from scavenger_openstack.restore import watcher
 
 POLL_S = 0.25
 """Where the kernel does not tell, what can make a lease due is looked at so

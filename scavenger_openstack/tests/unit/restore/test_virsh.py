@@ -30,7 +30,7 @@ import fixtures
 import testtools
 from testtools import matchers
 
-from scavenger_openstack.agent import virsh
+from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests import descriptors
 
 URI = 'test:///default'
@@ -182,7 +182,7 @@ class Ends(VirshCase):
     def test_when_we_are_killed(self) -> None:
         done = subprocess.run(
             [sys.executable, '-c',
-             'from scavenger_openstack.agent import virsh\n'
+             'from scavenger_openstack.restore import virsh\n'
              'import os\n'
              f'one = virsh.Session({URI!r})\n'
              'print(one.pid, flush=True)\n'

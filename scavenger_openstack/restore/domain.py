@@ -41,13 +41,13 @@ import re
 import time
 from xml.etree import ElementTree
 
-from scavenger_openstack.agent import steps_fields
-from scavenger_openstack.agent.steps_fields import Gone
-from scavenger_openstack.agent.steps_fields import parse_cpus
-from scavenger_openstack.agent.steps_fields import Refused
-from scavenger_openstack.agent.steps_fields import RestoreError
-from scavenger_openstack.agent.steps_fields import Step
-from scavenger_openstack.agent import virsh
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import parse_cpus
+from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore.grammar import Step
+from scavenger_openstack.restore import virsh
 
 URI = r'qemu(?:\+unix)?:///system(?:\?socket=(?:/[A-Za-z0-9_.@-]+)+)?'
 UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
@@ -90,13 +90,13 @@ def validate(step: Step) -> None:
 
     :raises Refused: the step is not in it.
     """
-    steps_fields.only(step, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
-                             'values'})
-    steps_fields.text(step, 'uri', URI)
-    steps_fields.text(step, 'uuid', UUID)
-    steps_fields.number(step, 'pid')
-    steps_fields.number(step, 'started')
-    steps_fields.text(step, 'knob', '|'.join(GRAMMAR))
+    grammar.only(step, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
+                        'values'})
+    grammar.text(step, 'uri', URI)
+    grammar.text(step, 'uuid', UUID)
+    grammar.number(step, 'pid')
+    grammar.number(step, 'started')
+    grammar.text(step, 'knob', '|'.join(GRAMMAR))
     values = step.get('values')
     if not (isinstance(values, dict) and values):
         raise Refused(f'values {values!r:.99} are none')

@@ -25,13 +25,13 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.apply import originals
-from scavenger_openstack.agent import records
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import steps_domain
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import domain
+from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.drivers.libvirt import test_knobs
 from scavenger_openstack.types import Knob
 
@@ -76,12 +76,12 @@ class Closed(testtools.TestCase):
     """What a lease may hold about a domain, and what not."""
 
     def test_allowed(self) -> None:
-        steps.validate(STEP, [])
+        actions.validate(STEP, [])
         for knob, values in VALUES.items():
-            steps.validate(step(knob=knob, values=values), [])
+            actions.validate(step(knob=knob, values=values), [])
         for uri in ('qemu+unix:///system',
                     'qemu+unix:///system?socket=/run/libvirt/libvirt-sock'):
-            steps.validate(step(uri=uri), [])
+            actions.validate(step(uri=uri), [])
 
     def test_refused(self) -> None:
         odds: list[Any] = [
@@ -120,17 +120,17 @@ class Closed(testtools.TestCase):
                 ('paused', {'state': 'shutoff'})):
             wrongs.append({'knob': knob, 'values': values})
         for wrong in wrongs:
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**STEP, **wrong}, [])
         for missing in STEP:
-            self.assertRaises(steps.Refused, steps.validate, {
+            self.assertRaises(actions.Refused, actions.validate, {
                 key: value for key, value in STEP.items()
                 if key != missing}, [])
 
     def allowed(self, **changes: Any) -> bool:
         try:
-            steps.validate(step(**changes), [])
-        except steps.Refused:
+            actions.validate(step(**changes), [])
+        except actions.Refused:
             return False
         return True
 
@@ -142,8 +142,8 @@ class Closed(testtools.TestCase):
         for knob in Knob:
             name = str(knob)
             self.assertEqual(knob in metadata.GRAMMAR,
-                             name in steps_domain.GRAMMAR, knob)
-            self.assertEqual(f'{steps_domain.NAMESPACE}/{name}',
+                             name in domain.GRAMMAR, knob)
+            self.assertEqual(f'{domain.NAMESPACE}/{name}',
                              metadata.uri(knob))
             for key, value in itertools.product(KEYS, TEXTS):
                 # A quota comes with its period.
@@ -185,26 +185,26 @@ class Identity(testtools.TestCase):
         one = self.of('-uuid', STEP['uuid'])
         for wrong in ({'pid': 2**22 - 1, 'started': 1},
                       {'started': one['started'] + 1}):
-            self.assertRaises(steps.Gone, steps.run, {**one, **wrong}, [])
+            self.assertRaises(actions.Gone, actions.run, {**one, **wrong}, [])
         self.process.kill()
         os.waitid(os.P_PID, one['pid'], os.WEXITED | os.WNOWAIT)
-        self.assertRaises(steps.Gone, steps.run, one, [])
+        self.assertRaises(actions.Gone, actions.run, one, [])
 
     def test_not_the_qemu_of_the_domain(self) -> None:
         other = STEP['uuid'].replace('5', '6')
         for arguments in ((), ('-uuid', other), ('-name', STEP['uuid']),
                           (f'-uuid {STEP["uuid"]}',),
                           ('-append', f'-uuid={STEP["uuid"]}')):
-            exc = self.assertRaises(steps.Refused, steps.run,
+            exc = self.assertRaises(actions.Refused, actions.run,
                                     self.of(*arguments), [])
             self.assertIn('is not the QEMU of', str(exc))
         # As long as it lives: what has ended is no matter.
-        self.assertRaises(steps.Gone, steps.run,
+        self.assertRaises(actions.Gone, actions.run,
                           {**self.of(), 'started': 1}, [])
 
     def test_no_libvirt(self) -> None:
         """It may come back, and the cap is still there: try again."""
-        exc = self.assertRaises(steps.RestoreError, steps.run,
+        exc = self.assertRaises(actions.RestoreError, actions.run,
                                 self.of('-uuid', STEP['uuid']), [])
         self.assertRegex(str(exc), 'libvirtd runs|install libvirt-clients')
 
@@ -222,7 +222,7 @@ class Large(testtools.TestCase):
         values = {f'vcpupin.{vcpu}': cpus for vcpu in range(512)}
         values['emulatorpin'] = cpus
         one = step(knob='cpu_set', values=values)
-        steps.validate(one, [])
+        actions.validate(one, [])
         directory = os.open(self.useFixture(fixtures.TempDir()).path,
                             os.O_RDONLY)
         self.addCleanup(os.close, directory)
@@ -233,7 +233,7 @@ class Large(testtools.TestCase):
         root = ElementTree.fromstring('<domain><cputune>' + ''.join(
             f'<vcpupin vcpu="{vcpu}" cpuset="0"/>' for vcpu in range(512))
             + '<emulatorpin cpuset="0"/></cputune></domain>')
-        found = list(steps_domain._commands(one, root, '--live'))
+        found = list(domain._commands(one, root, '--live'))
         self.assertEqual(513, len(found))
         self.assertEqual(f'vcpupin {STEP["uuid"]} 511 {cpus} --live',
                          found[511])
@@ -250,18 +250,18 @@ class NoQuota(testtools.TestCase):
         """And the lease says which of them this libvirtd takes."""
         for wanted in ('-1', '17592186044415'):
             one = step(values={**STEP['values'], 'vcpu_quota': wanted})
-            steps.validate(one, [])
+            actions.validate(one, [])
             for text, same in (('', True), ('<quota>-1</quota>', True),
                                ('<quota>17592186044415</quota>', True),
                                ('<quota>20000</quota>', False),
                                ('<quota>17592186044414</quota>', False)):
                 root = ElementTree.fromstring(
                     f'<domain><cputune>{text}</cputune></domain>')
-                self.assertEqual(same, steps_domain._same(root, one), text)
+                self.assertEqual(same, domain._same(root, one), text)
                 self.assertEqual(
                     [f'schedinfo {STEP["uuid"]} --live '
                      f'vcpu_quota={wanted} vcpu_period=100000'],
-                    list(steps_domain._commands(one, root, '--live')))
+                    list(domain._commands(one, root, '--live')))
 
 
 class Drift(testtools.TestCase):

@@ -25,7 +25,7 @@ import threading
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import statedir
+from scavenger_openstack.restore import state_directory
 
 NOBODY = 65534
 
@@ -55,7 +55,8 @@ class AgentsTest(testtools.TestCase):
         fcntl.flock(fd, fcntl.LOCK_EX)
         return fd
 
-    def look(self, pid: int = 0, owner: int = 0) -> list[statedir.Agent]:
+    def look(self, pid: int = 0, owner: int = 0
+             ) -> list[state_directory.Agent]:
         """Of one process, with a device that is not that of its files, as
         the kernel lists those on btrfs."""
         pid = pid or os.getpid()
@@ -63,10 +64,10 @@ class AgentsTest(testtools.TestCase):
             f'1: FLOCK  ADVISORY  WRITE {pid} 00:ff:1 0 EOF\n')
         if not (self.proc / str(pid)).is_symlink():
             (self.proc / str(pid)).symlink_to(f'/proc/{pid}')
-        return statedir.agents(str(self.proc), owner)
+        return state_directory.agents(str(self.proc), owner)
 
-    def of(self, pid: int) -> list[statedir.Agent]:
-        return [statedir.Agent(pid, str(self.state), str(self.state))]
+    def of(self, pid: int) -> list[state_directory.Agent]:
+        return [state_directory.Agent(pid, str(self.state), str(self.state))]
 
     def test_a_file_system_with_devices_of_its_own(self) -> None:
         self.hold(self.lock)
@@ -90,7 +91,7 @@ class AgentsTest(testtools.TestCase):
         os.mkfifo(self.lock)
         fifo = self.hold(self.lock)
         self.addCleanup(os.write, fifo, b'\n' * 99)
-        found: list[list[statedir.Agent]] = []
+        found: list[list[state_directory.Agent]] = []
         thread = threading.Thread(
             target=lambda: found.append(self.look()), daemon=True)
         thread.start()
@@ -148,7 +149,7 @@ class StateDirTest(testtools.TestCase):
         self.path = self.top / 'state'
         self.path.mkdir(mode=0o700)
         os.chown(self.path, NOBODY, NOBODY)
-        self.state = statedir.StateDir(str(self.path))
+        self.state = state_directory.StateDir(str(self.path))
         self.addCleanup(self.state.close)
 
     def test_whose_its_locks_are(self) -> None:
@@ -164,7 +165,7 @@ class StateDirTest(testtools.TestCase):
         """Of root, of us, and of no other user however far up."""
         path = self.path / 'a' / 'b' / 'state'
         path.mkdir(mode=0o700, parents=True)
-        state = statedir.StateDir(str(path))
+        state = state_directory.StateDir(str(path))
         self.addCleanup(state.close)
         with testtools.ExpectedException(
                 OSError, f'{self.path} belongs to user {NOBODY}, .*'):

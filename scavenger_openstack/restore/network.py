@@ -27,10 +27,10 @@ import os
 import subprocess
 import time
 
-from scavenger_openstack.agent import steps_fields
-from scavenger_openstack.agent.steps_fields import Gone
-from scavenger_openstack.agent.steps_fields import RestoreError
-from scavenger_openstack.agent.steps_fields import Step
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore.grammar import Step
 
 BUCKET = 'qdisc tbf 5ca0: '
 """How ``tc`` shows a token bucket of ours: all have this handle."""
@@ -53,17 +53,17 @@ def validate(step: Step) -> None:
 
     :raises Refused: the step is not in it.
     """
-    steps_fields.only(step, {'do', 'netns', 'dev', 'ifindex'}
-                      | ({'also'} if step['do'] == 'tap' else set()))
-    steps_fields.text(step, 'dev', _LINK)
-    steps_fields.text(step, 'netns', NETNS)
+    grammar.only(step, {'do', 'netns', 'dev', 'ifindex'}
+                 | ({'also'} if step['do'] == 'tap' else set()))
+    grammar.text(step, 'dev', _LINK)
+    grammar.text(step, 'netns', NETNS)
     also = step.get('also', [])
     if not isinstance(also, list) or len(also) >= _MAX_TAPS:
-        raise steps_fields.Refused(f'also {also!r:.99} is not allowed')
+        raise grammar.Refused(f'also {also!r:.99} is not allowed')
     for index in (step.get('ifindex'), *also):
-        steps_fields.number({'ifindex': index}, 'ifindex')
+        grammar.number({'ifindex': index}, 'ifindex')
         if index > _MAX_INDEX:
-            raise steps_fields.Refused(f'ifindex {index} is too high')
+            raise grammar.Refused(f'ifindex {index} is too high')
 
 
 def delete_bucket(step: Step) -> bool:

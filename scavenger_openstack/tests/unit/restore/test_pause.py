@@ -30,10 +30,10 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.lease import heartbeat
-from scavenger_openstack.agent import pause
-from scavenger_openstack.agent import restore
-from scavenger_openstack.agent import say
-from scavenger_openstack.agent import statedir
+from scavenger_openstack.restore import messages
+from scavenger_openstack.restore import pause
+from scavenger_openstack.restore import program
+from scavenger_openstack.restore import state_directory
 
 LONG_S = 60.0
 SOON_S = 0.9
@@ -62,7 +62,7 @@ class PauseTest(testtools.TestCase):
         self.heartbeat = heartbeat.Heartbeat(LONG_S)
         self.beat(LONG_S)
         self.addCleanup(self.heartbeat.close)
-        self.state = statedir.StateDir(str(self.path))
+        self.state = state_directory.StateDir(str(self.path))
         self.addCleanup(self.state.close)
         self.lock = os.open(self.path / 'lock', os.O_RDWR)
         self.turns: list[float] = []
@@ -95,8 +95,8 @@ class PauseTest(testtools.TestCase):
         """How long after an event the pause ended."""
         one = one or pause.Pause(self.state, str(self.stop), signals)
         one.mark()
-        self.assertEqual([], restore.restore(
-            self.state, str(self.stop), say.Say(print), orphans=True))
+        self.assertEqual([], program.restore(
+            self.state, str(self.stop), messages.Say(print), orphans=True))
         self.assertFalse(self.state.due)
         one.mark()
         at_s: list[float] = []
@@ -139,7 +139,7 @@ class PauseTest(testtools.TestCase):
             self.state.died = agent.pid
             if leases:
                 self.lease()
-            restore.restore(self.state, str(self.stop), say.Say(print),
+            program.restore(self.state, str(self.stop), messages.Say(print),
                             orphans=True)
             self.lease()
             fcntl.flock(self.lock, fcntl.LOCK_EX)
@@ -215,7 +215,7 @@ class PauseTest(testtools.TestCase):
 
     def test_without_inotify(self) -> None:
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.agent.pause.Pause._changes', lambda _: -1))
+            'scavenger_openstack.restore.pause.Pause._changes', lambda _: -1))
         self.lease()
         self.hold()
         self.assertLess(self.took(self.stop.touch), SOON_S)
@@ -225,7 +225,7 @@ class PauseTest(testtools.TestCase):
     def test_what_changed_before_it_ends_it_at_once(self) -> None:
         self.lease()
         self.hold()
-        restore.restore(self.state, str(self.stop), say.Say(print))
+        program.restore(self.state, str(self.stop), messages.Say(print))
         one = pause.Pause(self.state, str(self.stop))
         one.mark()
         self.stop.touch()
@@ -253,7 +253,7 @@ class PauseTest(testtools.TestCase):
         self.lease()
         self.hold()
         watcher = subprocess.Popen(
-            [sys.executable, '-m', restore.__name__, '--watch',
+            [sys.executable, '-m', program.__name__, '--watch',
              '--state-dir', str(self.path)], stderr=subprocess.PIPE)
         self.addCleanup(watcher.communicate)
         self.addCleanup(watcher.kill)

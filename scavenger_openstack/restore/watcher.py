@@ -27,9 +27,9 @@ import pathlib
 import stat
 import zlib
 
-from scavenger_openstack.agent.records import boot_id
-from scavenger_openstack.agent.records import FILE
-from scavenger_openstack.agent.records import open_or_make
+from scavenger_openstack.restore.records import boot_id
+from scavenger_openstack.restore.records import FILE
+from scavenger_openstack.restore.records import open_or_make
 
 NAME = 'watcher'
 WANTED = 'wanted'

@@ -20,10 +20,10 @@ import uuid
 
 import testtools
 
-from scavenger_openstack.agent import steps
-from scavenger_openstack.agent import steps_network
 from scavenger_openstack.drivers.kernel import ingress
 from scavenger_openstack.drivers.network import tap
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import network
 
 TAP = {'do': 'tap', 'netns': '', 'dev': 'tap5f0a1b2c-3d', 'ifindex': 5}
 
@@ -37,7 +37,7 @@ class Tap(testtools.TestCase):
             {'ifindex': 2**31 - 1}, {'also': []},
             {'also': [6, 2**31 - 1]}, {'also': [6] * 255})
         for changes in allowed:
-            steps.validate({**TAP, **changes}, [])
+            actions.validate({**TAP, **changes}, [])
 
     def test_refused(self) -> None:
         wrongs: list[dict[str, Any]] = [
@@ -56,28 +56,28 @@ class Tap(testtools.TestCase):
             {'do': 'ip'},
             {'do': ['tap']}, {'do': {}}, {'do': 'TAP'}, {'do': 'tap '}]
         for wrong in wrongs:
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {**TAP, **wrong}, [])
         for missing in ('netns', 'dev', 'ifindex'):
-            self.assertRaises(steps.Refused, steps.validate,
+            self.assertRaises(actions.Refused, actions.validate,
                               {key: value for key, value in TAP.items()
                                if key != missing}, [])
 
     def test_our_marks_are_those_of_the_driver(self) -> None:
-        self.assertEqual(str(ingress.PREFERENCE), steps_network.PREFERENCE)
-        self.assertEqual(str(tap.GROUP), steps_network.PREFERENCE)
-        self.assertEqual(tap.PREFIX, steps_network.IFB)
+        self.assertEqual(str(ingress.PREFERENCE), network.PREFERENCE)
+        self.assertEqual(str(tap.GROUP), network.PREFERENCE)
+        self.assertEqual(tap.PREFIX, network.IFB)
         self.assertEqual(f'qdisc tbf {tap.HANDLE >> 16:x}: ',
-                         steps_network.BUCKET)
+                         network.BUCKET)
 
     def test_the_name_of_an_ifb_fits(self) -> None:
-        self.assertLess(len(f'{steps_network.IFB}{2**31 - 1}'), 16)
+        self.assertLess(len(f'{network.IFB}{2**31 - 1}'), 16)
 
     def test_no_such_namespace(self) -> None:
         name = f'scv-{uuid.uuid4().hex[:8]}'
         self.assertFalse(os.path.exists(f'/run/netns/{name}'))
         for kind in ('tap', 'tc'):
             exc = self.assertRaises(
-                steps.Gone, steps.run, {**TAP, 'do': kind, 'netns': name},
+                actions.Gone, actions.run, {**TAP, 'do': kind, 'netns': name},
                 [])
             self.assertIn(f'namespace {name} is no longer there', str(exc))
