@@ -54,6 +54,9 @@ LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
 ticks: what somebody else writes is noticed within them."""
 
+MOST_COMPLAINTS = 4096
+"""So many problems are remembered, so that each is logged once."""
+
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
@@ -439,6 +442,8 @@ class Actuator:
         """Log a problem when it is new."""
         kind = message.split(':', 1)[-1]
         if self._complained.get(key) != kind:
+            if len(self._complained) >= MOST_COMPLAINTS:
+                self._complained.clear()    # most are of what has ended
             self._complained[key] = kind
             reset = functools.partial(self._complained.pop, key, None)
             if not self._driver.notify(base.Failed(*key, message, reset)):

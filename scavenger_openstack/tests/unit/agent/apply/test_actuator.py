@@ -101,3 +101,15 @@ class OriginalTest(testtools.TestCase):
             self.tick(0.25)
         self.assertEqual((0.25, before), self.host.handed[-1])
         self.assertEqual(before, self.leases.held()[KEY].steps)
+
+    def test_complaints_of_many_workloads(self) -> None:
+        """Batch jobs come and go, and none of them can be limited."""
+        def refuse(workload: str, knob: Knob) -> Value | None:
+            raise errors.Unsupported('no such controller')
+        self.host.read = refuse                 # type: ignore[method-assign]
+        for number in range(2 * actuator_.MOST_COMPLAINTS):
+            self.actuator.look([Cap(f'job-{number}', Knob.CPU_CORES, 1.0,
+                                    'test', 'the test says so')])
+        self.assertTrue(actuator_.MOST_COMPLAINTS >= max(
+            len(one) for one in vars(self.actuator).values()
+            if isinstance(one, dict)))
