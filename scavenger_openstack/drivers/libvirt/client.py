@@ -153,16 +153,14 @@ class Libvirt:
         api, code = self._api, exc.get_error_code()
         said = ' '.join(str(exc.get_error_message()).split())
         text = f'{doing}: libvirt says: {said}'
-        if code == api.VIR_ERR_NO_DOMAIN or (
-                code == api.VIR_ERR_OPERATION_INVALID
-                and 'not running' in said):
+        if code == api.VIR_ERR_NO_DOMAIN:
             return errors.WorkloadGone(text)
         if code in (api.VIR_ERR_CONFIG_UNSUPPORTED, api.VIR_ERR_NO_SUPPORT,
                     api.VIR_ERR_ARGUMENT_UNSUPPORTED,
                     api.VIR_ERR_OPERATION_UNSUPPORTED):
             return errors.Unsupported(text)
         if code in (api.VIR_ERR_OPERATION_DENIED, api.VIR_ERR_ACCESS_DENIED,
-                    api.VIR_ERR_INVALID_ARG):
+                    api.VIR_ERR_OPERATION_INVALID, api.VIR_ERR_INVALID_ARG):
             return errors.Denied(text)
         if code == api.VIR_ERR_OPERATION_TIMEOUT:
             return handle.Busy(f'{text}; see virsh domjobinfo')

@@ -16,7 +16,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 from typing import Any
 from typing import NamedTuple
 
@@ -55,10 +57,27 @@ class Handle:
         self._domain = domain
         self.uuid = uuid
 
+    @contextlib.contextmanager
+    def _doing(self, what: str) -> Iterator[None]:
+        """What libvirt raises, in our words.
+
+        Of a domain that has ended it says no more than that this is not
+        valid now, in the language of the host.
+        """
+        try:
+            with self._said(what):
+                yield
+        except errors.Denied as exc:
+            with self._said(what):
+                runs = self._domain.isActive()
+            if not runs:
+                raise errors.WorkloadGone(str(exc)) from None
+            raise
+
     def look(self) -> Seen | None:
         """What it is now; ``None`` when it does not run."""
         api = self._api
-        with self._said(f'domain {self.uuid}'):
+        with self._doing(f'domain {self.uuid}'):
             state, reason = self._domain.state()
             if state in (api.VIR_DOMAIN_SHUTOFF, api.VIR_DOMAIN_CRASHED):
                 return None
@@ -69,7 +88,7 @@ class Handle:
 
     def inactive(self) -> str:
         """The XML that it starts with the next time, '' for none."""
-        with self._said(f'definition of domain {self.uuid}'):
+        with self._doing(f'definition of domain {self.uuid}'):
             if not self._domain.isPersistent():
                 return ''
             return str(self._domain.XMLDesc(
@@ -82,9 +101,9 @@ class Handle:
         """
         idle = self._api.VIR_DOMAIN_JOB_NONE
         try:
-            with self._said(f'job of domain {self.uuid}'):
+            with self._doing(f'job of domain {self.uuid}'):
                 job = self._domain.jobStats().get('type', idle)
-        except errors.Unsupported:
+        except (errors.Denied, errors.Unsupported):
             job = None      # it comes in: libvirt tells only where it is from
         if job != idle:
             raise Busy(f'domain {self.uuid} migrates or is being saved: '
@@ -92,7 +111,7 @@ class Handle:
 
     def occupied(self) -> bool:
         """Whether a call waits for its QEMU, and has for some time."""
-        with self._said(f'control of domain {self.uuid}'):
+        with self._doing(f'control of domain {self.uuid}'):
             state, _, since_ms = self._domain.controlInfo()
         return bool(state == self._api.VIR_DOMAIN_CONTROL_ERROR or (
             state == self._api.VIR_DOMAIN_CONTROL_OCCUPIED
@@ -107,7 +126,7 @@ class Handle:
         """Of each vCPU; a quota of -1 is none."""
         if quota_us < 0:
             quota_us = self._no_quota_us
-        with self._said(f'CPU quota of domain {self.uuid}'):
+        with self._doing(f'CPU quota of domain {self.uuid}'):
             self._domain.setSchedulerParametersFlags(
                 {'vcpu_period': period_us, 'vcpu_quota': quota_us},
                 self._affect(inactive))
@@ -115,20 +134,20 @@ class Handle:
     def set_iotune(self, disk: str, limits: Mapping[str, int | str], *,
                    inactive: bool = False) -> None:
         """Limits of one disk, by the names that libvirt has for them."""
-        with self._said(f'disk {disk} of domain {self.uuid}'):
+        with self._doing(f'disk {disk} of domain {self.uuid}'):
             self._domain.setBlockIoTune(disk, dict(limits),
                                         self._affect(inactive))
 
     def set_balloon(self, kib: int, *, inactive: bool = False) -> None:
         """What the guest is to have; it gets there in its own time."""
-        with self._said(f'balloon of domain {self.uuid}'):
+        with self._doing(f'balloon of domain {self.uuid}'):
             self._domain.setMemoryFlags(kib, self._affect(inactive))
 
     def pin(self, vcpu: int | None, cpus: frozenset[int], *,
             inactive: bool = False) -> None:
         """Let a vCPU, or the rest of QEMU (``None``), use these CPUs."""
         which = tuple(cpu in cpus for cpu in range(max(cpus) + 1))
-        with self._said(f'pinning of domain {self.uuid}'):
+        with self._doing(f'pinning of domain {self.uuid}'):
             if vcpu is None:
                 self._domain.pinEmulator(which, self._affect(inactive))
             else:
@@ -137,13 +156,13 @@ class Handle:
 
     def pause(self, wanted: bool) -> None:
         """Stop all vCPUs, or let them go on."""
-        with self._said(f'domain {self.uuid}'):
+        with self._doing(f'domain {self.uuid}'):
             self._domain.suspend() if wanted else self._domain.resume()
 
     def set_record(self, uri: str, key: str, text: str | None, *,
                    inactive: bool = False) -> None:
         """Keep an element of ours in the domain's metadata, or drop it."""
-        with self._said(f'metadata of domain {self.uuid}'):
+        with self._doing(f'metadata of domain {self.uuid}'):
             self._domain.setMetadata(
                 self._api.VIR_DOMAIN_METADATA_ELEMENT, text,
                 key if text is not None else None, uri,

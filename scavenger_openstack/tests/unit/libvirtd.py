@@ -68,6 +68,7 @@ class Machine:
         self.run_dir = run_dir
         self.vcpus = vcpus
         self.persistent = False
+        self.runs = True
         self.calls: collections.Counter[str] = collections.Counter()
         self.before: dict[str, Callable[[], object]] = {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -164,6 +165,9 @@ class Domain:
             return (f'<domain><name>one</name><uuid>{UUID}</uuid>'
                     f'<memory>{MEMORY_KIB}</memory><vcpu>1</vcpu></domain>')
         return self._called('XMLDesc').xml
+
+    def isActive(self) -> int:
+        return int(self._machine.runs)
 
     def isPersistent(self) -> int:
         return int(self._machine.persistent)

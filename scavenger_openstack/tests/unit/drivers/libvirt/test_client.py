@@ -119,6 +119,33 @@ class Connections(testtools.TestCase):
         self.assertEqual(1, machine.calls['close'])
 
 
+class Errors(testtools.TestCase):
+
+    def test_what_is_not_valid_now(self) -> None:
+        """For a domain that has ended libvirt has no code of its own, and
+        words of the language that the host is set to."""
+        found = self.useFixture(libvirtd.Libvirtd())
+        machine, library = found.machine, found.library
+
+        class Invalid(libvirtd.libvirtError):
+
+            def get_error_code(error) -> int:
+                return library.VIR_ERR_OPERATION_INVALID
+
+        def fail() -> None:
+            raise Invalid('Die Domain läuft nicht')
+
+        client_ = client.Libvirt('qemu:///system')
+        self.addCleanup(client_.close)
+        for runs, kind in ((True, errors.Denied),
+                           (False, errors.WorkloadGone)):
+            machine.runs = runs
+            machine.before['quota'] = fail
+            with client_.domain(libvirtd.UUID) as handle:
+                exc = self.assertRaises(kind, handle.set_quota, 1000, 100_000)
+            self.assertIn('läuft nicht', str(exc))
+
+
 class BlockStatistics(testtools.TestCase):
 
     def test_all_disks_together(self) -> None:
