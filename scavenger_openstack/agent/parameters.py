@@ -187,10 +187,11 @@ class Parameters:
                f'{why}' for name, why in refused.items()
                if self.refused.get(f'parameter {name}') != why]
         for line in new[:MOST_LINES]:
-            LOG.warning('the control plane asks for a parameter that is not '
+            LOG.warning('a parameter that the control plane asks for is not '
                         'followed: %s', line)
         if len(new) > MOST_LINES:
-            LOG.warning('and %d more', len(new) - MOST_LINES)
+            LOG.warning('%d more parameters that the control plane asks for '
+                        'are not followed', len(new) - MOST_LINES)
         self.refused = told
 
     def _say(self, section: str, params: Any) -> None:

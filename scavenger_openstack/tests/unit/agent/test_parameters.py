@@ -180,11 +180,11 @@ class ParametersTest(testtools.TestCase):
         lines = [line for line in self.log.output.splitlines()
                  if 'is not followed' in line]
         self.assertEqual(10, len(lines))
-        self.assertIn('and 1 more', self.log.output)
+        self.assertIn('1 more parameters', self.log.output)
         self.assertNotIn('x\ny', self.log.output)
         self.follow(**wrong)
         self.follow(**wrong, scavenger__network_c=2.0)
-        self.assertEqual(1, self.log.output.count('and 1 more'))
+        self.assertEqual(1, self.log.output.count('1 more parameters'))
 
     def test_what_contradicts(self) -> None:
         """One of the file, or of another that was asked for."""
