@@ -182,8 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _clean()
         return (_who if options.who else _play)(options, interrupt)
     except interrupt_.Interrupted:
-        print('scavenger-demo: interrupted; everything is removed',
-              file=sys.stderr)
+        print('scavenger-demo: interrupted; all that it made is removed, '
+              'except what a line above names', file=sys.stderr)
         return EXIT_INTERRUPTED
 
 

@@ -35,6 +35,7 @@ PREFIX = 'scavenger-demo-'
 MIB = 2**20
 SIZE_MIB = 512
 SPARE = 2
+LOSETUP_S = 60.0
 
 
 class Disk:
@@ -77,7 +78,7 @@ class Disk:
             file.flush()
             os.fsync(file.fileno())
         try:
-            self.path = _losetup('--direct-io=on', '--find', '--show',
+            self.path = losetup('--direct-io=on', '--find', '--show',
                                  str(self._file)).strip()
         except errors.DriverError as exc:
             raise errors.DriverError(
@@ -102,10 +103,10 @@ class Disk:
 
     def _detach(self) -> None:
         if self._file.exists():
-            for line in _losetup('--associated', str(self._file),
+            for line in losetup('--associated', str(self._file),
                                  '--noheadings', '--output',
                                  'NAME').splitlines():
-                _losetup('--detach', line.strip())
+                losetup('--detach', line.strip())
 
     def _is_there(self) -> bool:
         """Whether there is anything to remove, all of it ours.
@@ -153,14 +154,22 @@ def _is_own(path: pathlib.Path) -> bool:
             and stat.S_IMODE(what.st_mode) == 0o700)
 
 
-def _losetup(*arguments: str) -> str:
+def losetup(*arguments: str) -> str:
+    """What it prints.
+
+    :raises DriverError: it is not there, fails or hangs.
+    """
     try:
         return subprocess.run(
             ['losetup', *arguments], check=True, capture_output=True,
-            text=True, start_new_session=True).stdout
+            text=True, start_new_session=True, timeout=LOSETUP_S).stdout
     except FileNotFoundError:
         raise errors.DriverError('no losetup: install util-linux (mount on '
                                  'Debian)') from None
+    except subprocess.TimeoutExpired:
+        raise errors.DriverError(
+            f'losetup {" ".join(arguments)}: no answer in {LOSETUP_S:.0f} s'
+        ) from None
     except subprocess.CalledProcessError as exc:
         raise errors.DriverError(
             f'losetup {" ".join(arguments)}: {exc.stderr.strip()}; the '

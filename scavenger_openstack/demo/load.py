@@ -61,6 +61,7 @@ FILE_EVERY_S = 2.0
 FLOWS = 16
 
 UNIT_ITERATIONS = 100_000
+CALIBRATE_S = 60.0
 
 
 class Step(NamedTuple):
@@ -202,8 +203,13 @@ def calibrate(directory: pathlib.Path) -> float:
 
     Measured once per demo, so that a request is the same work in every
     phase.
+
+    :raises DriverError: it ends without a number, or not at all.
     """
-    done = subprocess.run([str(directory / 'service'), 'calibrate'],
-                          capture_output=True, text=True, check=True,
-                          start_new_session=True)
-    return float(done.stdout)
+    command = [str(directory / 'service'), 'calibrate']
+    try:
+        return float(subprocess.run(
+            command, capture_output=True, text=True, check=True,
+            start_new_session=True, timeout=CALIBRATE_S).stdout)
+    except (subprocess.SubprocessError, ValueError) as exc:
+        raise errors.DriverError(f'{" ".join(command)}: {exc}') from exc

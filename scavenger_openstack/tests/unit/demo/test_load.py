@@ -23,7 +23,9 @@ import subprocess
 import fixtures
 import testtools
 
+from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import load
+from scavenger_openstack import errors
 
 
 class ArrivalsTest(testtools.TestCase):
@@ -150,3 +152,33 @@ class LaunchTest(testtools.TestCase):
                 [str(directory / 'launch'), '-p', str(parent), '-d', '15',
                  'true'], check=False)
             self.assertEqual(code, done.returncode, str(parent))
+
+
+class Programs(testtools.TestCase):
+    """Those that end badly, or not at all, are named in one line."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+
+    def program(self, name: str, script: str) -> None:
+        path = self.directory / name
+        path.write_text(f'#!/bin/sh\n{script}\n')
+        path.chmod(0o700)
+
+    def test_a_calibration_without_a_number(self) -> None:
+        for script in ('exit 3', 'echo many'):
+            self.program('service', script)
+            exc = self.assertRaises(errors.DriverError, load.calibrate,
+                                    self.directory)
+            self.assertIn('service calibrate: ', str(exc))
+
+    def test_losetup_hangs(self) -> None:
+        self.program('losetup', 'exec sleep 60')
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PATH', f'{self.directory}:{os.environ["PATH"]}'))
+        self.useFixture(fixtures.MonkeyPatch(f'{disk.__name__}.LOSETUP_S',
+                                             0.2))
+        exc = self.assertRaises(errors.DriverError, disk.losetup, '--all')
+        self.assertIn('losetup --all: no answer', str(exc))
