@@ -102,9 +102,8 @@ class Actuator:
         """What the wished knobs hold, and would hold without us.
 
         Once per tick.  Knobs that cannot be read are left out: no cap is
-        set on them.  Leased knobs that another program wrote get that value
-        as the new original (and no cap this tick when that cannot be
-        recorded).
+        set on them.  What another program wrote to a leased knob is its new
+        original (and no cap is set this tick when that is not recorded).
         """
         found: dict[Key, Value | None] = {}
         current: dict[Key, Value | None] = {}
