@@ -341,6 +341,8 @@ class TestHangs(IsolationTestCase):
         self.isolation.stop()
         held.close()
         self.assertEqual(1, len(list((directory / 'leases').iterdir())))
+        self.goes_on.set()
+        self.isolation.stop()
 
     def test_it_stays_the_only_writer(self) -> None:
         self.start()
