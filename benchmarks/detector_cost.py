@@ -36,7 +36,7 @@ import time
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import explanation
-from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.cmd import exit as exit_

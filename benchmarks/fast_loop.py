@@ -49,7 +49,7 @@ import time
 from typing import Any
 
 from scavenger_openstack.agent.isolation import fast_loop
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel import sched_switch

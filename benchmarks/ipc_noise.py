@@ -31,12 +31,12 @@ import statistics
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.quota import deviation
-from scavenger_openstack.algorithms.quota import judge
-from scavenger_openstack.algorithms.quota import Quota
-from scavenger_openstack.algorithms.quota import Verdict
-from scavenger_openstack.algorithms.scavenger import Params
-from scavenger_openstack.algorithms.scavenger import samples
+from scavenger_openstack.algorithms.scavenger.quota import deviation
+from scavenger_openstack.algorithms.scavenger.quota import judge
+from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.quota import Verdict
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
+from scavenger_openstack.algorithms.scavenger.scavenger import samples
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates

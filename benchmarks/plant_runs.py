@@ -21,10 +21,10 @@ from collections.abc import Mapping
 import statistics
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 

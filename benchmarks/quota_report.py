@@ -31,9 +31,9 @@ from ipc_noise import HOST_CORES
 from ipc_noise import quiet
 from ipc_noise import tuned
 
-from scavenger_openstack.algorithms.quota import Quota
-from scavenger_openstack.algorithms.quota import Verdict
-from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.quota import Verdict
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 

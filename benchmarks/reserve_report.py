@@ -29,8 +29,8 @@ from sweep import Setting
 import traces
 from traces import Group
 
-from scavenger_openstack.algorithms import scavenger
-from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
 
 OTHER_HEADROOMS = (0.01, 0.03, 0.05)
 THINNED = (1, 2, 5, 10)

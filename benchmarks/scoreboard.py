@@ -42,10 +42,6 @@ from kept import Kept
 import yaml
 
 from scavenger_openstack.cmd import exit as exit_
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.scenario import Scenario
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
@@ -53,6 +49,10 @@ from scavenger_openstack.laboratory import crew
 from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.types import Priority
 
 HERE = pathlib.Path(__file__).resolve().parent

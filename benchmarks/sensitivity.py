@@ -51,8 +51,8 @@ from sweep import Setting
 import traces
 from traces import Group
 
-from scavenger_openstack.algorithms import scavenger
-from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Rates
 

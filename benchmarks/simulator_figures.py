@@ -36,16 +36,16 @@ from plant_runs import rising
 from plant_runs import run
 from plant_runs import say
 from plant_runs import Set
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger
-from scavenger_openstack.drivers.simulator.driver import GROUP
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.load import Phase
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory.fast import Isolation
+from scavenger_openstack.simulator.driver import GROUP
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.load import Phase
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 

@@ -35,7 +35,7 @@ from traces import Group
 from traces import MEMORY
 from traces import Trace
 
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.scavenger import scavenger
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

@@ -56,7 +56,7 @@ from running_agent import say
 from running_agent import show
 import ten_guests_report
 
-from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.functional import domain_console

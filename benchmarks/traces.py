@@ -30,16 +30,16 @@ import re
 import statistics
 from typing import Any
 
-from scavenger_openstack.algorithms.rates import rates
-from scavenger_openstack.algorithms.scavenger import foreground_rate
-from scavenger_openstack.algorithms.scavenger import NAME
-from scavenger_openstack.algorithms.scavenger import Params
-from scavenger_openstack.drivers.simulator.driver import LINK
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.load import Phase
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
+from scavenger_openstack.algorithms.scavenger.scavenger import foreground_rate
+from scavenger_openstack.algorithms.scavenger.scavenger import NAME
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
+from scavenger_openstack.decision.rates import rates
 from scavenger_openstack.recording import replay
+from scavenger_openstack.simulator.driver import LINK
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.load import Phase
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates

@@ -32,13 +32,13 @@ from typing import TypeVar
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack.algorithms import attribution
-from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import io_shares
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger_params
+from scavenger_openstack.algorithms.perfiso import io_shares
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import params as scavenger_params
 from scavenger_openstack import conf_check
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
@@ -199,7 +199,7 @@ CGROUPS_OPTS: list[cfg.Opt] = [
                       'more processes for io_wait and run_delay, those of '
                       'the foreground first; the other workloads wait for '
                       'their turn.  Not in the papers.'),
-    *(cfg.FloatOpt(f'floor_{knob}', default=arbitrate.DEFAULT_FLOORS[knob],
+    *(cfg.FloatOpt(f'floor_{knob}', default=DEFAULT_FLOORS[knob],
                    min=0, help=f'{text}  No limit goes below.')
       for knob, text in FLOORS.items()),
 ]

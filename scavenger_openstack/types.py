@@ -113,7 +113,7 @@ class Workload:
     reboot; '' for what is another workload when it is made again.
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
     ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
-    that is not known: see :mod:`.algorithms.pins`.
+    that is not known: see :mod:`.algorithms.scavenger.pins`.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
     """

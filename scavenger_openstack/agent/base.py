@@ -26,8 +26,8 @@ import contextlib
 from typing import Any
 from typing import Protocol
 
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms.decider import Fast
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision.decider import Fast
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.types import Cap

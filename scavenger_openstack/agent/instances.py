@@ -26,7 +26,7 @@ from typing import Any
 
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
-from scavenger_openstack.algorithms import tags
+from scavenger_openstack.decision import tags
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates

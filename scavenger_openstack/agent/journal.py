@@ -26,9 +26,9 @@ from scavenger_openstack.agent import base
 from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import changes
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import changes
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob

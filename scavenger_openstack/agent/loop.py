@@ -34,13 +34,13 @@ from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms.decider import Controller
-from scavenger_openstack.algorithms.decider import Decided
-from scavenger_openstack.algorithms import orders as orders_
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import tags
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.decider import Controller
+from scavenger_openstack.decision.decider import Decided
+from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import tags
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Action

@@ -31,7 +31,7 @@ from typing import Protocol
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.types import printable
 

@@ -37,11 +37,11 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import changes
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import changes
+from scavenger_openstack.decision import decider
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format

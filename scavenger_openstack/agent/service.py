@@ -45,11 +45,11 @@ from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import orders
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
+from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities

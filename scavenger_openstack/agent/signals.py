@@ -31,8 +31,8 @@ from types import FrameType
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.algorithms import orders as orders_
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack import errors
 from scavenger_openstack.types import Mode
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident

@@ -22,7 +22,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import status
-from scavenger_openstack.algorithms import decider
+from scavenger_openstack.decision import decider
 
 LOG = log.getLogger(__name__)
 

@@ -353,7 +353,7 @@ class Controller:
         self._decision = Decision()
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decider.Controller`."""
+        """See :class:`.decision.decider.Controller`."""
         self.params = params
         for (_, control), (_, limit) in zip(
                 self._controls, _limits(params), strict=True):

@@ -26,8 +26,8 @@ import threading
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.specs import MIN_SAMPLES
-from scavenger_openstack.algorithms.specs import MIN_TASKS
+from scavenger_openstack.algorithms.cpi2.specs import MIN_SAMPLES
+from scavenger_openstack.algorithms.cpi2.specs import MIN_TASKS
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
 from scavenger_openstack.db import reports

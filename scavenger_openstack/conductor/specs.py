@@ -25,7 +25,7 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.specs import Statistics
+from scavenger_openstack.algorithms.cpi2.specs import Statistics
 from scavenger_openstack.db import directives
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import statistics

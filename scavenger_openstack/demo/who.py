@@ -33,7 +33,7 @@ import time
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import load
 from scavenger_openstack.demo import others

@@ -28,7 +28,7 @@ from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob

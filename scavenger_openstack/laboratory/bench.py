@@ -26,23 +26,23 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms.decider import Controller
-from scavenger_openstack.algorithms import scavenger
-from scavenger_openstack.drivers.simulator.driver import GROUP
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision.decider import Controller
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.fast import Isolation
 from scavenger_openstack.laboratory.leases import Leases
 from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.simulator.driver import GROUP
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 
-FLOORS = dict(arbitrate.DEFAULT_FLOORS)
+FLOORS = dict(DEFAULT_FLOORS)
 
 
 class Allocation(NamedTuple):

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 import difflib
 import pathlib
 
-from scavenger_openstack.drivers.simulator import scenario
-from scavenger_openstack.drivers.simulator.scenario import Scenario
 from scavenger_openstack import errors
+from scavenger_openstack.simulator import scenario
+from scavenger_openstack.simulator.scenario import Scenario
 
 SHIPPED = pathlib.Path(__file__).parent / 'scenarios'
 SUFFIX = '.yaml'

@@ -19,12 +19,12 @@ import dataclasses
 import logging
 from typing import Any
 
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.scenario import Scenario
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import oracle
 from scavenger_openstack.laboratory import score as score_
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.scenario import Scenario
 
 ORACLE = 'oracle'
 

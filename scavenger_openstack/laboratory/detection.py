@@ -28,18 +28,18 @@ import math
 from typing import Any
 
 from scavenger_openstack.algorithms import attribution
-from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import perfcloud
-from scavenger_openstack.algorithms import rates as rates_
 from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import SIGNALS
-from scavenger_openstack.algorithms import specs
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.scenario import Scenario
-from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.scenario import Scenario
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates

@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from scavenger_openstack.agent.base import Holder
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.drivers.simulator.driver import GROUP
-from scavenger_openstack.drivers.simulator.driver import Simulator
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import decider
+from scavenger_openstack.simulator.driver import GROUP
+from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -95,7 +95,7 @@ class Isolation:
         now = self._asked = (self._polls, self._controller.short_steps)
         if 2 * (now[1] - short) <= now[0] - polls:
             return []
-        return [Cap(one.workload.id, Knob.CPU_CORES, arbitrate.DEFAULT_FLOORS[
+        return [Cap(one.workload.id, Knob.CPU_CORES, DEFAULT_FLOORS[
                     Knob.CPU_CORES], perfiso.Controller.name,
                     'the background has one CPU left and the foreground '
                     'still lacks idle ones')

@@ -20,10 +20,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
-from scavenger_openstack.drivers.simulator.driver import Simulator
 from scavenger_openstack.restore.records import Lease
+from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 

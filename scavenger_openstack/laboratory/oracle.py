@@ -24,12 +24,12 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.simulator.scenario import Drawn
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory.bench import Allocation
 from scavenger_openstack.laboratory.bench import Outcome
 from scavenger_openstack.laboratory import score as score_
 from scavenger_openstack.laboratory.score import Score
+from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.types import Priority
 
 LIMIT = 1.05

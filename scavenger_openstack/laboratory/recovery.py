@@ -30,14 +30,14 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import attribution
-from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import rates as rates_
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.truth import Result
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import detection
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates

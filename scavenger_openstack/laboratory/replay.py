@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from typing import Protocol
 
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import changes
-from scavenger_openstack.algorithms.changes import Changed
-from scavenger_openstack.algorithms.changes import WouldKey
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms.decider import Decided
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import changes
+from scavenger_openstack.decision.changes import Changed
+from scavenger_openstack.decision.changes import WouldKey
+from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.decider import Decided
 from scavenger_openstack.laboratory.replay_settings import Settings
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import rates_table

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.laboratory.replay import side_by_side
 from scavenger_openstack.laboratory.replay import Source
 from scavenger_openstack.laboratory.replay import Step

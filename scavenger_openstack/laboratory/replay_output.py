@@ -28,7 +28,7 @@ import math
 from typing import Any
 
 from scavenger_openstack.agent import status
-from scavenger_openstack.algorithms.changes import Told
+from scavenger_openstack.decision.changes import Told
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap

@@ -27,10 +27,10 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent import service
-from scavenger_openstack.algorithms.decider import Decider
-from scavenger_openstack.algorithms.decider import UNUSABLE
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.decider import Decider
+from scavenger_openstack.decision.decider import UNUSABLE
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import Mode

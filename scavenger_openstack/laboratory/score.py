@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.requests import PATIENCE_S
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.truth import Result
 from scavenger_openstack.laboratory.bench import Outcome
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.requests import PATIENCE_S
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Priority
 
 SLOWEST = 1000.0

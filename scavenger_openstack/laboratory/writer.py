@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scavenger_openstack.agent.apply.worker import Job
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 
 
 class Writer:

@@ -26,9 +26,9 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms.changes import Changed
-from scavenger_openstack.algorithms.changes import Told
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision.changes import Changed
+from scavenger_openstack.decision.changes import Told
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob

@@ -26,7 +26,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format

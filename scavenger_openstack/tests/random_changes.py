@@ -30,7 +30,7 @@ from typing import NamedTuple
 from typing import Protocol
 
 from scavenger_openstack.agent.isolation import blind_isolation
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.types import Cpu

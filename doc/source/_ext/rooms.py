@@ -13,7 +13,7 @@
 """The directive ``rooms``: the packages, by their level of imports.
 
 The levels are those that the test of imports enforces, the words are the first
-sentence of a package's docstring, else of :data:`WORDS`.
+sentence of a room's docstring.
 """
 
 from __future__ import annotations
@@ -30,14 +30,6 @@ import scavenger_openstack
 from scavenger_openstack.tests.unit import test_imports
 
 HERE = pathlib.Path(scavenger_openstack.__file__).parent
-
-WORDS = {
-    'algorithms': 'Pure functions and small state: values and the time in, '
-                  'values out; one file or a few per paper.',
-    'cmd': 'Entry points of the programs.',
-    'decision': 'Pure: from rates to the limits that are wanted.',
-    'simulator': 'A simulated host.',
-}
 
 
 class Rooms(Directive):
@@ -72,7 +64,7 @@ def described(room: str) -> str:
     assert found is not None
     text = ast.get_docstring(ast.parse(found.read_bytes()))
     if not text:
-        return WORDS[room]
+        raise KeyError(f'{found} has no docstring')
     return ' '.join(text.partition('\n\n')[0].split())
 
 

@@ -40,8 +40,8 @@ from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.apply import worker
 from scavenger_openstack.agent.apply import write_queue as lanes_
 from scavenger_openstack.agent import base as base_
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.types import format_cpus

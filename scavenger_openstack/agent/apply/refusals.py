@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import back_off
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack import errors
 from scavenger_openstack.types import Value
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 
 from scavenger_openstack.agent.lease.leases import Key
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob

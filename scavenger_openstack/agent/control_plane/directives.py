@@ -27,10 +27,10 @@ from oslo_log import log
 
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms import orders as orders_
+from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms import signals
-from scavenger_openstack.algorithms import specs
+from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import transitions
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Mode

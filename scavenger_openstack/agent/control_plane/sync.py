@@ -38,8 +38,8 @@ from scavenger_openstack.agent.control_plane import reports
 from scavenger_openstack.agent.control_plane import spool as spool_
 from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent import transitions
-from scavenger_openstack.algorithms import orders as orders_
-from scavenger_openstack.algorithms import rates as rates_
+from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.types import HostSample

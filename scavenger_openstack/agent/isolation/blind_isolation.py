@@ -29,13 +29,13 @@ from oslo_log import log
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent.isolation import fast_loop
 from scavenger_openstack.agent.isolation import preview
-from scavenger_openstack.algorithms import arbitrate
-from scavenger_openstack.algorithms.arbitrate import Key
 from scavenger_openstack.algorithms import back_off
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import pins as pins_
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import pins as pins_
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import decider
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
@@ -194,7 +194,7 @@ class Isolation:
             return ()
         return tuple(
             [Cap(w.workload.id, Knob.CPU_CORES,
-                 w.workload.floor.get(Knob.CPU_CORES, arbitrate.
+                 w.workload.floor.get(Knob.CPU_CORES,
                                       DEFAULT_FLOORS[Knob.CPU_CORES]),
                  perfiso.Controller.name,
                  'the background has one CPU left and the foreground '

@@ -32,7 +32,7 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.restore import scheduling
 from scavenger_openstack.types import format_cpus
@@ -78,7 +78,7 @@ class Running(Protocol):
 
 
 class Controller(Protocol):
-    """What it needs of ``algorithms.perfiso.Controller``."""
+    """What it needs of ``algorithms.perfiso.perfiso.Controller``."""
 
     buffer_cores: int
     short_steps: int

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 import math
 from typing import Any
 
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Rates

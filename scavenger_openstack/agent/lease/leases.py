@@ -57,7 +57,7 @@ from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease.heartbeat import Renewer
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
-from scavenger_openstack.algorithms.arbitrate import Key
+from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities

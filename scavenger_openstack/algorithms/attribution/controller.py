@@ -176,7 +176,7 @@ class Controller:
         self.tune(params)
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decider.Controller`."""
+        """See :class:`.decision.decider.Controller`."""
         self.params = params
         self._limits = analysis.Limits(
             min_effect={'cpi': params.min_effect,

@@ -38,7 +38,7 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from scavenger_openstack.algorithms.arbitrate import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import cputune
 from scavenger_openstack.drivers.libvirt import metadata as domain_record
 from scavenger_openstack.drivers.libvirt import safe_xml

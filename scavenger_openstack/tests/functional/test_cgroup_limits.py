@@ -26,7 +26,7 @@ import fixtures
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
 from scavenger_openstack.tests.functional.test_cgroups import HOLD

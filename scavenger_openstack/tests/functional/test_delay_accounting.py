@@ -33,8 +33,8 @@ import time
 import fixtures
 from oslo_config import cfg
 
-from scavenger_openstack.algorithms import rates
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.delay.accounting import Settings
 from scavenger_openstack.drivers.delay import totals

@@ -29,7 +29,7 @@ import uuid
 
 import fixtures
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack.drivers.kernel import rtnetlink

@@ -24,7 +24,7 @@ import time
 from testtools import content
 from testtools import matchers
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.tests.functional import domain_guest

@@ -26,9 +26,9 @@ from typing import Any
 
 import fixtures
 
-from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import rates
-from scavenger_openstack.algorithms import specs
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf import perf

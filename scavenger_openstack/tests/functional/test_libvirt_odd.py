@@ -24,7 +24,7 @@ import fixtures
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import test_libvirt_changes
 from scavenger_openstack.tests.functional import virtual_host
-from scavenger_openstack.tests.unit.algorithms import test_controller
+from scavenger_openstack.tests.unit.algorithms.attribution import shop
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -129,7 +129,7 @@ class Balloons(virtual_host.VirtualHostTestCase):
 
 
 class Guilt(test_libvirt_changes.ChangesCase,
-            test_controller.DetectorTestCase):
+            shop.ShopCase):
     """Real runs of a VM, and victims that suffer as it is said here."""
 
     vm: Workload | None = None
@@ -137,14 +137,14 @@ class Guilt(test_libvirt_changes.ChangesCase,
     def rates(self) -> Rates:
         """The hog is the VM, while there is one."""
         self.decision = self.decision._replace(caps=tuple(
-            cap._replace(workload=test_controller.HOG.id)
+            cap._replace(workload=shop.HOG.id)
             for cap in self.decision.caps))
         found = super().rates()
         return dataclasses.replace(found, workloads=tuple(
             one._replace(workload=self.vm)
-            if one.workload is test_controller.HOG and self.vm else one
+            if one.workload is shop.HOG and self.vm else one
             for one in found.workloads
-            if one.workload is not test_controller.HOG or self.vm))
+            if one.workload is not shop.HOG or self.vm))
 
     def limit(self, agent: virtual_host.Agent, host: hypervisor.Hypervisor,
               uuid: str) -> float:

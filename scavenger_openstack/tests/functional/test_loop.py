@@ -31,11 +31,11 @@ from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import orders as orders_
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities

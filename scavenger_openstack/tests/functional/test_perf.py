@@ -36,7 +36,7 @@ import uuid
 
 import fixtures
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Event
 from scavenger_openstack.drivers.perf import grade as perf_grade

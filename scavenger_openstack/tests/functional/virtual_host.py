@@ -29,8 +29,8 @@ from oslo_config import cfg
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import service
-from scavenger_openstack.algorithms import arbitrate
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import host as host_
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.tests.functional import domain_guest

@@ -28,10 +28,10 @@ from oslo_config import cfg
 
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import recording
-from scavenger_openstack.algorithms.arbitrate import Key
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import decider
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu

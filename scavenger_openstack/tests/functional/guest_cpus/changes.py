@@ -32,7 +32,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import sched_switch

@@ -27,7 +27,7 @@ import time
 
 import fixtures
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.perf_event import Event
 from scavenger_openstack.drivers.perf import perf

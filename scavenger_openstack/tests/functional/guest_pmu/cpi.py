@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from scavenger_openstack.algorithms import rates
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.host import Host
 from scavenger_openstack.tests.functional.guest_pmu import counted
 from scavenger_openstack.tests.functional.guest_pmu.counted import grown

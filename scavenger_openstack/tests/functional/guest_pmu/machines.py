@@ -22,7 +22,7 @@ import pathlib
 import signal
 import time
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.perf import perf

@@ -22,7 +22,7 @@ import pathlib
 import struct
 import time
 
-from scavenger_openstack.algorithms import rates
+from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests import descriptors

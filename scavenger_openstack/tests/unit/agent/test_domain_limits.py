@@ -24,7 +24,7 @@ import testtools
 
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.libvirt import metadata

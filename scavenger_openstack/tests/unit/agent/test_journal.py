@@ -23,7 +23,7 @@ from scavenger_openstack.agent import history
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import test_domain_limits
 from scavenger_openstack.tests.unit.agent.test_domain_limits import CORES

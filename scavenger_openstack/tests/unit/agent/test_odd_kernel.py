@@ -26,7 +26,7 @@ from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit import cpusets

@@ -23,9 +23,9 @@ import testtools
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import service
-from scavenger_openstack.algorithms import cpi2
-from scavenger_openstack.algorithms import perfiso
-from scavenger_openstack.algorithms import scavenger_params
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.algorithms.scavenger import params as scavenger_params
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.types import Mode
 

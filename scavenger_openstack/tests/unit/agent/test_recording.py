@@ -25,7 +25,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.algorithms import changes
+from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.unit import recordings

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from scavenger_openstack.algorithms.scavenger import Params
+from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob

@@ -26,7 +26,7 @@ from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.attribution import cubic
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
-from scavenger_openstack.algorithms import cpi2
+from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Knob

@@ -28,8 +28,8 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.algorithms.rates import rates
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision.rates import rates
 from scavenger_openstack.tests.unit import recordings
 
 TOP = pathlib.Path(__file__).parents[4]

@@ -24,8 +24,8 @@ from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers import host
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.network import egress
-from scavenger_openstack.drivers.simulator import driver as simulator
 from scavenger_openstack.recording import replay
+from scavenger_openstack.simulator import driver as simulator
 
 
 def contract(of: type) -> set[str]:

@@ -19,11 +19,11 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.drivers.simulator.driver import GROUP
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator import scenario
 from scavenger_openstack import laboratory
 from scavenger_openstack.laboratory import bench
+from scavenger_openstack.simulator.driver import GROUP
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator import scenario
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 

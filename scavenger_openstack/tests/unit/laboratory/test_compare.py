@@ -21,12 +21,12 @@ import threading
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.simulator import scenario
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
 from scavenger_openstack.laboratory import output
+from scavenger_openstack.simulator import scenario
 
 COARSE = """
 schema: 1

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory.bench import Allocation
 from scavenger_openstack.laboratory import compare
 from scavenger_openstack.laboratory import oracle
 from scavenger_openstack.laboratory import score
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.types import Priority
 
 BACKGROUND = Priority.BACKGROUND

@@ -32,16 +32,16 @@ from testtools import content
 
 from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
-from scavenger_openstack.algorithms import scavenger
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.simulator.driver import GROUP
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory.fast import Isolation
 from scavenger_openstack.laboratory.leases import Leases
 from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.simulator.driver import GROUP
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.tests.unit import cpusets
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob

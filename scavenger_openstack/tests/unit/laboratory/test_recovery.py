@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.drivers.simulator import scenario
 from scavenger_openstack.laboratory import detection
 from scavenger_openstack.laboratory import recovery
+from scavenger_openstack.simulator import scenario
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
-from scavenger_openstack.drivers.simulator.scenario import Drawn
-from scavenger_openstack.drivers.simulator.truth import Result
 from scavenger_openstack.laboratory.bench import Outcome
 from scavenger_openstack.laboratory import score
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.scenario import Drawn
+from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Priority
 
 BACKGROUND = Priority.BACKGROUND

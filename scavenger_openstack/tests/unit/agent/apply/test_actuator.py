@@ -20,14 +20,14 @@ from collections.abc import Sequence
 import testtools
 
 from scavenger_openstack.agent.apply import actuator as actuator_
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.simulator.driver import Simulator
-from scavenger_openstack.drivers.simulator.machine import Machine
-from scavenger_openstack.drivers.simulator.machine import Tenant
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.leases import Leases
 from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority

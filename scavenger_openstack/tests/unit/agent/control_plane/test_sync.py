@@ -28,8 +28,8 @@ from scavenger_openstack.agent.control_plane import sums
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.allowance import Budget
-from scavenger_openstack.algorithms import orders
-from scavenger_openstack.algorithms import specs
+from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.decision import orders
 from scavenger_openstack import errors
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit.wire import test_codec

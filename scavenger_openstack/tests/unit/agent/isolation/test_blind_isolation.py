@@ -28,8 +28,8 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
-from scavenger_openstack.algorithms import decider
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision import decider
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.types import Cap

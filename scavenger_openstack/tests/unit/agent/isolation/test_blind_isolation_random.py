@@ -29,7 +29,7 @@ import testtools
 from testtools import content
 
 from scavenger_openstack.agent.isolation import fast_loop
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests import random_changes

@@ -21,7 +21,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.isolation import fast_loop
-from scavenger_openstack.algorithms import perfiso
+from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 

@@ -21,7 +21,7 @@ import os
 import fixtures
 import testtools
 
-from scavenger_openstack.algorithms import arbitrate
+from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors

@@ -1,0 +1,400 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""How many disk operations the background may do, judged by the foreground.
+
+PerfIso, section 4.1, shares out what a disk does and does not say how much
+of it there may be: all of this is ours, not in the paper.  As with the CPU
+quota of Scavenger's section 4.4, additive increase and multiplicative
+decrease follow what the foreground feels: ``io_wait``, its seconds per disk
+operation, against what it was with the background at rest.
+
+Letters: x is a workload's io_wait now, mu and sigma its mean and deviation
+over the last samples that were taken while the background was quiet.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.scavenger.quota import family_factor
+from scavenger_openstack.algorithms.scavenger.quota import next_quota
+from scavenger_openstack.algorithms.scavenger.quota import Verdict
+from scavenger_openstack.algorithms import signals
+from scavenger_openstack.algorithms.window import quantity
+from scavenger_openstack.algorithms.window import Window
+from scavenger_openstack.types import WorkloadRates
+
+LEAST_WAIT_S = 1e-5
+"""A mean below this counts as this: the tenth part of what a fast SSD takes
+is noise of the clock, and of 0 there are no shares."""
+
+ONE_FACTOR = 2.0
+"""A single workload may be slower by so many times what all may on average:
+one says less about the disk than all of them."""
+
+EASE = 0.5
+"""Part of the tolerated excess up to which the background gets more;
+between that and the whole it keeps what it has."""
+
+RELEVANT = 0.1
+"""Below this share of all operations the background at its floors is not
+what the foreground suffers from."""
+
+MOST_OPS_PER_S = 1e9
+"""No disk does more."""
+
+
+class Level:
+    """What one foreground workload waits when it is not disturbed.
+
+    ``x`` is its io_wait of the last tick.
+    """
+
+    __slots__ = ('window', 'last', 'missing', 'x')
+
+    def __init__(self, size: int, smoothing: int) -> None:
+        self.window = Window(size)
+        self.last: collections.deque[float] = collections.deque(
+            maxlen=smoothing)
+        self.missing = 0
+        self.x: float | None = None
+
+    def news(self, x: float | None) -> bool:
+        """Whether this is another measurement than that of the last tick.
+
+        libvirt is asked once in some ticks, and one answer is the same
+        number in all of them.  Nobody else measures the same twice, but
+        nothing.
+        """
+        before, self.x = self.x, x
+        return not x or x != before
+
+    @property
+    def mu(self) -> float:
+        return max(LEAST_WAIT_S, self.window.mean or 0.0)
+
+    @property
+    def sigma(self) -> float:
+        """As a share of mu."""
+        return (self.window.stddev or 0.0) / self.mu
+
+    def lower(self, strain: float, spread: float) -> None:
+        """It was learnt too high: the strain becomes -1."""
+        factor = (1 + strain * spread) / (1 - spread)
+        self.window.shift(self.mu * (factor - 1))
+        self.last.clear()
+
+
+class Vote(NamedTuple):
+    """One workload with a level, its x over mu, and how much it counts."""
+
+    level: Level
+    ratio: float
+    weight: float
+    name: str
+
+
+def tolerated(sigma: float, samples: int, *, c: float, tolerance: float,
+              smoothing: int) -> float:
+    """By which share of mu the mean of some samples may be above mu.
+
+    ``sigma`` as a share of mu.  A mean of fewer than ``smoothing`` samples
+    may be that much further off.  Not in the paper.
+    """
+    return (max(c * sigma, tolerance)
+            * math.sqrt(smoothing / min(samples, smoothing)))
+
+
+def strain(ratios: Sequence[float], spread: float) -> float:
+    """Excess of the mean of x / mu over what is tolerated.
+
+    Above 1 the foreground suffers.  Not in the paper.
+    """
+    return (math.fsum(ratios) / len(ratios) - 1) / spread
+
+
+def judge(strain: float) -> Verdict:
+    """What a strain asks for.  Not in the paper."""
+    if strain > 1:
+        return Verdict.SHRINK
+    return Verdict.HOLD if strain > EASE else Verdict.GROW
+
+
+class Budget:
+    """Operations per second that the background may do in all.
+
+    * A workload learns its level from its first ``size`` samples, and keeps
+      learning, while the background is quiet: what it then waits is not the
+      background's doing.  Until one has learnt, the background has its
+      floors.  Who comes later learns beside the others, who tell by how
+      much the disk is slower at that moment.
+    * All of them together, weighted by operations, are more than
+      ``tolerance`` (and ``c`` deviations) above their levels, or one is
+      more than twice that: the total shrinks, at least by ``decrease``, and
+      by as much as the foreground is worse than tolerated.  Below half of
+      it the total grows, if somebody uses what he may; in between it stays.
+    * Who is clearly below his level has learnt it too high: it is lowered.
+    * Only what was measured anew counts, once: for the window, for the mean
+      of the last samples, and for a cut.  While nothing was, the total
+      stays.
+    * A workload below the gate of io_wait has no vote.  Without any vote
+      the total grows, but when votes come back it is what it was at the
+      last one.
+    * A workload that never had an io_wait has no vote; if none ever had
+      one, there is no total: the rule is off.  If nobody has one any more
+      although there were some, the total holds for ``blind_ticks`` ticks,
+      then the background gets its floors.
+    * Nobody at the floors can be cut further.  If the foreground suffers
+      then, and the background still does a relevant share of all operations,
+      the total goes below the floors: the caller says so.
+
+    Nothing of it is in the paper.
+    """
+
+    def __init__(self, *, c: float, tolerance: float, size: int,
+                 smoothing: int, increase: float, decrease: float,
+                 blind_ticks: int) -> None:
+        self.total: float | None = None
+        self.verdict = Verdict.MINIMUM
+        self.by = ''
+        self.rule = 'off'
+        self.strain: float | None = None
+        self.ratio: float | None = None
+        self._c = c
+        self._tolerance = tolerance
+        self._size = size
+        self._smoothing = smoothing
+        self._increase = increase
+        self._decrease = decrease
+        self._blind_ticks = blind_ticks
+        self._levels: dict[tuple[str, float], Level] = {}
+        self._last: collections.deque[float] = collections.deque(
+            maxlen=smoothing)
+        self._peak = 0.0
+        self._proven = math.inf
+
+    def tune(self, *, c: float, tolerance: float, increase: float,
+             decrease: float, blind_ticks: int) -> None:
+        """Go on with other constants; what was learnt stays."""
+        self._c = c
+        self._tolerance = tolerance
+        self._increase = increase
+        self._decrease = decrease
+        self._blind_ticks = blind_ticks
+
+    def observe(self, foreground: Iterable[WorkloadRates], *,
+                used: float | None, floors: float, quiet: bool,
+                binding: bool, most: float = MOST_OPS_PER_S) -> None:
+        """Take this tick's io_wait and move the total.
+
+        :param used: operations per second of all of the background
+        :param floors: sum of its floors; ``most`` of what it may have
+        :param quiet: it does not do more than its floors let it
+        :param binding: somebody uses what he may
+        """
+        votes, held, newcomers, missing = self._look(foreground, quiet=quiet)
+        if not self._levels:
+            self.total, self.rule = None, 'off'
+            return
+        self.rule = 'holding'
+        if votes or not held:
+            self.strain, self.ratio, self.by = None, None, ''
+        low = floors
+        if votes:
+            verdict = self._vote(votes, held)
+            if verdict is Verdict.SHRINK and quiet:
+                others = math.fsum(vote.weight for vote in (*votes, *held))
+                if (used or 0.0) > RELEVANT * (others + (used or 0.0)):
+                    low = floors / self._decrease
+                else:
+                    verdict = Verdict.HOLD
+        elif held:
+            verdict = Verdict.HOLD
+            low = min(floors, self.total or floors)
+        else:
+            self._last.clear()
+            verdict = Verdict.HOLD if missing else Verdict.GROW
+            if newcomers:
+                verdict, self.rule = Verdict.MINIMUM, 'learning'
+            elif missing > self._blind_ticks:
+                verdict, self.rule = Verdict.MINIMUM, 'blind'
+        for level, x in newcomers:
+            if x is None:
+                continue
+            if quiet:
+                level.window.add(x)
+            elif votes and verdict is not Verdict.SHRINK:
+                level.window.add(x / max(1.0, self.ratio or 1.0))
+        self._move(verdict, used=used, low=low, floors=floors,
+                   most=max(most, low), binding=binding,
+                   voted=bool(votes or held))
+
+    def _look(self, foreground: Iterable[WorkloadRates], *, quiet: bool,
+              ) -> tuple[list[Vote], list[Vote],
+                         list[tuple[Level, float | None]], int]:
+        """Who votes, whose vote was counted before, who is learning (and
+        what is new of it), for how long nobody could."""
+        levels: dict[tuple[str, float], Level] = {}
+        votes: list[Vote] = []
+        held: list[Vote] = []
+        newcomers: list[tuple[Level, float | None]] = []
+        missing = 0
+        for one in foreground:
+            workload = one[0]
+            key = (workload.id, workload.created_s)
+            level = self._levels.get(key)
+            x = signals.io_wait(one)
+            ops = signals.number(one.io_ops_per_s)
+            if x is None:
+                if level is not None:
+                    levels[key] = level
+                    level.x = None
+                    level.last.clear()      # soon of long ago
+                    idle = ops is not None and ops < signals.MIN_OPS_PER_S
+                    level.missing = 0 if idle else level.missing + 1
+                    missing = max(missing, level.missing)
+                continue
+            if level is None:
+                level = Level(self._size, self._smoothing)
+            levels[key] = level
+            level.missing = 0
+            news = level.news(x)
+            if not level.window.full:
+                newcomers.append((level, x if news else None))
+                continue
+            vote = Vote(level, x / level.mu, ops or 1.0, workload.id)
+            if not news:
+                held.append(vote)
+                continue
+            votes.append(vote)
+            level.last.append(vote.ratio)
+            if quiet:
+                level.window.add(x)
+        self._levels = levels
+        return votes, held, newcomers, missing
+
+    def _vote(self, votes: Sequence[Vote], held: Sequence[Vote]) -> Verdict:
+        """What all of them ask for, and each; the tightest wins.
+
+        Of those in ``held``, what they asked for before still counts.
+        """
+        smoothing = self._smoothing
+        total = math.fsum(vote.weight for vote in votes)
+        self.ratio = math.fsum(
+            vote.weight / total * vote.ratio for vote in votes)
+        self._last.append(self.ratio)
+        # As if they varied on their own.
+        spread = tolerated(
+            math.hypot(*(vote.weight / total * vote.level.sigma
+                         for vote in votes)),
+            len(self._last), c=self._c, tolerance=self._tolerance,
+            smoothing=smoothing)
+        worst, self.by = strain(self._last, spread), 'all'
+        if worst < -1 and len(self._last) == smoothing:
+            for vote in votes:
+                vote.level.lower(worst, spread)
+            self._last.clear()
+        # A disk is slow for some seconds: successive samples are alike, so
+        # the mean of some is hardly surer than one.
+        c = family_factor(self._c, len(votes) + len(held), 1)
+        for vote in (*votes, *held):
+            level = vote.level
+            if not level.last:
+                continue
+            spread = tolerated(
+                level.sigma, len(level.last), c=c,
+                tolerance=ONE_FACTOR * self._tolerance, smoothing=smoothing)
+            own = strain(level.last, spread)
+            if own > worst:
+                worst, self.by = own, vote.name
+            if own < -1 and len(level.last) == smoothing:
+                level.lower(own, spread)
+        self.strain = worst
+        return judge(worst)
+
+    def _move(self, verdict: Verdict, *, used: float | None, low: float,
+              floors: float, most: float, binding: bool, voted: bool,
+              ) -> None:
+        self.verdict = verdict
+        total = floors if self.total is None else self.total
+        if voted:
+            total = min(total, self._proven)
+        decrease = self._decrease
+        if verdict is Verdict.SHRINK:
+            if used is not None:
+                total = min(total, used)
+            self._peak = total
+            decrease = max(decrease, self.strain or 0.0)
+            # They tell of what was there before.
+            self._last.clear()
+            for level in self._levels.values():
+                level.last.clear()
+        elif verdict is Verdict.GROW and not binding:
+            verdict = Verdict.HOLD
+        self.total = next_quota(
+            total, verdict, minimum=floors if verdict is Verdict.MINIMUM
+            else low, maximum=most, decrease=decrease,
+            increase=self._increase * max(self._peak, total, floors))
+        if voted:
+            self._proven = self.total
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers behind the total; plain JSON values."""
+        if self.total is None:
+            return {'rule': 'off', 'why': 'no io_wait of any foreground '
+                                          'workload is measurable here; '
+                                          'cgroups need delay accounting'}
+        learning = sum(1 for one in self._levels.values()
+                       if not one.window.full)
+        return {'rule': self.rule, 'budget_ops_per_s': self.total,
+                'verdict': self.verdict.name.lower(), 'by': self.by,
+                'slower': self.ratio, 'strain': self.strain,
+                'workloads': len(self._levels), 'learning': learning}
+
+    def state(self) -> dict[str, Any] | None:
+        """Plain JSON values; ``None`` if there is nothing to keep."""
+        if self.total is None:
+            return None
+        return {'total': self.total, 'peak': self._peak,
+                'proven': (self._proven if math.isfinite(self._proven)
+                           else None),
+                'last': list(self._last), 'levels': [
+                    [*key, one.window.state(), list(one.last), one.missing]
+                    for key, one in self._levels.items()]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``.
+
+        :raises KeyError, TypeError, ValueError: it is not a state.
+        """
+        total, peak = quantity(state['total']), quantity(state['peak'])
+        proven = state['proven']
+        proven = math.inf if proven is None else quantity(proven)
+        shared = [quantity(ratio) for ratio in state['last']]
+        levels = {}
+        for name, created_s, window, last, missing in state['levels']:
+            level = Level(self._size, self._smoothing)
+            level.window.load(window)
+            level.last.extend(quantity(ratio) for ratio in last)
+            level.missing = int(quantity(missing))
+            levels[str(name), float(created_s)] = level
+        self.total, self._peak, self._proven = total, peak, proven
+        self._last.extend(shared)
+        self._levels = levels

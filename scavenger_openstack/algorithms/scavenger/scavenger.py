@@ -1,0 +1,419 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Scavenger: give away what the foreground does not use.
+
+Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
+Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
+2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
+share the rule in ``reserve``, the quota by IPC (4.4) is in ``quota``, what
+can be tuned in ``scavenger_params``.
+
+Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
+off, or holds and then goes to the floor); so is a capacity of 0.  A step
+whose time is not after the last one changes nothing and says again what was
+said last.  After a gap longer than a window, that window is learnt anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import math
+from typing import Any
+
+from scavenger_openstack.algorithms.floors import floors as floors_of
+from scavenger_openstack.algorithms.floors import Overcommitted
+from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.scavenger.params import Params as Params
+from scavenger_openstack.algorithms.scavenger import pins as pins_
+from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.reserve import reason
+from scavenger_openstack.algorithms.scavenger.reserve import Resource
+from scavenger_openstack.algorithms.window import samples as samples
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+NAME = 'scavenger'
+GIB, MBIT = 2.0 ** 30, 125_000.0
+
+
+def foreground_memory(total: float | None, available: float | None,
+                      background: float) -> float | None:
+    """x(t) of memory in bytes: all that is used and is not background's.
+
+    Daemons and unknown cgroups are foreground.  Source: Scavenger, section
+    4.2; DESIGN 7.1.
+    """
+    if total is None or available is None:
+        return None
+    x = total - available - background
+    return 0.0 if -math.inf < x < 0 else x
+
+
+def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
+    """Whether a limit of memory in bytes is tighter than the workload's own.
+
+    A VM cannot use more than its RAM, a container no more than its own
+    limit, so a limit from there on is none.  What uses more than that has
+    another limit by now, which the original of the knob tells.  Ours.
+    """
+    own = one[0].memory_allotment_bytes
+    if own is None or limit < own:
+        return True
+    used = one.memory_bytes
+    return floor < own and (used is None or used > own)
+
+
+def foreground_rate(sent: float | None, background: float,
+                    foreground: float = 0.0) -> float | None:
+    """x(t) of a link in bytes per second.
+
+    What one workload sends to another of the same host never leaves by the
+    link, yet counts in ``background``, what that has sent in all.  So x is
+    no less than what is known of the ``foreground``, as far as the link
+    carried so much.  Source: Scavenger, section 4.3; DESIGN 7.1; the second
+    part is ours.
+    """
+    if sent is None:
+        return None
+    x = max(sent - background, min(sent, foreground))
+    return 0.0 if -math.inf < x < 0 else x
+
+
+class _Tick:
+    """What one step looks at and what it has found so far."""
+
+    __slots__ = ('rates', 'background', 'foreground', 'caps',
+                 'overcommitted', 'shortage_bytes')
+
+    def __init__(self, rates: Rates) -> None:
+        self.rates = rates
+        self.background: list[WorkloadRates] = []
+        self.foreground: list[WorkloadRates] = []
+        self.caps: list[Cap] = []
+        self.overcommitted: dict[str, tuple[float, float]] = {}
+        self.shortage_bytes = 0.0
+
+    def cap(self, workloads: Iterable[WorkloadRates], knob: Knob,
+            values: Iterable[float], why: str) -> None:
+        whole = knob is not Knob.CPU_CORES      # bytes
+        self.caps += [Cap(one[0].id, knob, int(value) if whole else value,
+                          NAME, why)
+                      for one, value in zip(workloads, values, strict=True)]
+
+    def check(self, signal: str, floors: Iterable[float],
+              budget: float) -> None:
+        least = math.fsum(floors)
+        if least > budget:
+            self.overcommitted[signal] = (least, budget)
+
+
+class Controller:
+    """All rules of the paper over one host.  It remembers, nothing else.
+
+    ``interval_s`` is the time between steps; ``host`` and ``boot_id`` go
+    into the ids of incidents.
+    """
+
+    name = NAME
+    params_type = Params
+    at_start = frozenset({'memory_window_s', 'network_window_s',
+                          'ipc_window_s', 'ipc_smoothing'})
+
+    def __init__(self, params: Params | None = None, *,
+                 interval_s: float = 1.0, host: str = '',
+                 boot_id: str = '') -> None:
+        self.params = params or Params()
+        self._interval_s = interval_s
+        self._time_s = -math.inf
+        self._decision = Decision()
+        self._memory = self._new_memory()
+        self._links: dict[str, Resource] = {}
+        self._quota = self._new_quota()
+        self._frozen: dict[str, float] = {}
+        self._overcommitted = Overcommitted(host, boot_id)
+
+    def _new_memory(self) -> Resource:
+        p = self.params
+        return Resource(
+            c=p.memory_c, size=samples(p.memory_window_s, self._interval_s),
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+
+    def _new_link(self) -> Resource:
+        p = self.params
+        return Resource(
+            c=p.network_c, size=samples(p.network_window_s, self._interval_s),
+            min_headroom=p.min_headroom, blind_ticks=p.blind_ticks)
+
+    def _new_quota(self) -> Quota:
+        p = self.params
+        return Quota(
+            c=p.ipc_c, size=samples(p.ipc_window_s, self._interval_s),
+            min_cores=p.ipc_min_cores, min_deviation=p.ipc_min_deviation,
+            increase=p.ipc_quota_increase_cores,
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks,
+            smoothing=p.ipc_smoothing)
+
+    def tune(self, params: Params) -> None:
+        """See :class:`.decision.decider.Controller`."""
+        self.params = p = params
+        for resource, c in ((self._memory, p.memory_c),
+                            *((link, p.network_c)
+                              for link in self._links.values())):
+            resource.tune(c=c, min_headroom=p.min_headroom,
+                          blind_ticks=p.blind_ticks)
+        self._quota.tune(
+            c=p.ipc_c, min_cores=p.ipc_min_cores,
+            min_deviation=p.ipc_min_deviation,
+            increase=p.ipc_quota_increase_cores,
+            decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        """All the caps that should be in force now.  ``now`` in seconds."""
+        if not self._time_s < now < math.inf:
+            return self._decision
+        self._forget(now - self._time_s)
+        self._time_s = now
+        params = self.params
+        tick = _Tick(rates)
+        for one in rates.workloads:
+            (tick.background if one[0].priority is Priority.BACKGROUND
+             else tick.foreground).append(one)
+        facts: dict[str, Any] = {}
+        if params.use_memory:
+            facts['memory'] = self._regulate_memory(tick)
+        if params.use_network:
+            facts['network'] = self._regulate_network(tick)
+        crowded = False
+        if params.use_cpu_set and rates.topology:
+            crowded, facts['cpu_set'] = _regulate_cpu_set(tick)
+        if params.use_ipc or crowded:
+            facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
+        if params.use_cpu_idle:
+            tick.caps += [
+                Cap(group, Knob.CPU_IDLE, 1, NAME,
+                    'background runs only where nothing else wants to')
+                for group in groups(tick.background)]
+        self._decision = Decision(
+            tuple(tick.caps),
+            self._overcommitted.incidents(now, tick.overcommitted), facts,
+            tick.shortage_bytes)
+        return self._decision
+
+    def _forget(self, gap_s: float) -> None:
+        params = self.params
+        # However short a window is, it holds two samples.
+        gap_s = gap_s if gap_s > 2 * self._interval_s else 0.0
+        if gap_s > params.memory_window_s:
+            self._memory = self._new_memory()
+            self._frozen = {}
+        if gap_s > params.network_window_s:
+            self._links = {}
+        if gap_s > params.ipc_window_s:
+            self._quota = self._new_quota()
+
+    def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
+        memory, rates, background = self._memory, tick.rates, tick.background
+        used = _known(one.memory_bytes for one in background)
+        known = [use for use in used if use is not None]
+        memory.observe(
+            foreground_memory(rates.memory_total_bytes,
+                              rates.memory_available_bytes, sum(known)),
+            rates.memory_total_bytes,
+            [((one[0].id, one[0].created_s), one.memory_bytes,
+              one[0].memory_allotment_bytes) for one in tick.foreground],
+            certain=len(known) == len(used))
+        facts = memory.facts()
+        rule = memory.rule
+        if rule == 'off' or not background:
+            self._frozen = {}
+            return facts
+        floors = floors_of(background, Knob.MEMORY_BYTES)
+        weights = [one[0].vcpus for one in background]
+        budget = memory.budget()
+        if rule == 'holding':
+            self._frozen = {}
+            tick.shortage_bytes = sum(known) - budget
+            shares = split(budget, self._demands(used), weights, floors)
+        else:       # nobody is killed in the initial window: DESIGN 7.3
+            # No growth beyond current use: what each used when this began,
+            # or now, if a limit could not be set at once.
+            shares = [max(self._frozen.get(one[0].id, 0.0), use or 0.0, low)
+                      for one, use, low in zip(background, used, floors,
+                                               strict=True)]
+            self._frozen = {one[0].id: share for one, share in
+                            zip(background, shares, strict=True)}
+            if rule == 'learning' and math.fsum(shares) > budget:
+                shares = split(budget, shares, weights, floors)
+        if rule != 'blind':
+            tick.check(str(Knob.MEMORY_BYTES), floors, budget)
+        limits = [(one, share) for one, share, low in
+                  zip(background, shares, floors, strict=True)
+                  if binds(share, one, low)]
+        tick.cap([one for one, _ in limits], Knob.MEMORY_BYTES,
+                 [share for _, share in limits],
+                 reason(facts, 'memory', 'GiB', GIB, len(background)))
+        return facts
+
+    def _regulate_network(self, tick: _Tick) -> dict[str, Any]:
+        rates = tick.rates
+        ours = _by_link(tick.background, rates.link_of)
+        theirs = _by_link(tick.foreground, rates.link_of)
+        for link in rates.links:
+            if link not in self._links:
+                self._links[link] = self._new_link()
+        facts: dict[str, Any] = {}
+        for link, resource in list(self._links.items()):
+            senders = ours.get(link, [])
+            if link not in rates.links and not senders:
+                del self._links[link]
+                continue
+            sent = _known(one.net_tx_bytes_per_s for one in senders)
+            known = [rate for rate in sent if rate is not None]
+            resource.observe(
+                foreground_rate(
+                    rates.link_tx_bytes_per_s.get(link), sum(known),
+                    sum(rate or 0.0 for rate in _known(
+                        one.net_tx_bytes_per_s
+                        for one in theirs.get(link, ())))),
+                rates.links.get(link),
+                [((one[0].id, one[0].created_s), one.net_tx_bytes_per_s, None)
+                 for one in theirs.get(link, ())],
+                certain=len(known) == len(sent))
+            facts[link] = resource.facts()
+            rule = resource.rule
+            if rule == 'off' or not senders:
+                continue
+            shares = floors = floors_of(senders, Knob.EGRESS_BYTES_PER_S)
+            budget = resource.budget()
+            if rule == 'holding':
+                shares = split(budget, self._demands(sent),
+                               [one[0].vcpus for one in senders], floors)
+            if rule != 'blind':
+                tick.check(f'{Knob.EGRESS_BYTES_PER_S} {link}', floors,
+                           budget)
+            tick.cap(senders, Knob.EGRESS_BYTES_PER_S, shares,
+                     reason(facts[link], f'sending over {link}', 'Mbit/s',
+                            MBIT, len(senders)))
+        return facts
+
+    def _regulate_quota(self, tick: _Tick, *, crowded: bool,
+                        ) -> dict[str, Any]:
+        quota, background = self._quota, tick.background
+        floors = floors_of(background, Knob.CPU_CORES)
+        weights = [one[0].vcpus for one in background]
+        minimum = math.fsum(floors)
+        maximum = max(len(tick.rates.topology) or math.fsum(weights),
+                      minimum + self.params.ipc_quota_increase_cores)
+        if self.params.use_ipc:
+            quota.observe(tick.foreground, minimum=minimum, maximum=maximum)
+        facts = quota.facts()
+        cores = quota.cores
+        if crowded:
+            cores = minimum
+            why = 'no CPU is free of pinned foreground workloads: the floor'
+        elif cores is None or cores >= maximum:
+            return facts
+        else:
+            why = (f'IPC of {quota.by or "no foreground workload"} asks to '
+                   f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
+                   f'{len(background)} background workloads')
+        used = _known(one.cpu_cores for one in background)
+        tick.cap(background, Knob.CPU_CORES,
+                 split(cores, self._demands(used), weights, floors), why)
+        return facts
+
+    def _demands(self, used: Iterable[float | None]) -> list[float]:
+        factor = self.params.demand_factor
+        return [(use or 0.0) * factor for use in used]
+
+    def state(self) -> dict[str, Any]:
+        """What to keep over a restart; plain JSON values."""
+        if not math.isfinite(self._time_s):
+            return {}
+        return {'saved_s': self._time_s, 'memory': self._memory.state(),
+                'links': {link: resource.state()
+                          for link, resource in self._links.items()},
+                'quota': self._quota.state()}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        """Go on from a state that is not older than its windows.
+
+        What the next step finds to be older, or what is from a later time
+        (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
+        same clock as ``step``.
+        """
+        saved_s = state.get('saved_s')
+        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
+            return
+        self._time_s = saved_s
+        try:
+            if state.get('memory'):
+                self._memory.load(state['memory'])
+            for link, kept in (state.get('links') or {}).items():
+                if kept:
+                    self._links[link] = self._new_link()
+                    self._links[link].load(kept)
+            if state.get('quota'):
+                self._quota.load(state['quota'])
+        except (AttributeError, KeyError, OverflowError, TypeError,
+                ValueError):
+            self._time_s = -math.inf
+            self._forget(math.inf)
+
+
+def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
+    every = tick.rates.topology.keys()
+    allowed, _, pinned = pins_.of(tick.foreground, every)
+    crowded = not allowed
+    why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '
+           f'pinned foreground workloads')
+    if crowded:
+        allowed = frozenset((max(every),))
+        why += ': one CPU, at the quota floor'
+    text = format_cpus(allowed)
+    if crowded or len(allowed) < len(every):
+        tick.caps += [Cap(group, Knob.CPU_SET, text, NAME, why)
+                      for group in groups(tick.background)]
+    return crowded, {'allowed': text, 'pinned': pinned}
+
+
+def groups(background: Iterable[WorkloadRates]) -> list[str]:
+    """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
+    return list(dict.fromkeys(
+        one[0].group or one[0].id for one in background))
+
+
+def _known(values: Iterable[float | None]) -> list[float | None]:
+    """``None`` for what is not a number from 0 up."""
+    return [value if value is not None and 0 <= value < math.inf else None
+            for value in values]
+
+
+def _by_link(workloads: Iterable[WorkloadRates],
+             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
+    """Who sends over which link: the first one that is known."""
+    found: dict[str, list[WorkloadRates]] = {}
+    for one in workloads:
+        for interface in one[0].interfaces:
+            link = link_of.get(interface)
+            if link is not None:
+                found.setdefault(link, []).append(one)
+                break
+    return found

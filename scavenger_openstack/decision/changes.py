@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""What changed from one decision to the next.
+
+A recording holds these changes and a replay tells them, so that both can be
+compared line by line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import NamedTuple
+from typing import TypeVar
+
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision.decider import Decided
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Knob
+
+K = TypeVar('K')
+
+WouldKey = tuple[str, str, Knob]
+"""The controller that would set it, the workload, the knob."""
+
+
+class Told(NamedTuple):
+    """An incident that is new, has changed, or has ended."""
+
+    controller: str
+    incident: Incident
+    ended: bool
+
+
+class Changed(NamedTuple):
+    """Caps by key, ``None`` for one that is no longer wanted."""
+
+    wanted: Mapping[Key, Cap | None] = {}
+    would: Mapping[WouldKey, Cap | None] = {}
+    incidents: tuple[Told, ...] = ()
+
+
+def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
+            ) -> dict[K, Cap | None]:
+    """Caps whose value or owner differs; a new reason alone is no change."""
+    changed: dict[K, Cap | None] = {}
+    for key, cap in after.items():
+        old = before.get(key)
+        if old is None or old[2] != cap[2] or old[3] != cap[3]:
+            changed[key] = cap
+    for key in before:
+        if key not in after:
+            changed[key] = None
+    return changed
+
+
+def of_incidents(before: Mapping[tuple[str, str], Incident],
+                 after: Mapping[tuple[str, str], Incident],
+                 ) -> tuple[Told, ...]:
+    """Incidents by controller and id that began, changed or ended.
+
+    A change is one of cause, antagonists, action or outcome: the numbers
+    of an open incident move all the time.
+    """
+    told = [Told(key[0], incident, False) for key, incident in after.items()
+            if key not in before or _gist(before[key]) != _gist(incident)]
+    told += [Told(key[0], incident, True) for key, incident in before.items()
+             if key not in after]
+    return tuple(told)
+
+
+class Changes:
+    """What was decided last, to compare the next decision with."""
+
+    def __init__(self) -> None:
+        self.wanted: Mapping[Key, Cap] = {}
+        self.would: Mapping[WouldKey, Cap] = {}
+        self.incidents: Mapping[tuple[str, str], Incident] = {}
+
+    def of(self, decided: Decided) -> Changed:
+        """What is different now from the last decision."""
+        would = would_by_key(decided.would)
+        incidents = incidents_by_key(decided.decisions)
+        changed = Changed(of_caps(self.wanted, decided.wanted),
+                          of_caps(self.would, would),
+                          of_incidents(self.incidents, incidents))
+        self.wanted, self.would = decided.wanted, would
+        self.incidents = incidents
+        return changed
+
+    def of_none(self) -> Changed:
+        """Nothing could be decided, and nothing may be limited."""
+        changed = Changed(of_caps(self.wanted, {}))
+        self.wanted = {}
+        return changed
+
+
+def would_by_key(caps: Iterable[Cap]) -> dict[WouldKey, Cap]:
+    return {(cap[3], cap[0], cap[1]): cap for cap in caps}
+
+
+def incidents_by_key(decisions: Mapping[str, Decision],
+                     ) -> dict[tuple[str, str], Incident]:
+    return {(name, incident.id): incident
+            for name, decision in decisions.items()
+            for incident in decision.incidents}
+
+
+def _gist(incident: Incident) -> tuple[object, ...]:
+    return (incident.cause, incident.antagonists, incident.action,
+            incident.outcome)

@@ -1,0 +1,251 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What operators ask of a host, and what of it counts here and now.
+
+A limit that an operator asks for is one wish among others: it keeps to the
+workload's floor, and none is for a foreground workload.  Source: DESIGN 7.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import math
+from types import MappingProxyType
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.cpi2.specs import Specs
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import printable
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+
+OWNER = 'operator'
+
+OF_GROUPS = frozenset((Knob.CPU_SET, Knob.CPU_IDLE))
+"""Knobs that are set on the group of a workload."""
+OVERRIDABLE = OF_GROUPS | DEFAULT_FLOORS.keys()
+"""Knobs that an operator may set: those with a floor, and those that leave
+a workload all CPU time that nothing else needs."""
+
+_CAREFUL = (Mode.OFF, Mode.OBSERVE, Mode.ENFORCE)
+
+
+class Override(NamedTuple):
+    """A limit that an operator asks for, ``None`` for no limit at all.
+
+    ``instance`` is the UUID of a VM, '' to go by the name of the workload or
+    group.  ``until_s`` is CLOCK_BOOTTIME.
+    """
+
+    id: str
+    workload: str
+    instance: str
+    knob: Knob
+    value: Value | None
+    reason: str
+    until_s: float
+
+
+class Overrides(tuple[Override, ...]):
+    """The overrides of a host, in order; the last of one knob counts.
+
+    What of them is for a workload is found without looking at the others.
+    """
+
+    @functools.cached_property
+    def places(self) -> Mapping[tuple[str, bool], Sequence[int]]:
+        """Where the overrides of each name are, by UUID if that is true."""
+        found: dict[tuple[str, bool], list[int]] = {}
+        for place, one in enumerate(self):
+            found.setdefault((one.instance or one.workload,
+                              bool(one.instance)), []).append(place)
+        return found
+
+    @functools.cached_property
+    def ends_s(self) -> float:
+        """When the first of them ends, CLOCK_BOOTTIME."""
+        return min((one.until_s for one in self), default=math.inf)
+
+    @functools.cached_property
+    def without_target(self) -> Mapping[str, str]:
+        """As :attr:`Resolved.refused` on a host without workloads."""
+        return {f'override {one.id}': _target(one, ())[1] for one in self}
+
+
+class Orders(NamedTuple):
+    """All that operators ask of this host.
+
+    ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
+    by controller; they make it more careful, never less.  ``parameters`` are
+    by ``section.option``, as they were asked for.  ``foreground`` and
+    ``background`` are the instances whose priority an operator gave,
+    ``applications`` the names by instance; see :mod:`.tags`.  ``exempt`` are
+    the instances and projects that only an override may limit.  ``budget`` is
+    for new limits of detectors.  ``specs`` are those of all hosts.
+    """
+
+    stopped: str = ''
+    modes: Mapping[str, Mode] = {}
+    parameters: Mapping[str, float | str] = {}
+    foreground: frozenset[str] = frozenset()
+    background: frozenset[str] = frozenset()
+    applications: Mapping[str, str] = {}
+    exempt: frozenset[str] = frozenset()
+    overrides: Overrides = Overrides()
+    budget: Budget | None = None
+    specs: Specs = MappingProxyType({})
+
+
+NONE = Orders()
+
+
+class Resolved(NamedTuple):
+    """What of the orders counts now.
+
+    ``overrides`` are as for :func:`.arbitrate.arbitrate`, ``exempt`` are ids
+    of workloads and of groups, ``refused`` says of the other overrides, by
+    ``override ID``, why they do not count.
+    """
+
+    overrides: Mapping[Key, Cap | None] = {}
+    exempt: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+
+
+def mode(name: str, own: Mode, orders: Orders) -> Mode:
+    """The mode of a controller: the more careful of its own and what an
+    operator asks for."""
+    return min(own, orders.modes.get(name, own), key=_CAREFUL.index)
+
+
+def resolve(now: float, rates: Rates, orders: Orders,
+            limited: Collection[Knob] = tuple(Knob),
+            taken: Collection[Key] = ()) -> Resolved:
+    """What of the orders counts.
+
+    :param now: CLOCK_BOOTTIME in seconds
+    :param limited: the knobs that may be set on this host
+    :param taken: the knobs that only the fast loop writes
+    """
+    if not orders.overrides and not orders.exempt:
+        return Resolved()
+    workloads = [one.workload for one in rates.workloads]
+    named = _by_name(workloads)
+    overrides = orders.overrides
+    found: dict[Key, Cap | None] = {}
+    refused = dict(overrides.without_target)
+    if now >= overrides.ends_s:
+        refused = {f'override {one.id}': refused[f'override {one.id}']
+                   for one in overrides if now < one.until_s}
+    for place in sorted(place for name in named
+                        for place in overrides.places.get(name, ())):
+        one = overrides[place]
+        if now >= one.until_s:
+            continue
+        refused.pop(f'override {one.id}', None)
+        near = named[one.instance or one.workload, bool(one.instance)]
+        target, why = _target(one, near)
+        if not why and one.knob not in limited:
+            why = (f'{one.knob} is not limited on this host; see [agent] '
+                   'protect and the modes in its file')
+        if not why and (target, one.knob) in taken:
+            why = ('blind isolation moves this CPU set many times a second; '
+                   'set [perfiso] mode = observe first')
+        if why:
+            refused[f'override {one.id}'] = why
+            continue
+        found[target, one.knob] = None if one.value is None else _cap(
+            one, one.value, target, near)
+    return Resolved(found, exempt(workloads, orders), refused)
+
+
+def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
+    """The ids of workloads that only an override may limit, and of groups
+    that hold one."""
+    if not orders.exempt:
+        return frozenset()
+    return frozenset(
+        name for one in workloads
+        if one.instance in orders.exempt or one.project in orders.exempt
+        for name in (one.id, _group(one)))
+
+
+def is_asked_for(wanted: Mapping[Key, Cap], workload: str) -> bool:
+    """Whether the memory limit of a workload is an operator's."""
+    cap = wanted.get((workload, Knob.MEMORY_BYTES))
+    return cap is not None and cap.owner == OWNER
+
+
+def _by_name(workloads: Iterable[Workload]
+             ) -> Mapping[tuple[str, bool], list[Workload]]:
+    """Those that a name of an override may mean, by UUID if that is true."""
+    found: dict[tuple[str, bool], list[Workload]] = {}
+    for one in workloads:
+        group = _group(one)
+        for name in {one.id, printable(one.id), group, printable(group)}:
+            found.setdefault((name, False), []).append(one)
+        if one.instance:
+            found.setdefault((one.instance, True), []).append(one)
+    return found
+
+
+def _target(one: Override, workloads: Collection[Workload]
+            ) -> tuple[str, str]:
+    """The id that an override is for, and why it is none."""
+    if one.knob not in OVERRIDABLE:
+        return '', (f'{one.knob} has no floor; one of '
+                    + ', '.join(sorted(OVERRIDABLE)))
+    meant = [workload for workload in workloads
+             if (workload.instance == one.instance if one.instance else
+                 one.workload in _names(one.knob, workload))]
+    if not meant:
+        return '', ('no such group on this host' if one.knob in OF_GROUPS
+                    and any(one.workload in (w.id, printable(w.id))
+                            for w in workloads)
+                    else 'no such workload on this host')
+    if any(workload.priority is not Priority.BACKGROUND
+           for workload in meant):
+        return '', 'it is foreground, which is never limited'
+    return (_group(meant[0]) if one.knob in OF_GROUPS else meant[0].id), ''
+
+
+def _names(knob: Knob, workload: Workload) -> tuple[str, str]:
+    own = _group(workload) if knob in OF_GROUPS else workload.id
+    return own, printable(own)
+
+
+def _group(workload: Workload) -> str:
+    return workload.group or workload.id
+
+
+def _cap(one: Override, value: Value, target: str,
+         workloads: Collection[Workload]) -> Cap:
+    reason = f'{one.reason} (override {one.id})'
+    if one.knob not in OF_GROUPS and not isinstance(value, str):
+        floor = max(workload.floor.get(one.knob, DEFAULT_FLOORS[one.knob])
+                    for workload in workloads if workload.id == target)
+        if value < floor:
+            value, reason = floor, (f'{reason}; raised to the floor, '
+                                    f'{floor:g}')
+    return Cap(target, one.knob, value, OWNER, reason)

@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Priorities and applications that operators give to VMs.
+
+A priority of foreground always counts.  What makes a VM background is the
+driver alone, which knows what the flavor says; here it becomes foreground
+again when no operator wants it any more.  Source: DESIGN 6, trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+
+from scavenger_openstack.decision.orders import NONE
+from scavenger_openstack.decision.orders import Orders
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+
+SOURCE = 'override'
+"""What a workload's ``source`` is when an operator gave its priority."""
+
+FLAVOR = 'its flavor says foreground, which the control plane cannot change'
+NO_VM = 'only VMs of libvirt are made background'
+NO_PROJECT = 'its project is not known, and an application is of one'
+
+
+class Tags:
+    """Remembers what it made of each workload, which stays the same object
+    from one sample to the next."""
+
+    def __init__(self) -> None:
+        self._orders = NONE
+        self._done: dict[str, tuple[Workload, Workload]] = {}
+        self._ever: frozenset[str] = frozenset()
+        self.refused: Mapping[str, str] = {}
+        """Each tag of a VM of this host that does not count, and why."""
+
+    def apply(self, sample: HostSample, orders: Orders) -> HostSample:
+        """The sample with the priorities and applications of the orders."""
+        if orders is not self._orders:
+            self._orders, self._done = orders, {}
+            self._ever |= orders.background
+        tagged = orders.foreground | orders.applications.keys() | self._ever
+        if not tagged:
+            self.refused = {}
+            return sample
+        refused: dict[str, str] = {}
+        workloads, changed = [], False
+        for one in sample.workloads:
+            who = one[0]
+            if who.instance in tagged:
+                found = self._of(who)
+                if who.instance in orders.background and (
+                        found.priority is Priority.FOREGROUND):
+                    refused[f'priority {who.instance}'] = (
+                        FLAVOR if found.source == 'flavor' else NO_VM)
+                if who.project is None and (
+                        who.instance in orders.applications):
+                    refused[f'application {who.instance}'] = NO_PROJECT
+                if found is not who:
+                    one, changed = one._replace(workload=found), True
+            workloads.append(one)
+        self.refused = refused
+        return (dataclasses.replace(sample, workloads=tuple(workloads))
+                if changed else sample)
+
+    def _of(self, who: Workload) -> Workload:
+        before, found = self._done.get(who.id, (None, who))
+        if before is not who:
+            found = self._tagged(who)
+            self._done[who.id] = who, found
+        return found
+
+    def _tagged(self, who: Workload) -> Workload:
+        orders, changes = self._orders, {}
+        if who.instance in orders.foreground:
+            changes = {'priority': Priority.FOREGROUND, 'source': SOURCE}
+        elif who.source == SOURCE and who.instance not in orders.background:
+            changes = {'priority': Priority.FOREGROUND, 'source': 'default'}
+        name = orders.applications.get(who.instance)
+        if name and who.project is not None:
+            # It never is one of another project.
+            mine = f'{who.project}/'
+            changes['application'] = mine + name.removeprefix(mine)
+        if all(getattr(who, field) == value
+               for field, value in changes.items()):
+            return who
+        return dataclasses.replace(who, **changes)   # type: ignore[arg-type]

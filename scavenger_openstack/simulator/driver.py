@@ -1,0 +1,242 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The simulator as a driver: counters out, limits in, and a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+from scavenger_openstack.simulator.guest import Guest
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.plant import Plant
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import parse_cpus
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadSample
+
+LINK = 'uplink'
+DISK = 'disk'
+GROUP = 'background'
+"""All background tenants lie in one group, as below one cgroup parent."""
+
+GROUP_KNOBS = (Knob.CPU_SET, Knob.CPU_IDLE)
+"""What can be limited for all of them together."""
+
+
+class Simulator:
+    """A host that never was.  It stands where a real driver stands.
+
+    The clock is ``now``: it only moves in :meth:`advance`.
+
+    :param floors: knob -> value for every background tenant
+    """
+
+    def __init__(self, machine: Machine, tenants: Iterable[Tenant], *,
+                 seed: int, step_s: float = 1.0, keep: bool = False,
+                 host: str = 'simulated',
+                 floors: Mapping[Knob, float] | None = None) -> None:
+        self.plant = Plant(machine, tenants, seed=seed, step_s=step_s,
+                           keep=keep)
+        self.plant.welcome = self._limit
+        self._machine = machine
+        self._topology = machine.topology()
+        self._host = host
+        self._floors = dict(floors or {})
+        self._caps: dict[tuple[str, Knob], Value] = {}
+        self._identities: dict[str, Workload] = {}
+        self.kills: list[tuple[float, str]] = []
+
+    @property
+    def now(self) -> float:
+        return self.plant.now
+
+    def advance(self, seconds: float,
+                each: Callable[[float], None] | None = None) -> None:
+        """Let time pass; ``each`` is called with the time after each step."""
+        plant = self.plant
+        for _ in range(max(1, round(seconds / plant.step_s))):
+            plant.step()
+            if each is not None:
+                each(plant.now)
+
+    def sample(self) -> HostSample:
+        plant, machine = self.plant, self._machine
+        used = sum([guest.memory_bytes for guest in plant.guests])
+        busy_s = plant.cpu_busy_s / machine.cpus
+        return HostSample(
+            host=self._host, boot_id='simulation', time_s=plant.now,
+            wall_time_s=plant.now,
+            workloads=tuple([self._sample(guest)
+                             for guest in plant.guests]),
+            cpu_model=machine.cpu_model, topology=self._topology,
+            cpu_busy_s=dict.fromkeys(self._topology, busy_s),
+            memory_total_bytes=int(machine.memory_bytes),
+            memory_available_bytes=max(0, int(machine.memory_bytes - used)),
+            links={LINK: machine.link_bytes_per_s},
+            link_tx_bytes={LINK: int(plant.link_tx_bytes)},
+            link_of=dict.fromkeys(
+                [f'tap-{guest.spec.id}' for guest in plant.guests], LINK))
+
+    def _sample(self, guest: Guest) -> WorkloadSample:
+        spec = guest.spec
+        workload = self._identities.get(spec.id)
+        if workload is None:
+            workload = self._identities[spec.id] = self._identify(spec)
+        pmu = self._machine.pmu
+        return WorkloadSample(
+            workload, guest.cpu_s, guest.run_delay_s, guest.throttled_s, 0.0,
+            int(guest.cycles) if pmu else None,
+            int(guest.cycles) if pmu else None,
+            int(guest.instructions) if pmu else None,
+            int(guest.llc_misses) if pmu else None,
+            None, None, guest.io_wait_s, int(guest.io_ops),
+            int(guest.io_bytes), int(guest.tx_bytes), 0, None, None, None,
+            int(guest.memory_bytes))
+
+    def _identify(self, spec: Tenant) -> Workload:
+        background = spec.priority is Priority.BACKGROUND
+        return Workload(
+            id=spec.id, priority=spec.priority, source='simulator',
+            project=spec.project, application=spec.application,
+            vcpus=float(spec.vcpus), group=GROUP if background else '',
+            floor=self._floors if background else {},
+            memory_allotment_bytes=spec.memory_bytes,
+            allowed_cpus=spec.pinned, disks=(DISK,),
+            interfaces=(f'tap-{spec.id}',), created_s=spec.arrives_s)
+
+    def read(self, workload: str, knob: Knob) -> Value | None:
+        value = self._caps.get((workload, knob))
+        if value is not None:
+            return value
+        members = self._members(workload)
+        if knob is Knob.CPU_CORES:
+            return members[0].spec.quota_cores
+        return None
+
+    def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
+        """What a lease would hold; its value is the limit of this moment."""
+        self._members(workload)
+        return [{'kind': 'simulated', 'dir': workload, 'file': str(knob),
+                 'inode': workload,
+                 'text': str(self._caps.get((workload, knob), ''))}]
+
+    def write(self, workload: str, knob: Knob, value: Value,
+              original: Sequence[base.Step] = ()) -> Value | None:
+        members = self._members(workload)
+        if workload == GROUP and knob not in GROUP_KNOBS:
+            raise errors.Unsupported(f'{workload}: no {knob} on a group')
+        if knob is Knob.MEMORY_BYTES:
+            unmet = members[0].memory_bytes - float(value)
+            if unmet > 0:
+                raise errors.Refused(
+                    f'{workload}: {unmet:.0f} bytes cannot be reclaimed',
+                    unmet_bytes=int(unmet))
+        elif knob is Knob.LLC_WAYS:
+            raise errors.Unsupported(f'{workload}: no {knob} here')
+        self._caps[workload, knob] = value
+        for guest in members:
+            self._limit(guest)
+        return value
+
+    def lift(self, workload: str, knob: Knob) -> None:
+        """Take a limit away, as restoring a lease does."""
+        self._caps.pop((workload, knob), None)
+        try:
+            members = self._members(workload)
+        except errors.WorkloadGone:
+            return
+        for guest in members:
+            self._limit(guest)
+
+    def kill(self, workload: str) -> int:
+        self._members(workload)
+        self.plant.end(workload)
+        self.kills.append((self.now, workload))
+        return 1
+
+    def allow(self, instances: Collection[str]) -> None:
+        """Its workloads are what they are."""
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        return False
+
+    def facts(self) -> base.Facts:
+        return base.Facts()
+
+    def ended(self, workload: str) -> str:
+        return ''
+
+    def slow_cpu_set(self, group: str) -> bool:
+        """:mod:`scavenger_openstack.laboratory.fast` moves it by itself."""
+        return True
+
+    def fast_cpu_set(self, group: str) -> base.CpuSet:
+        raise errors.Unsupported(f'{group}: a simulated CPU set moves by '
+                                 'itself')
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _members(self, name: str) -> list[Guest]:
+        guests = self.plant.guests
+        if name == GROUP:
+            found = [guest for guest in guests
+                     if guest.spec.priority is Priority.BACKGROUND]
+        else:
+            found = [guest for guest in guests if guest.spec.id == name]
+        if not found:
+            raise errors.WorkloadGone(f'{name} is not there')
+        return found
+
+    def _limit(self, guest: Guest) -> None:
+        """Put together what limits one guest, its own and its group's."""
+        spec, caps, name = guest.spec, self._caps, guest.spec.id
+
+        def number(knob: Knob) -> float:
+            return float(caps.get((name, knob), math.inf))
+
+        guest.limit_cores = min(number(Knob.CPU_CORES),
+                                spec.quota_cores or math.inf)
+        guest.limit_memory = number(Knob.MEMORY_BYTES)
+        guest.limit_egress = number(Knob.EGRESS_BYTES_PER_S)
+        guest.limit_ops = min(number(Knob.IO_OPS_PER_S),
+                              number(Knob.IO_BYTES_PER_S) / spec.io_bytes)
+        guest.paused = bool(caps.get((name, Knob.PAUSED), 0))
+        group = GROUP if spec.priority is Priority.BACKGROUND else name
+        guest.idle_class = bool(caps.get((group, Knob.CPU_IDLE), 0) or
+                                caps.get((name, Knob.CPU_IDLE), 0))
+        guest.mask = guest.cpus
+        for holder in (group, name):
+            text = caps.get((holder, Knob.CPU_SET))
+            if text:
+                within = guest.mask & sum(
+                    1 << n for n in parse_cpus(str(text)))
+                guest.mask = within or guest.mask

@@ -1,0 +1,246 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""CPI2: specs, outliers, correlation and caps, sample by sample."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import testtools
+
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+WEB = Workload('web', Priority.FOREGROUND, application='shop')
+HOG = Workload('hog', Priority.BACKGROUND)
+CALM = Workload('calm', Priority.BACKGROUND)
+VIP = Workload('vip', Priority.FOREGROUND)
+
+
+class SpecsTest(testtools.TestCase):
+
+    def test_statistics_are_those_of_all_samples(self) -> None:
+        left, right = [1.0, 2.5, 4.0, 0.5], [10.0, 11.0, 9.5]
+        one, two = specs.Statistics(), specs.Statistics()
+        for value in left:
+            one = one.add(value)
+        for value in right:
+            two = two.add(value)
+        both = one.merge(two)
+        self.assertEqual(7, both.n)
+        self.assertAlmostEqual(statistics.mean(left + right), both.mean)
+        assert both.stddev is not None
+        self.assertAlmostEqual(statistics.stdev(left + right), both.stddev)
+        for found, wanted in zip(two.merge(one), both, strict=True):
+            self.assertAlmostEqual(wanted, found)
+        self.assertEqual(both, both.merge(specs.Statistics()))
+        self.assertEqual(specs.Statistics(), specs.Statistics().merge(
+            specs.Statistics()))
+
+    def test_age(self) -> None:
+        one = specs.Statistics(100.0, 2.0, 396.0)
+        old = one.age(2.0)
+        self.assertAlmostEqual(81.0, old.n)
+        self.assertEqual(2.0, old.mean)
+        assert old.stddev is not None
+        self.assertAlmostEqual(2.0, old.stddev, 1)
+
+    def test_gates(self) -> None:
+        enough = specs.Statistics(100.0, 1.0, 99.0)
+        tasks = {f't{i}': enough for i in range(4)}
+        tasks['new'] = specs.Statistics(99.0, 5.0, 0.0)
+        self.assertIsNone(specs.of_application(tasks))
+        tasks['fifth'] = enough
+        spec = specs.of_application(tasks)
+        assert spec is not None
+        self.assertEqual((1.0, 500.0, 5), (spec.mean, spec.samples,
+                                           spec.tasks))
+        self.assertAlmostEqual(math.sqrt(495 / 499), spec.stddev)
+        self.assertIsNone(specs.of_own(specs.Statistics(59.0, 1.0, 1.0)))
+        self.assertEqual('own', specs.of_own(enough).source)  # type: ignore[union-attr]
+
+    def test_garbage(self) -> None:
+        for value in (None, 3, [1, 2], [1, 2, -3], [-1, 2, 3],
+                      [1, math.nan, 3], [math.inf, 1, 1], ['a', 1, 1]):
+            self.assertRaises(ValueError, specs.from_json, value)
+
+
+class EquationsTest(testtools.TestCase):
+
+    def test_threshold(self) -> None:
+        # Figure 7 of the paper: mu 1.8, sigma 0.16.
+        spec = specs.Spec(1.8, 0.16, 450e3, 1000, 'directive')
+        self.assertAlmostEqual(2.12, cpi2.threshold(spec, cpi2.Params()))
+
+    def test_correlation_along_a_whole_curve(self) -> None:
+        # Use 1, 1, 2 of 4; threshold 2; the last c from 0.5 to 8.
+        for c, last in ((0.5, -0.75), (1.0, -0.5), (2.0, 0.0), (4.0, 0.5),
+                        (8.0, 0.75)):
+            self.assertAlmostEqual(
+                0.25 * 0.5 - 0.25 * 0.5 + 0.5 * last,
+                cpi2.correlation([4.0, 1.0, c], [1.0, 1.0, 2.0], 2.0))
+
+    def test_correlation_of_nothing(self) -> None:
+        self.assertEqual(0.0, cpi2.correlation([], [], 1.0))
+        self.assertEqual(0.0, cpi2.correlation([3.0, 3.0], [0.0, 0.0], 1.0))
+
+    def test_correlation_does_not_depend_on_the_unit_of_use(self) -> None:
+        c, u = [1.0, 3.0, 2.5], [0.1, 0.9, 0.4]
+        self.assertAlmostEqual(
+            cpi2.correlation(c, u, 2.0),
+            cpi2.correlation(c, [1e6 * each for each in u], 2.0))
+
+
+class ControllerTest(testtools.TestCase):
+    """One sample per step: samples of one second each second."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.params = cpi2.Params(
+            sample_s=1.0, period_s=1.0, outlier_window_s=5.0,
+            correlation_window_s=10.0, cap_s=5.0, min_own_samples=10)
+        self.controller = cpi2.Controller(self.params, host='h',
+                                          boot_id='b')
+        self.now = 0.0
+
+    cpu_model: str | None = 'one'
+
+    def see(self, cpi: float | None, hog: float, calm: float = 0.5,
+            **others: WorkloadRates) -> list[tuple[str, Knob, object]]:
+        self.now += 1
+        self.decision = self.controller.step(self.now, Rates(
+            self.now, 1.0, (
+                WorkloadRates(WEB, 1.0, cpu_cores=1.0, cpi=cpi),
+                WorkloadRates(VIP, 1.0, cpu_cores=hog),
+                WorkloadRates(HOG, 1.0, cpu_cores=hog),
+                WorkloadRates(CALM, 1.0, cpu_cores=calm)),
+            cpu_model=self.cpu_model))
+        return [(cap.workload, cap.knob, cap.value)
+                for cap in self.decision.caps]
+
+    def learn(self) -> None:
+        for i in range(12):
+            self.assertEqual([], self.see(1.0 + 0.01 * (i % 3), 0.01))
+
+    def test_names_caps_and_ends(self) -> None:
+        self.learn()
+        found = [self.see(3.0, 2.0) for _ in range(3)]
+        # Two outliers are none; the third is analysed at once.
+        capped = [('hog', Knob.CPU_CORES, 0.1)]
+        self.assertEqual([[], [], capped], found)
+        incident, = self.decision.incidents
+        self.assertEqual(('web', 'cpi', ('hog',)), (
+            incident.victim, incident.signal, incident.antagonists))
+        # A foreground workload with the same use is a suspect, no more.
+        self.assertEqual({'hog', 'vip'},
+                         {name for name, _ in incident.suspects[:2]})
+        found = [self.see(1.0, 0.1) for _ in range(6)]
+        self.assertEqual([capped] * 4 + [[], []], found)
+        self.assertEqual((), self.decision.incidents)
+
+    def test_the_specs_of_all_hosts_come_first(self) -> None:
+        """Before its own past, which a disturbance from the start is in."""
+        for given, incidents in (({}, 0), ({'cpi': 1.0}, 1),
+                                 ({'run_delay': 1.0}, 0)):
+            self.controller = cpi2.Controller(self.params)
+            self.controller.compare({
+                ('', 'shop', 'one', signal): specs.Spec(
+                    mean, 0.1, 500, 0, 'directive')
+                for signal, mean in given.items()})
+            for _ in range(12):
+                self.see(3.0, 2.0)
+            self.assertEqual(incidents, len(self.decision.incidents),
+                             str(given))
+
+    def test_no_correlating_suspect_no_action(self) -> None:
+        self.learn()
+        # The use is high when the signal is low.
+        for i in range(10):
+            self.assertEqual([], self.see(3.0 if i % 2 else 1.0,
+                                          0.0 if i % 2 else 2.0, 0.0))
+        incident, = self.decision.incidents
+        self.assertEqual((), incident.antagonists)
+        self.assertIn('nothing', incident.action)
+
+    def test_another_round_names_another(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0, 1.9)
+        found = [self.see(3.0, 0.1, 1.9) for _ in range(3)]
+        self.assertEqual({'hog', 'calm'}, {name for name, _, _ in found[-1]})
+
+    def test_below_the_gate_and_missing_is_no_outlier(self) -> None:
+        self.learn()
+        for _ in range(20):
+            self.assertEqual([], self.see(None, 2.0))
+            self.assertEqual([], self.see(math.nan, 2.0))
+        self.assertEqual((), self.decision.incidents)
+
+    def test_zero_variance(self) -> None:
+        for _ in range(12):
+            self.assertEqual([], self.see(1.0, 0.0))
+        # At the mean is not above it.
+        self.assertEqual([], self.see(1.0, 2.0))
+        self.assertEqual((), self.decision.incidents)
+
+    def test_all_suspects_equal(self) -> None:
+        self.learn()
+        for _ in range(3):
+            found = self.see(3.0, 2.0, 2.0)
+        self.assertEqual(1, len(found))
+
+    def test_the_capped_may_leave(self) -> None:
+        self.learn()
+        for _ in range(3):
+            self.see(3.0, 2.0)
+        self.now += 1
+        decision = self.controller.step(self.now, Rates(self.now, 1.0, ()))
+        self.assertEqual((), decision.caps)
+
+    def test_clock_jumps(self) -> None:
+        self.learn()
+        self.now -= 5
+        self.assertEqual([], self.see(3.0, 2.0))
+        self.now += 1e6
+        self.assertEqual([], self.see(3.0, 2.0))
+
+    def test_another_cpu_model(self) -> None:
+        """Specs are by CPU model: what was learnt does not hold there."""
+        self.learn()
+        self.cpu_model = None       # unknown is no other
+        self.see(1.0, 0.01)
+        state = self.controller.state()
+        for model, capped in (('one', True), ('other', False)):
+            self.controller = cpi2.Controller(self.params)
+            self.controller.load(state, self.now)
+            self.cpu_model = model
+            found = [self.see(3.0, 2.0) for _ in range(3)]
+            self.assertEqual(capped, bool(found[-1]), model)
+        self.assertEqual('other', self.controller.state()['cpu_model'])
+
+    def test_state(self) -> None:
+        self.learn()
+        other = cpi2.Controller(self.params, host='h', boot_id='b')
+        other.load(self.controller.state(), self.now)
+        self.controller = other
+        for hog in (2.0, 2.1, 2.2):
+            found = self.see(3.0 + hog, hog)
+        self.assertEqual([('hog', Knob.CPU_CORES, 0.1)], found)
+        other.load({'signal': 'run_delay'}, self.now)

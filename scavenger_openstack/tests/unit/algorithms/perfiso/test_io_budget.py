@@ -1,0 +1,437 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The budget of the background's disk operations, sample by sample."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.algorithms.perfiso.io_budget import Budget
+from scavenger_openstack.algorithms.perfiso.io_budget import judge
+from scavenger_openstack.algorithms.perfiso.io_budget import strain
+from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.io_shares import Controller
+from scavenger_openstack.algorithms.scavenger.quota import Verdict
+from scavenger_openstack.decision.rates import rates
+from scavenger_openstack.simulator.driver import Simulator
+from scavenger_openstack.simulator.machine import Machine
+from scavenger_openstack.simulator.machine import Tenant
+from scavenger_openstack.simulator.truth import Result
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+ONE = Workload('/one', Priority.FOREGROUND)
+TWO = Workload('/two', Priority.FOREGROUND)
+SIZE = 4
+FLOORS = 20.0
+MS = 0.001
+
+
+TURNS = itertools.count()
+
+
+def rate(workload: Workload, wait_ms: float | None,
+         ops: float | None = 100.0) -> WorkloadRates:
+    """A new measurement: no two of them are the very same number."""
+    wait_s = None if wait_ms is None else wait_ms * MS
+    return WorkloadRates(
+        workload, 1.0, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+            wait_s * (1 + next(TURNS) % 99 * 1e-14)))
+
+
+class EquationsTest(testtools.TestCase):
+
+    def test_tolerated(self) -> None:
+        for sigma, samples, wanted in (
+                (0.0, 4, 0.1), (0.02, 4, 0.1), (0.2, 4, 0.4), (0.0, 1, 0.2),
+                (0.2, 1, 0.8), (0.0, 9, 0.1)):
+            self.assertAlmostEqual(wanted, tolerated(
+                sigma, samples, c=2.0, tolerance=0.1, smoothing=4))
+
+    def test_strain_and_what_it_asks_for(self) -> None:
+        for ratios, wanted, verdict in (
+                ([1.0], 0.0, Verdict.GROW), ([0.5], -5.0, Verdict.GROW),
+                ([1.0, 1.1], 0.5, Verdict.GROW),
+                ([1.06], 0.6, Verdict.HOLD), ([1.099], 0.99, Verdict.HOLD),
+                ([1.1, 1.12], 1.1, Verdict.SHRINK),
+                ([3.0], 20.0, Verdict.SHRINK)):
+            found = strain(ratios, 0.1)
+            self.assertAlmostEqual(wanted, found)
+            # 0.5 itself is in doubt for want of digits.
+            self.assertEqual(verdict, judge(found - 1e-9))
+
+
+class BudgetTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.budget = self.make()
+
+    def make(self, smoothing: int = 1) -> Budget:
+        return Budget(c=1.0, tolerance=0.1, size=SIZE, smoothing=smoothing,
+                      increase=0.1, decrease=2.0, blind_ticks=3)
+
+    def see(self, *rates: WorkloadRates, used: float | None = 1e4,
+            quiet: bool = False, binding: bool = True, floors: float = FLOORS,
+            most: float = 1e9) -> float | None:
+        """By default the background is held, and does a lot in spite."""
+        self.budget.observe(rates, used=used, floors=floors, quiet=quiet,
+                            binding=binding, most=most)
+        return self.budget.total
+
+    def learn(self, *workloads: Workload, wait_ms: float = 1.0) -> None:
+        for _ in range(SIZE):
+            self.assertEqual(FLOORS, self.see(
+                *(rate(one, wait_ms) for one in workloads), used=FLOORS,
+                quiet=True))
+            self.assertEqual('learning', self.budget.rule)
+
+    def learn_again(self) -> None:
+        self.budget = self.make()
+        self.learn(ONE)
+
+    def curve(self, wanted: list[float], *waits_ms: float) -> None:
+        for value, wait_ms in zip(wanted, waits_ms, strict=True):
+            total = self.see(rate(ONE, wait_ms))
+            assert total is not None
+            self.assertAlmostEqual(value, total)
+
+    def test_off_without_any_io_wait(self) -> None:
+        self.assertIsNone(self.see(rate(ONE, None)))
+        self.assertIsNone(self.see(rate(ONE, 1.0, 4.9)))
+        self.assertIsNone(self.see())
+        facts = self.budget.facts()
+        self.assertEqual('off', facts['rule'])
+        self.assertIn('delay accounting', facts['why'])
+        self.assertIsNone(self.budget.state())
+
+    def test_grow_hold_shrink(self) -> None:
+        self.learn(ONE)
+        # 2 a tick at first (a tenth of the floors), then of what there is.
+        self.curve([22, 24.2, 26.62], 1.0, 1.04, 0.95)
+        self.curve([26.62, 26.62], 1.06, 1.09)
+        # Cut to half; then by a tenth of what it was when it was too much.
+        self.curve([20, 22.662, 25.324, 27.986, 30.7846],
+                   1.15, 1.0, 1.0, 1.0, 1.0)
+
+    def test_the_more_it_suffers_the_more_is_cut(self) -> None:
+        for wait_ms, factor in ((1.101, 2), (1.15, 2), (1.3, 3), (2.0, 10)):
+            self.budget = self.make()
+            self.learn(ONE)
+            self.budget.total = 1000.0
+            found = self.see(rate(ONE, wait_ms))
+            assert found is not None
+            self.assertAlmostEqual(1000 / factor, found)
+
+    def test_cut_from_what_was_done(self) -> None:
+        self.learn(ONE)
+        self.budget.total = 1000.0
+        self.assertEqual(100.0, self.see(rate(ONE, 1.11), used=200.0))
+        self.learn_again()
+        self.budget.total = 1000.0
+        self.assertEqual(500.0, self.see(rate(ONE, 1.11), used=None))
+
+    def test_who_has_enough_gets_no_more(self) -> None:
+        self.learn(ONE)
+        for _ in range(3):
+            self.assertEqual(FLOORS, self.see(rate(ONE, 1.0), binding=False))
+
+    def test_never_above_the_most(self) -> None:
+        self.learn(ONE)
+        for _ in range(10):
+            self.see(rate(ONE, 1.0), most=30.0)
+        self.assertEqual(30.0, self.budget.total)
+        # The floors are more: the caller opens an incident.
+        self.assertEqual(40.0, self.see(rate(ONE, 1.0), most=30.0,
+                                        floors=40.0))
+
+    def test_all_together_are_judged_more_strictly_than_one(self) -> None:
+        self.learn(ONE, TWO)
+        self.budget.total = 1000.0
+        # One is 15 % slower and does a tenth of all: that may be chance.
+        self.see(rate(ONE, 1.15, 10.0), rate(TWO, 1.0, 90.0))
+        self.assertEqual((Verdict.HOLD, '/one'),
+                         (self.budget.verdict, self.budget.by))
+        self.see(rate(ONE, 1.15), rate(TWO, 1.15))
+        self.assertEqual((Verdict.SHRINK, 'all'),
+                         (self.budget.verdict, self.budget.by))
+        self.assertEqual(500.0, self.budget.total)
+        self.see(rate(ONE, 1.25, 10.0), rate(TWO, 1.0, 90.0))
+        self.assertEqual((Verdict.SHRINK, '/one'),
+                         (self.budget.verdict, self.budget.by))
+
+    def test_smoothing(self) -> None:
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        # A mean of n may be 0.1 sqrt(4 / n) off: 0.2, 0.14, 0.115, 0.1.
+        for wait_ms, wanted in ((1.0, 'GROW'), (1.2, 'HOLD'), (1.1, 'HOLD'),
+                                (1.09, 'HOLD'), (1.05, 'SHRINK')):
+            self.see(rate(ONE, wait_ms))
+            self.assertEqual(wanted, self.budget.verdict.name, str(wait_ms))
+        # What was before the cut is forgotten.
+        self.see(rate(ONE, 1.05))
+        self.assertEqual('GROW', self.budget.verdict.name)
+
+    def test_what_was_before_a_gap_is_forgotten(self) -> None:
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE)
+        for wait_ms in (1.0, 1.0, 1.0):
+            self.see(rate(ONE, wait_ms))
+        self.see(rate(ONE, None, 0.0))
+        self.see(rate(ONE, 1.21))       # 0.2 may one sample be off
+        self.assertEqual(('SHRINK', 'all'),
+                         (self.budget.verdict.name, self.budget.by))
+        # Of one workload alone, while others go on.
+        self.budget = self.make(smoothing=4)
+        self.learn(ONE, TWO)
+        for wait in (1.0, None, 1.41):      # 0.4 may one sample of it be off
+            self.see(rate(ONE, wait, 10.0 if wait else 0.0),
+                     rate(TWO, 1.0, 1000.0))
+        self.assertEqual(('SHRINK', '/one'),
+                         (self.budget.verdict.name, self.budget.by))
+
+    def test_the_level_follows_while_the_background_rests(self) -> None:
+        self.learn(ONE)
+        for _ in range(SIZE):
+            self.see(rate(ONE, 3.0, 1000.0), used=FLOORS, quiet=True)
+        self.assertEqual(FLOORS, self.budget.total)
+        self.see(rate(ONE, 3.1))
+        self.assertEqual('GROW', self.budget.verdict.name)
+
+    def test_a_level_that_is_too_high_is_lowered(self) -> None:
+        self.learn(ONE, wait_ms=2.0)
+        self.see(rate(ONE, 1.0))
+        # 1 ms is now 10 % below the level, the deviation was 0.
+        self.see(rate(ONE, 1.0 / 0.9 * 1.11))
+        self.assertEqual('SHRINK', self.budget.verdict.name)
+
+    def test_noise_is_tolerated(self) -> None:
+        for wait_ms in (0.8, 1.2, 0.8, 1.2):
+            self.see(rate(ONE, wait_ms), used=FLOORS, quiet=True)
+        self.see(rate(ONE, 1.2))    # mu 1, sigma 0.23
+        self.assertEqual('HOLD', self.budget.verdict.name)
+        self.see(rate(ONE, 1.3))
+        self.assertEqual('SHRINK', self.budget.verdict.name)
+
+    def test_nothing_is_learnt_while_the_background_works(self) -> None:
+        for _ in range(3 * SIZE):
+            self.assertEqual(FLOORS, self.see(rate(ONE, 5.0)))
+        self.assertEqual('learning', self.budget.rule)
+        self.learn(ONE)
+        self.curve([22.0], 1.0)
+
+    def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
+        self.learn(ONE)
+        self.curve([22.0], 1.0)
+        # The disk is 4 % slower than undisturbed; so is his.
+        for _ in range(SIZE):
+            self.see(rate(ONE, 1.04), rate(TWO, 2.08))
+            self.assertEqual('GROW', self.budget.verdict.name)
+        self.see(rate(ONE, 1.04, 10.0), rate(TWO, 2.14, 1000.0))
+        self.assertEqual(('HOLD', 'all'),
+                         (self.budget.verdict.name, self.budget.by))
+
+    def test_idle_foreground_leaves_the_disk_until_it_comes_back(self,
+                                                                 ) -> None:
+        self.learn(ONE)
+        self.curve([22.0], 1.0)
+        for _ in range(50):
+            self.see(rate(ONE, None, 0.0))
+        self.assertEqual(('', None), (self.budget.by, self.budget.ratio))
+        assert self.budget.total is not None
+        self.assertGreater(self.budget.total, 1000)
+        # What was good when it was last here, and a step.
+        self.curve([24.2], 1.0)
+
+    def test_blind_holds_and_then_goes_to_the_floors(self) -> None:
+        self.learn(ONE)
+        self.curve([22.0, 24.2], 1.0, 1.0)
+        for wanted in (24.2, 24.2, 24.2, FLOORS, FLOORS):
+            self.assertAlmostEqual(wanted, self.see(rate(ONE, None)) or 0)
+        self.assertEqual('blind', self.budget.rule)
+        # What was learnt is still there.
+        self.curve([22.0, 22.0], 1.0, 1.08)
+        # Unknown operations are not idle either.
+        for wanted in (22.0, 22.0, 22.0, FLOORS):
+            self.assertEqual(wanted, self.see(rate(ONE, None, None)))
+
+    def test_one_who_sees_is_enough(self) -> None:
+        self.learn(ONE, TWO)
+        for _ in range(6):
+            self.see(rate(ONE, None), rate(TWO, 1.0))
+            self.assertEqual('holding', self.budget.rule)
+        assert self.budget.total is not None
+        self.assertGreater(self.budget.total, 30)
+
+    def test_at_its_floors_the_background_may_be_too_much(self) -> None:
+        self.learn(ONE)
+        # A fifth of all operations are the background's.
+        self.assertEqual(10.0, self.see(rate(ONE, 1.5, 80.0), used=20.0,
+                                        quiet=True))
+        self.learn_again()
+        # A fiftieth: it is somebody else's doing.
+        self.assertEqual(FLOORS, self.see(rate(ONE, 1.5, 980.0), used=20.0,
+                                          quiet=True))
+        self.assertEqual('HOLD', self.budget.verdict.name)
+
+    def held(self, look: tuple[WorkloadRates, ...], ticks: int = 4,
+             **more: Any) -> None:
+        """The same numbers again, which change nothing."""
+        total, facts = self.budget.total, self.budget.facts()
+        state = json.dumps(self.budget.state())
+        for _ in range(ticks):
+            self.assertEqual(total, self.see(*look, **more))
+            self.assertEqual({**facts, 'verdict': 'hold'},
+                             self.budget.facts())
+            self.assertEqual(state, json.dumps(self.budget.state()))
+
+    def test_the_same_numbers_again_are_no_news(self) -> None:
+        """As of VMs, whom libvirt is asked about once in five ticks."""
+        self.budget = self.make(smoothing=4)
+        for _ in range(SIZE):
+            look = rate(ONE, 1.0), rate(TWO, 2.0)
+            self.see(*look, used=FLOORS, quiet=True)
+            for _ in range(4):
+                self.see(*look, used=FLOORS, quiet=True)
+        self.assertEqual(FLOORS, self.budget.total)
+        self.budget.total = 1000.0
+        for wait_ms, wanted in ((1.0, 'GROW'), (1.3, 'SHRINK'),
+                                (1.0, 'GROW')):
+            look = rate(ONE, wait_ms), rate(TWO, 2 * wait_ms)
+            self.see(*look)
+            self.assertEqual(wanted, self.budget.verdict.name)
+            self.held(look)
+            self.held(look, quiet=True, used=FLOORS)
+
+    def test_the_same_numbers_again_at_the_floors(self) -> None:
+        self.learn(ONE)
+        look = rate(ONE, 1.5, 80.0),
+        self.assertEqual(10.0, self.see(*look, used=20.0, quiet=True))
+        self.held(look, used=20.0, quiet=True)
+
+    def test_learning_takes_as_many_measurements(self) -> None:
+        for left in range(SIZE, 0, -1):
+            look = rate(ONE, 1.0),
+            for _ in range(5):
+                self.see(*look, used=FLOORS, quiet=True)
+                self.assertEqual(int(left > 1),
+                                 self.budget.facts()['learning'])
+
+    def test_news_of_others_do_not_count_it_again(self) -> None:
+        """A container is measured in each tick, a VM is not."""
+        self.learn(ONE, TWO)
+        self.budget.total = 1000.0
+        vm = rate(TWO, 2.0)
+        self.see(rate(ONE, 1.0), vm)
+        self.assertEqual('SHRINK', self.budget.verdict.name)
+        total = self.budget.total
+        for _ in range(4):
+            self.assertGreaterEqual(self.see(rate(ONE, 1.0), vm) or 0.0,
+                                    total)
+        # What is no reason to cut still keeps it from growing.
+        vm = rate(TWO, 1.15)
+        for _ in range(5):
+            self.see(rate(ONE, 1.0, 1e6), vm)
+            self.assertEqual(('HOLD', '/two'),
+                             (self.budget.verdict.name, self.budget.by))
+
+    def test_nothing_waited_is_measured_each_time(self) -> None:
+        for _ in range(SIZE):
+            self.see(rate(ONE, 0.0), used=FLOORS, quiet=True)
+        self.curve([22.0, 24.2], 0.0, 0.0)
+
+    def test_who_left_is_forgotten(self) -> None:
+        self.learn(ONE)
+        self.assertIsNone(self.see())
+        self.learn(ONE)
+
+    def test_a_wait_of_nothing_is_no_level_to_divide_by(self) -> None:
+        self.learn(ONE, wait_ms=0.0)
+        self.curve([22.0], 0.01)
+        self.see(rate(ONE, 0.02))
+        self.assertEqual('SHRINK', self.budget.verdict.name)
+
+    def test_state_survives_a_restart(self) -> None:
+        self.learn(ONE, TWO)
+        for wait_ms in (1.0, 1.0, 1.2, 1.0):
+            self.see(rate(ONE, wait_ms), rate(TWO, 1.0))
+        before = self.budget
+        self.budget = self.make()
+        self.budget.load(json.loads(json.dumps(before.state())))
+        for wait in (None, 1.05, 1.3, 1.0):
+            look = rate(ONE, wait), rate(TWO, wait)
+            found = self.see(*look)
+            before.observe(look, used=1e4, floors=FLOORS, quiet=False,
+                           binding=True)
+            self.assertEqual(before.total, found)
+            self.assertEqual(before.facts(), self.budget.facts())
+
+    def test_garbage_is_no_state(self) -> None:
+        self.learn(ONE)
+        good = self.budget.state()
+        assert good is not None
+        for wrong in ({}, {**good, 'total': -1}, {**good, 'peak': 'x'},
+                      {**good, 'proven': math.nan},
+                      {**good, 'levels': [[1]]}, {**good, 'levels': 7},
+                      {**good, 'last': [None]}):
+            self.assertRaises((KeyError, TypeError, ValueError),
+                              self.make().load, wrong)
+
+
+class HostTest(testtools.TestCase):
+    """Two databases beside a hog of the disk and a modest batch, on a
+    simulated host whose queues nobody here has written down."""
+
+    def play(self, *, hog: bool, managed: bool) -> dict[str, Result]:
+        tenants = [Tenant(id=f'db-{i}', requests_per_s=80, cpu_s=0.004,
+                          io_ops=3) for i in range(2)]
+        if hog:
+            tenants += [
+                Tenant(id='hog', priority=Priority.BACKGROUND,
+                       queue_depth=8, threads=0.1),
+                Tenant(id='batch', priority=Priority.BACKGROUND,
+                       queue_depth=0.05, threads=0.1)]
+        host = Simulator(Machine(cpus=16), tenants, seed=1)
+        controller, before = Controller(), None
+        for _ in range(400):
+            sample = host.sample()
+            found = controller.step(host.now + 1, rates(before, sample))
+            before = sample
+            for cap in found.caps if managed else ():
+                host.write(cap.workload, cap.knob, cap.value)
+            host.advance(1.0)
+            if host.now == 150:
+                host.plant.reset_truth()
+        return {guest.spec.id: guest.truth.result()
+                for guest in host.plant.guests}
+
+    def test_a_hog_of_the_disk(self) -> None:
+        alone = self.play(hog=False, managed=False)
+        beside = self.play(hog=True, managed=False)
+        managed = self.play(hog=True, managed=True)
+        for db in alone:
+            best, worst, found = (
+                one[db].p99_s or 0.0 for one in (alone, beside, managed))
+            self.assertGreater(worst, 1.5 * best)
+            self.assertLess(found, 1.08 * best)
+        # What the hog has to leave, the batch can use.
+        self.assertGreater(managed['batch'].io_ops_per_s,
+                           1.5 * beside['batch'].io_ops_per_s)
+        self.assertGreater(managed['hog'].io_ops_per_s, 100)

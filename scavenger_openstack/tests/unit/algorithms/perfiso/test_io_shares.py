@@ -1,0 +1,413 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Deficits and shares by hand, and the controller over whole curves."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.algorithms.perfiso.io_shares import Controller
+from scavenger_openstack.algorithms.perfiso.io_shares import deficit
+from scavenger_openstack.algorithms.perfiso.io_shares import fair_part
+from scavenger_openstack.algorithms.perfiso.io_shares import Params
+from scavenger_openstack.algorithms.perfiso.io_shares import parts_of
+from scavenger_openstack.algorithms.perfiso.io_shares import priority
+from scavenger_openstack.decision.rates import rates as rates_of
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.types import WorkloadSample
+
+OPS = Knob.IO_OPS_PER_S
+A = Workload('/batch/a', Priority.BACKGROUND)
+B = Workload('/batch/b', Priority.BACKGROUND, vcpus=3.0)
+VM = Workload('vm', Priority.FOREGROUND)
+SMALL = Params(wait_window_s=4.0, wait_smoothing=1, deficit_window_s=2.0,
+               loosen_share=1.0)
+# Without a foreground the budget is just this.
+STATIC = dataclasses.replace(SMALL, max_ops_per_s=800.0)
+
+
+TURNS = itertools.count()
+
+
+def use(workload: Workload, ops: float | None) -> WorkloadRates:
+    return WorkloadRates(workload, 1.0, io_ops_per_s=ops)
+
+
+def vm(wait_ms: float | None = 1.0, ops: float | None = 1000.0,
+       workload: Workload = VM) -> WorkloadRates:
+    """A new measurement: no two of them are the very same number."""
+    wait_s = None if wait_ms is None else wait_ms / 1000
+    return WorkloadRates(
+        workload, 1.0, io_ops_per_s=ops, io_wait_s_per_op=wait_s and (
+            wait_s * (1 + next(TURNS) % 99 * 1e-14)))
+
+
+def caps(decision: Decision) -> dict[str, Any]:
+    found = {cap.workload: cap.value for cap in decision.caps}
+    assert len(found) == len(decision.caps)
+    assert all(cap.knob is OPS for cap in decision.caps)
+    return found
+
+
+class EquationsTest(testtools.TestCase):
+    """Two ticks; A weighs 1 and does 100, then 300; B weighs 3 and does 300,
+    then 100."""
+
+    def test_what_each_is_due(self) -> None:
+        self.assertEqual([0.25, 0.75], parts_of([1.0, 3.0]))
+        self.assertEqual(100.0, fair_part([0.25, 0.25], [400.0, 400.0]))
+        self.assertEqual(300.0, fair_part([0.75, 0.75], [400.0, 400.0]))
+        # Weights and what is done may change from tick to tick.
+        self.assertEqual(150.0, fair_part([0.25, 1.0], [400.0, 200.0]))
+
+    def test_deficits(self) -> None:
+        # Both did 200 on average; of a budget of 800 they are guaranteed
+        # 200 and 600, more than the 100 and 300 that they are due.
+        self.assertEqual(1.0, deficit(200.0, 200.0, 100.0))
+        self.assertAlmostEqual(-1 / 3, deficit(200.0, 600.0, 300.0) or 0)
+        # Guaranteed less than due.
+        self.assertEqual(3.0, deficit(200.0, 50.0, 100.0))
+        self.assertEqual(-1.0, deficit(0.0, 50.0, 100.0))
+        self.assertEqual(0.0, deficit(50.0, 50.0, 100.0))
+        self.assertIsNone(deficit(0.0, 50.0, 0.0))
+        self.assertIsNone(deficit(7.0, 0.0, 10.0))
+
+    def test_priorities(self) -> None:
+        for found, wanted in ((None, 1.0), (0.0, 1.0), (1.0, 0.5), (9.0, 0.5),
+                              (-1 / 3, 1.5), (-0.5, 2.0), (-1.0, 2.0),
+                              (math.inf, 0.5)):
+            self.assertAlmostEqual(wanted, priority(found))
+
+    def test_weights_that_are_none(self) -> None:
+        self.assertEqual([0.0, 1.0, 0.0, 0.0, 0.0], parts_of(
+            [0.0, 2.0, -1.0, math.nan, math.inf]))
+        self.assertEqual([0.5, 0.5], parts_of([0.0, -1.0]))
+        self.assertEqual([], parts_of([]))
+
+    def test_the_whole_example(self) -> None:
+        controller = Controller(STATIC)
+        controller.step(1.0, Rates(0.0, 1.0, (use(A, 100.0), use(B, 300.0))))
+        found = controller.step(2.0, Rates(0.0, 1.0, (
+            use(A, 300.0), use(B, 100.0))))
+        # Weights 1 / 2 and 3 x 1.5.  Demands 375 and 125 are met, and the
+        # other 300 of the budget are shared 1 : 9.
+        self.assertEqual({'/batch/a': 405.0, '/batch/b': 395.0}, caps(found))
+        self.assertEqual(
+            ['disks: max_ops_per_s is set, so 800 operations/s for 2 '
+             'workloads; deficit +1.00',
+             'disks: max_ops_per_s is set, so 800 operations/s for 2 '
+             'workloads; deficit -0.33'],
+            [cap.reason for cap in found.caps])
+
+    def test_params_say_what_they_do(self) -> None:
+        for field in dataclasses.fields(Params):
+            self.assertIn(field.type, ('int', 'float'))
+            self.assertTrue(field.metadata['help'].endswith('.'))
+            self.assertTrue(field.metadata['source'])
+            self.assertTrue(field.metadata['min'] <= field.default
+                            <= field.metadata['max'])
+
+
+class ControllerTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.use(SMALL)
+
+    def use(self, params: Params) -> None:
+        self.controller = Controller(params, host='h', boot_id='b')
+        self.now = 0.0
+
+    def step(self, *workloads: WorkloadRates) -> Decision:
+        self.now += 1
+        return self.controller.step(self.now, Rates(0.0, 1.0, workloads))
+
+    def learn(self, *background: Workload) -> None:
+        for _ in range(4):
+            found = self.step(vm(), *(use(one, 10.0) for one in background))
+            self.assertEqual({one.id: 10.0 for one in background},
+                             caps(found))
+            self.assertEqual('learning', found.facts['rule'])
+
+
+class SharesTest(ControllerTest):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.use(STATIC)
+
+    def test_by_weight_when_both_want_all(self) -> None:
+        for _ in range(9):
+            found = self.step(use(A, 200.0), use(B, 600.0))
+            self.assertEqual({A.id: 200.0, B.id: 600.0}, caps(found))
+
+    def test_what_one_does_not_want_goes_to_the_other(self) -> None:
+        for _ in range(9):
+            found = caps(self.step(use(A, 760.0), use(B, 0.0)))
+        # B has its floor, and the rest of its part lies ready for it.
+        self.assertTrue(A.id in found and found[A.id] >= 700, found)
+        self.assertTrue(10 <= found[B.id] <= 100, found)
+        self.assertLessEqual(sum(found.values()), 800)
+
+    def test_who_did_little_comes_first_for_a_while(self) -> None:
+        one = dataclasses.replace(A, id='/batch/one')
+        for _ in range(9):
+            self.step(use(A, 790.0), use(one, 0.0))
+        # Now both want all that there is.
+        shares = []
+        for _ in range(4):
+            found = caps(self.step(use(A, 400.0), use(one, 400.0)))
+            shares.append(found[one.id])
+        # At first all that it is thought to want, then by weight.
+        self.assertEqual([500.0, 400.0, 400.0, 400.0], shares)
+
+    def test_down_at_once_and_up_step_by_step(self) -> None:
+        self.use(dataclasses.replace(STATIC, loosen_share=0.1))
+        for wanted in (90.0, 170.0, 250.0, 330.0):
+            found = self.step(use(A, 800.0))
+            self.assertEqual({A.id: wanted}, caps(found))
+        limits = caps(self.step(use(A, 300.0), use(B, 600.0)))
+        self.assertEqual(90.0, limits[B.id])
+        self.use(dataclasses.replace(STATIC, loosen_share=0.1))
+        for _ in range(20):
+            self.step(use(A, 800.0))
+        before = caps(self.step(use(A, 800.0)))
+        limits = caps(self.step(use(A, 800.0), use(B, 800.0)))
+        self.assertEqual({A.id: 800.0}, before)
+        self.assertLess(limits[A.id], 400.0)
+
+    def test_small_budgets_still_grow(self) -> None:
+        low = dataclasses.replace(A, floor={OPS: 1.0})
+        self.use(dataclasses.replace(STATIC, max_ops_per_s=5.0,
+                                     loosen_share=0.01))
+        found = [caps(self.step(use(low, 5.0)))[A.id] for _ in range(6)]
+        self.assertEqual([2.0, 3.0, 4.0, 5.0, 5.0, 5.0], found)
+
+    def test_unknown_use_wants_its_part(self) -> None:
+        for _ in range(9):
+            found = self.step(use(A, None), use(B, 600.0))
+            self.assertIsNone(found.facts['used_ops_per_s'])
+        # Nothing is due to A as far as is known; B did just what it is due
+        # of what is known.
+        self.assertEqual(200.0, caps(found)[A.id])
+        found = self.step(use(A, None), use(B, None))
+        self.assertEqual({A.id, B.id}, caps(found).keys())
+        found = self.step(use(A, math.nan), use(B, -1.0))
+        self.assertEqual({A.id, B.id}, caps(found).keys())
+
+    def test_no_weight_no_more_than_the_floor(self) -> None:
+        none = dataclasses.replace(A, vcpus=0.0)
+        for _ in range(9):
+            found = caps(self.step(use(none, 500.0), use(B, 500.0)))
+        self.assertEqual({A.id: 10.0, B.id: 790.0}, found)
+        for _ in range(9):
+            found = caps(self.step(use(none, 400.0), use(
+                dataclasses.replace(B, vcpus=-1.0), 400.0)))
+        self.assertEqual({A.id: 400.0, B.id: 400.0}, found)
+
+    def test_floors_that_are_no_whole_number(self) -> None:
+        for floor, wanted in ((12.5, 12.5), (0.0, 1.0), (-7.0, 1.0)):
+            self.use(STATIC)
+            none = dataclasses.replace(A, vcpus=0.0, floor={OPS: floor})
+            found = caps(self.step(use(none, 1.0), use(B, 1.0)))
+            self.assertEqual(wanted, found[A.id])
+
+    def test_one_workload_has_it_all(self) -> None:
+        for ops in (0.0, 5.0, 800.0):
+            self.assertEqual({A.id: 800.0}, caps(self.step(use(A, ops))))
+
+    def test_coming_and_going_in_the_middle_of_a_window(self) -> None:
+        self.step(use(A, 400.0))
+        both = caps(self.step(use(A, 400.0), use(B, None)))
+        self.assertEqual({A.id, B.id}, both.keys())
+        for _ in range(5):
+            both = caps(self.step(use(A, 200.0), use(B, 600.0)))
+        self.assertEqual({A.id: 200.0, B.id: 600.0}, both)
+        self.assertEqual({A.id: 800.0}, caps(self.step(use(A, 200.0))))
+        self.assertEqual({}, caps(self.step()))
+        # Made again under the same name: nothing is known of it.
+        again = dataclasses.replace(B, created_s=7.0)
+        found = self.step(use(again, None))
+        self.assertNotIn('deficit', found.caps[0].reason)
+
+    def test_sixty(self) -> None:
+        many = [Workload(f'/batch/{i}', Priority.BACKGROUND,
+                         vcpus=1.0 + i % 3) for i in range(60)]
+        for _ in range(9):
+            found = caps(self.step(*(use(one, 30.0) for one in many)))
+            self.assertEqual(60, len(found))
+            self.assertLessEqual(sum(found.values()), 800)
+            self.assertGreaterEqual(min(found.values()), 10)
+
+    def test_floors_that_do_not_fit(self) -> None:
+        big = dataclasses.replace(A, floor={OPS: 500.0})
+        most = dataclasses.replace(B, floor={OPS: 400.0})
+        ids = set()
+        for _ in range(3):
+            found = self.step(use(big, 1.0), use(most, 900.0))
+            self.assertEqual({A.id: 500.0, B.id: 400.0}, caps(found))
+            [incident] = found.incidents
+            ids.add(incident.id)
+            self.assertEqual(
+                ('overcommitted', 'foreground', 'io_ops_per_s', 'h', 1.0,
+                 900.0, 800.0),
+                (incident.cause, incident.victim, incident.signal,
+                 incident.host, incident.time_s, incident.value,
+                 incident.threshold))
+        self.assertEqual(1, len(ids))
+        self.assertEqual((), self.step(use(big, 1.0)).incidents)
+
+
+class ForegroundTest(ControllerTest):
+
+    def test_off_with_a_reason(self) -> None:
+        for rates in ((use(A, 900.0),), (use(A, 900.0), vm(None)),
+                      (use(A, 900.0), vm(9.0, 4.0))):
+            found = self.step(*rates)
+            self.assertEqual({}, caps(found))
+            self.assertEqual('off', found.facts['rule'])
+            self.assertIn('io_wait', found.facts['why'])
+
+    def test_the_static_limit_needs_no_signal(self) -> None:
+        self.use(STATIC)
+        found = self.step(use(A, 900.0), vm(None))
+        self.assertEqual({A.id: 800.0}, caps(found))
+        self.assertEqual('off', found.facts['rule'])
+
+    def test_learn_grow_and_yield(self) -> None:
+        self.learn(A, B)
+        before = 20.0
+        for _ in range(50):
+            limits = caps(self.step(vm(), use(A, before / 4),
+                                    use(B, before * 3 / 4)))
+            self.assertGreaterEqual(sum(limits.values()), before - 2)
+            before = sum(limits.values())
+        self.assertGreater(before, 150)
+        found = self.step(vm(1.3), use(A, before / 4),
+                          use(B, before * 3 / 4))
+        self.assertEqual('shrink', found.facts['verdict'])
+        # Three times what is tolerated: a third.
+        self.assertAlmostEqual(before / 3, sum(caps(found).values()),
+                               delta=3)
+        self.assertIn('the foreground waits 1.30 x as long as undisturbed',
+                      found.caps[0].reason)
+
+    def test_who_can_have_no_more_does_not_ask_for_it(self) -> None:
+        none = dataclasses.replace(A, vcpus=0.0)
+        self.learn(none, B)
+        for _ in range(5):
+            found = self.step(vm(), use(none, 10.0), use(B, 1.0))
+            self.assertEqual(20.0, found.facts['budget_ops_per_s'])
+        self.step(vm(), use(none, 10.0), use(B, 9.0))
+        found = self.step(vm(), use(none, 10.0), use(B, 9.0))
+        self.assertGreater(found.facts['budget_ops_per_s'], 20.0)
+
+    def test_learning_waits_for_quiet(self) -> None:
+        for _ in range(9):
+            found = self.step(vm(), use(A, 500.0))
+            self.assertEqual(('learning', False), (
+                found.facts['rule'], found.facts['quiet']))
+            self.assertEqual({A.id: 10.0}, caps(found))
+        self.assertIn('learning', found.caps[0].reason)
+        # Reads and writes, on each of two disks.
+        two = dataclasses.replace(A, disks=('vda', 'vdb'))
+        self.assertTrue(self.step(vm(), use(two, 40.0)).facts['quiet'])
+        self.assertFalse(self.step(vm(), use(A, 40.0)).facts['quiet'])
+        self.assertFalse(self.step(vm(), use(A, None)).facts['quiet'])
+
+    def test_overcommitted_by_what_the_foreground_feels(self) -> None:
+        self.learn(A)
+        found = self.step(vm(ops=50.0), use(A, 10.0))
+        self.assertEqual((), found.incidents)
+        found = self.step(vm(2.0, 50.0), use(A, 10.0))
+        [incident] = found.incidents
+        self.assertEqual(({A.id: 10.0}, 10.0, 5.0), (
+            caps(found), incident.value, incident.threshold))
+        # It may be another phase of the foreground: learnt in a window.
+        for _ in range(9):
+            found = self.step(vm(2.0, 50.0), use(A, 10.0))
+        self.assertEqual((), found.incidents)
+
+    def test_no_background(self) -> None:
+        for _ in range(5):
+            self.assertEqual((), self.step(vm()).caps)
+        self.assertEqual({A.id}, caps(self.step(vm(), use(A, 0.0))).keys())
+
+    def test_backward_counters_are_unknown(self) -> None:
+        """As the agent sees them: a tick without rates, and on."""
+        def host(time_s: float, wait_s: float, ops: int,
+                 batch: int) -> HostSample:
+            return HostSample('h', 'b', time_s, time_s, (
+                WorkloadSample(VM, io_wait_s=wait_s, io_ops=ops),
+                WorkloadSample(A, io_ops=batch)))
+        before, rules = None, []
+        for tick, reset in enumerate((0, 0, 0, 0, 0, 0, 5, 5, 5)):
+            done = tick - reset
+            sample = host(1.0 + tick, done * 0.1 + tick * tick * 1e-9,
+                          done * 100, done * 10)
+            found = self.controller.step(sample.time_s,
+                                         rates_of(before, sample))
+            before = sample
+            rules.append((found.facts['rule'], found.facts['quiet']))
+        self.assertEqual(
+            [('off', False)] + [('learning', True)] * 4
+            + [('holding', True), ('holding', False)]
+            + [('holding', True)] * 2, rules)
+
+    def test_time_that_does_not_move_changes_nothing(self) -> None:
+        self.learn(A)
+        found = self.step(vm(), use(A, 10.0))
+        rates = Rates(0.0, 1.0, (vm(9.0), use(A, 900.0)))
+        for now in (self.now, self.now - 1, math.nan, math.inf):
+            self.assertIs(found, self.controller.step(now, rates))
+
+    def test_after_a_long_gap_all_is_learnt_anew(self) -> None:
+        self.learn(A)
+        self.now += 3
+        self.assertEqual('holding',
+                         self.step(vm(), use(A, 10.0)).facts['rule'])
+        self.now += 4
+        self.assertEqual('learning',
+                         self.step(vm(), use(A, 10.0)).facts['rule'])
+
+    def test_state(self) -> None:
+        self.assertEqual({}, self.controller.state())
+        self.learn(A)
+        for _ in range(20):
+            before = self.step(vm(), use(A, 40.0))
+        kept = json.loads(json.dumps(self.controller.state()))
+        for changes, rule in (({}, 'holding'), ({'saved_s': 99.0}, 'learning'),
+                              ({'saved_s': 'x'}, 'learning'),
+                              ({'budget': {'total': 1}}, 'learning'),
+                              ({'budget': 7}, 'learning')):
+            controller = Controller(SMALL)
+            controller.load({**kept, **changes}, self.now + 1)
+            found = controller.step(self.now + 2, Rates(0.0, 1.0, (
+                vm(), use(A, 10.0))))
+            self.assertEqual(rule, found.facts['rule'])
+            if not changes:
+                self.assertEqual(before.facts['budget_ops_per_s'],
+                                 found.facts['budget_ops_per_s'])

@@ -1,0 +1,252 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The quota by IPC, sample by sample."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import testtools
+
+from scavenger_openstack.algorithms.scavenger.quota import deviation
+from scavenger_openstack.algorithms.scavenger.quota import family_factor
+from scavenger_openstack.algorithms.scavenger.quota import judge
+from scavenger_openstack.algorithms.scavenger.quota import next_quota
+from scavenger_openstack.algorithms.scavenger.quota import Quota
+from scavenger_openstack.algorithms.scavenger.quota import Verdict
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+ONE = Workload('/one', Priority.FOREGROUND)
+TWO = Workload('/two', Priority.FOREGROUND)
+# Five samples around IPC 2: mean 2, squares 4 x 0.04 over 4, sigma 0.2.
+LEARN = (1.8, 2.2, 2.0, 1.8, 2.2)
+
+
+def rate(workload: Workload, ipc: float | None, cores: float | None = 1.0,
+         ) -> WorkloadRates:
+    return WorkloadRates(workload, 1.0, cpu_cores=cores,
+                         cpi=None if ipc is None else 1 / ipc)
+
+
+class EquationsTest(testtools.TestCase):
+
+    def test_judge_along_the_whole_curve(self) -> None:
+        # mu 2, c sigma 0.2: 1.6 | 1.8 | 2.2 | 2.4
+        for ipc, wanted in ((0.1, Verdict.MINIMUM), (1.59, Verdict.MINIMUM),
+                            (1.61, Verdict.SHRINK), (1.79, Verdict.SHRINK),
+                            (1.81, Verdict.GROW), (2.0, Verdict.GROW),
+                            (2.19, Verdict.GROW), (2.21, Verdict.HOLD),
+                            (2.39, Verdict.HOLD), (2.41, Verdict.MINIMUM),
+                            (9.0, Verdict.MINIMUM)):
+            self.assertEqual(wanted, judge(ipc, 2.0, 0.2), str(ipc))
+
+    def test_more_c_is_never_tighter_below(self) -> None:
+        for ipc in (1.0, 1.5, 1.7, 1.9, 2.0):
+            votes = [judge(ipc, 2.0, c * 0.2) for c in (0.1, 0.5, 1, 2, 5)]
+            self.assertEqual(sorted(votes), votes)
+
+    def test_deviation(self) -> None:
+        for sigma, wanted in ((0.2, 0.2), (0.0, 0.04), (0.03, 0.04)):
+            self.assertAlmostEqual(wanted, deviation(
+                2.0, sigma, c=1.0, min_deviation=0.02))
+
+    def test_many_workloads_raise_no_more_false_alarms_than_one(self,
+                                                                ) -> None:
+        self.assertEqual(1.0, family_factor(1.0, 1, 1))
+        self.assertEqual(2.0, family_factor(2.0, 0, 4))
+        for c, smoothing in ((0.5, 1), (1.0, 1), (1.0, 5), (2.0, 3)):
+            # The normal distribution by the error function.
+            one = 0.5 * math.erfc(c * math.sqrt(smoothing / 2))
+            before = c
+            for workloads in (2, 5, 20, 60):
+                each = family_factor(c, workloads, smoothing)
+                alarm = 0.5 * math.erfc(each * math.sqrt(smoothing / 2))
+                self.assertAlmostEqual(one, 1 - (1 - alarm) ** workloads)
+                self.assertGreater(each, before)
+                before = each
+        self.assertEqual(100.0, family_factor(100.0, 60, 5))
+
+    def test_aimd(self) -> None:
+        def after(quota: float, verdict: Verdict) -> float:
+            return next_quota(quota, verdict, minimum=0.3, maximum=4.0,
+                              increase=0.1, decrease=2.0)
+        self.assertAlmostEqual(1.1, after(1.0, Verdict.GROW))
+        self.assertEqual(0.5, after(1.0, Verdict.SHRINK))
+        self.assertEqual(0.3, after(0.5, Verdict.SHRINK))
+        self.assertEqual(1.0, after(1.0, Verdict.HOLD))
+        self.assertEqual(0.3, after(4.0, Verdict.MINIMUM))
+        self.assertEqual(4.0, after(3.95, Verdict.GROW))
+        self.assertEqual(0.3, after(0.1, Verdict.HOLD))
+        self.assertEqual(5.0, next_quota(
+            1.0, Verdict.GROW, minimum=5.0, maximum=4.0, increase=0.1,
+            decrease=2.0))
+
+
+class QuotaTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.quota = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
+                           increase=0.1, decrease=2.0, blind_ticks=3)
+
+    def see(self, *rates: WorkloadRates) -> float | None:
+        self.quota.observe(rates, minimum=0.2, maximum=4.0)
+        return self.quota.cores
+
+    def learn(self, *workloads: Workload) -> None:
+        for ipc in LEARN:
+            self.assertEqual(0.2, self.see(*(
+                rate(workload, ipc) for workload in workloads)))
+
+    def curve(self, wanted: list[float],
+              *seen: tuple[WorkloadRates, ...]) -> None:
+        for value, rates in zip(wanted, seen, strict=True):
+            found = self.see(*rates)
+            assert found is not None
+            self.assertAlmostEqual(value, found)
+
+    def test_off_without_any_ipc(self) -> None:
+        self.assertIsNone(self.see(rate(ONE, None)))
+        self.assertFalse(self.quota.active)
+        self.assertEqual('off', self.quota.facts()['rule'])
+        self.assertIsNone(self.quota.state())
+
+    def test_grow_hold_shrink(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.4, 0.5, 0.6, 0.6, 0.3, 0.2, 0.2, 0.3],
+                   *((rate(ONE, ipc),) for ipc in (
+                       2.0, 2.1, 1.9, 1.81, 2.3, 1.7, 1.7, 1.7, 2.0)))
+
+    def test_smoothing(self) -> None:
+        quota = self.quota = Quota(
+            c=1.0, size=5, min_cores=0.25, min_deviation=0.02, increase=0.1,
+            decrease=2.0, blind_ticks=3, smoothing=4)
+        self.learn(ONE)
+        # mu 2, sigma 0.2.  Means: 2; 1.8; 1.8; 1.85; 1.8; 1.75.  A mean
+        # of n may be 0.2 sqrt(4 / n) off: 0.4, 0.28, 0.23, then 0.2.
+        for ipc, wanted in ((2.0, 'GROW'), (1.6, 'GROW'), (1.8, 'GROW'),
+                            (2.0, 'GROW'), (1.79, 'SHRINK'),
+                            (1.6, 'SHRINK')):
+            self.see(rate(ONE, ipc))
+            self.assertEqual(wanted, quota.verdict.name, str(ipc))
+        # One far out moves the mean by a quarter: beyond 0.4 at once.
+        self.see(rate(ONE, 0.8))
+        self.assertEqual('MINIMUM', quota.verdict.name)
+
+    def test_phase_change_relearns_w_samples(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.4, 0.5], *((rate(ONE, 2.0),) for _ in range(3)))
+        # 3.0 is beyond 2.4: the minimum, and five samples of the new phase.
+        self.curve([0.2] * 6, *((rate(ONE, 3.0),) for _ in range(6)))
+        self.assertEqual(1, self.quota.phases)
+        self.curve([0.3], (rate(ONE, 3.0),))
+        # The old IPC would now be a phase change.
+        self.curve([0.2], (rate(ONE, 2.0),))
+
+    def test_the_tightest_wins(self) -> None:
+        self.learn(ONE, TWO)
+        self.curve([0.3, 0.4, 0.5, 0.25],
+                   *((rate(ONE, 2.0), rate(TWO, ipc))
+                     for ipc in (2.0, 2.0, 2.0, 1.7)))
+        self.assertEqual(('/two', Verdict.SHRINK),
+                         (self.quota.by, self.quota.verdict))
+
+    def test_a_new_workload_is_learnt_first(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3], (rate(ONE, 2.0),))
+        self.curve([0.2] * 5 + [0.3], *(
+            (rate(ONE, 2.0), rate(TWO, 1.0)) for _ in range(6)))
+
+    def test_below_the_gate_there_is_no_vote(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.4, 0.2], *(
+            (rate(ONE, 0.1, cores),) for cores in (0.24, 0.0, 0.25)))
+
+    def test_rule_off_for_one_without_ipc(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.4], *(
+            (rate(ONE, 2.0), rate(TWO, None)) for _ in range(2)))
+
+    def test_blind(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.4, 0.5], *((rate(ONE, 2.0),) for _ in range(3)))
+        self.curve([0.5, 0.5, 0.5, 0.2, 0.2], *(
+            (rate(ONE, None),) for _ in range(5)))
+        # What was learnt is still there.
+        self.curve([0.3, 0.4], *((rate(ONE, 2.0),) for _ in range(2)))
+        # And it takes as many ticks again.
+        self.curve([0.4, 0.4, 0.4, 0.2], *(
+            (rate(ONE, None),) for _ in range(4)))
+
+    def test_blind_when_cpu_use_is_unknown(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3], (rate(ONE, 2.0),))
+        self.curve([0.3, 0.3, 0.3, 0.2], *(
+            (rate(ONE, 2.0, None),) for _ in range(4)))
+
+    def test_garbage_is_missing(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3], (rate(ONE, 2.0),))
+        for cpi in (math.nan, math.inf, -1.0):
+            self.curve([0.3], (rate(ONE, 1.0)._replace(cpi=cpi),))
+
+    def test_garbage_from_the_start_is_no_ipc(self) -> None:
+        for cpi in (math.nan, math.inf, 0.0, -1.0):
+            self.assertIsNone(self.see(rate(ONE, 1.0)._replace(cpi=cpi)))
+            self.assertFalse(self.quota.active)
+
+    def test_blind_over_a_restart(self) -> None:
+        self.learn(ONE)
+        self.curve([0.3, 0.3, 0.3, 0.3], *(
+            (rate(ONE, ipc),) for ipc in (2.0, None, None, None)))
+        state = json.loads(json.dumps(self.quota.state()))
+        self.quota = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
+                           increase=0.1, decrease=2.0, blind_ticks=3)
+        self.quota.load(state)
+        self.curve([0.2], (rate(ONE, None),))
+
+    def test_steady_workload(self) -> None:
+        for _ in range(5):
+            self.see(rate(ONE, 2.0))
+        # sigma 0: 2 % of the mean stand in for c sigma.
+        self.curve([0.3, 0.4, 0.2, 0.2], *((rate(ONE, ipc),) for ipc in (
+            1.97, 2.03, 1.95, 1.9)))
+
+    def test_off_again_when_all_are_gone(self) -> None:
+        self.learn(ONE)
+        self.see()
+        self.assertIsNone(self.see())
+
+    def test_state(self) -> None:
+        self.learn(ONE)
+        self.see(rate(ONE, 2.0), rate(TWO, 1.0))
+        state = json.loads(json.dumps(self.quota.state()))
+        other = Quota(c=1.0, size=5, min_cores=0.25, min_deviation=0.02,
+                      increase=0.1, decrease=2.0, blind_ticks=3)
+        other.load(state)
+        for ipc in (2.0, 2.0, 1.7, 2.0, 2.0, 2.0, 3.0):
+            self.see(rate(ONE, ipc), rate(TWO, 1.0))
+            other.observe((rate(ONE, ipc), rate(TWO, 1.0)),
+                          minimum=0.2, maximum=4.0)
+            self.assertEqual(self.quota.facts(), other.facts())
+
+    def test_garbage_state(self) -> None:
+        for state in ({}, {'cores': -1, 'phases': 0, 'baselines': []},
+                      {'cores': 1, 'phases': 0, 'baselines': [[1]]},
+                      {'cores': 1, 'phases': 0, 'baselines': None}):
+            self.assertRaises((KeyError, TypeError, ValueError),
+                              self.quota.load, state)

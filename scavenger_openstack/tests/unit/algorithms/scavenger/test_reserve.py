@@ -1,0 +1,400 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The reserve of memory and network, sample by sample."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.algorithms.scavenger.reserve import headroom
+from scavenger_openstack.algorithms.scavenger.reserve import is_low
+from scavenger_openstack.algorithms.scavenger.reserve import Members
+from scavenger_openstack.algorithms.scavenger.reserve import reason
+from scavenger_openstack.algorithms.scavenger.reserve import Reserve
+from scavenger_openstack.algorithms.scavenger.reserve import Resource
+
+CAPACITY = 1000.0
+ONE = ('/one', 1.0)
+TWO = ('/two', 1.0)
+
+
+def reserve(c: float = 2.0, size: int = 4) -> Reserve:
+    return Reserve(c=c, size=size, min_headroom=0.02)
+
+
+def resource(size: int = 4, blind_ticks: int = 3) -> Resource:
+    return Resource(c=2.0, size=size, min_headroom=0.02,
+                    blind_ticks=blind_ticks)
+
+
+class EquationsTest(testtools.TestCase):
+
+    def test_headroom(self) -> None:
+        # 2 x 15 is more than 2 % of 1000; 2 x 5 and 0 are less.
+        for sigma, wanted in ((15.0, 30.0), (5.0, 20.0), (0.0, 20.0)):
+            self.assertEqual(wanted, headroom(
+                sigma, CAPACITY, c=2.0, min_headroom=0.02))
+
+    def test_low(self) -> None:
+        self.assertFalse(is_low(80.0, 100.0, 10.0, c=2.0))
+        self.assertTrue(is_low(79.9, 100.0, 10.0, c=2.0))
+
+
+class ReserveTest(testtools.TestCase):
+
+    def test_learning(self) -> None:
+        rule = reserve()
+        for x in (100, 140, 100):
+            rule.observe(x, CAPACITY)
+            self.assertTrue(rule.learning)
+            self.assertIsNone(rule.mu)
+        rule.observe(140, CAPACITY)
+        # mean 120, squares 4 x 400 over 3
+        self.assertFalse(rule.learning)
+        self.assertEqual(120, rule.mu)
+        self.assertAlmostEqual(math.sqrt(1600 / 3), rule.sigma or 0.0)
+        self.assertAlmostEqual(2 * math.sqrt(1600 / 3),
+                               rule.headroom(CAPACITY))
+
+    def learnt(self) -> Reserve:
+        """mu 120, sigma sqrt(1600 / 3) = 23.094, upper 166.19, low 73.8."""
+        rule = reserve()
+        for x in (100, 140, 100, 140):
+            rule.observe(x, CAPACITY)
+        return rule
+
+    def test_nothing_moves_inside_the_range(self) -> None:
+        rule = self.learnt()
+        for x in (166, 74, 166, 120, 74, 74, 74, 74, 74):
+            self.assertFalse(rule.observe(x, CAPACITY))
+            self.assertEqual(120, rule.mu)
+            self.assertAlmostEqual(23.094, rule.sigma or 0.0, places=3)
+        self.assertEqual(0, rule.violations)
+
+    def test_violation(self) -> None:
+        rule = self.learnt()
+        self.assertTrue(rule.observe(300, CAPACITY))
+        # mu := m, sigma stays.
+        self.assertEqual((300, 1), (rule.mu, rule.violations))
+        self.assertAlmostEqual(23.094, rule.sigma or 0.0, places=3)
+        # 300 + 46.19
+        self.assertFalse(rule.observe(346, CAPACITY))
+        self.assertTrue(rule.observe(347, CAPACITY))
+        self.assertEqual((347, 2), (rule.mu, rule.violations))
+
+    def test_new_phase_after_w_low_samples_in_a_row(self) -> None:
+        rule = self.learnt()
+        for x in (73, 72, 71, 100, 40, 50, 60):
+            rule.observe(x, CAPACITY)
+            self.assertEqual(120, rule.mu)
+        rule.observe(70, CAPACITY)
+        # The last four: mean 55, squares 225 + 25 + 25 + 225 over 3.
+        self.assertEqual(55, rule.mu)
+        self.assertAlmostEqual(math.sqrt(500 / 3), rule.sigma or 0.0)
+
+    def test_after_a_spike_the_reserve_comes_back(self) -> None:
+        rule = self.learnt()
+        rule.observe(500, CAPACITY)
+        seen = []
+        for x in (110, 130, 110, 130):
+            rule.observe(x, CAPACITY)
+            seen.append(rule.mu)
+        self.assertEqual([500, 500, 500, 120], seen)
+
+    def test_constant_use_has_headroom(self) -> None:
+        rule = reserve()
+        for _ in range(4):
+            rule.observe(100, CAPACITY)
+        self.assertEqual((100, 0), (rule.mu, rule.sigma or 0.0))
+        self.assertFalse(rule.observe(120, CAPACITY))
+        self.assertTrue(rule.observe(120.01, CAPACITY))
+
+    def test_not_a_sample(self) -> None:
+        rule = self.learnt()
+        for x in (math.nan, math.inf):
+            self.assertFalse(rule.observe(x, CAPACITY))
+        self.assertEqual((120, 0), (rule.mu, rule.violations))
+
+    def test_shift(self) -> None:
+        rule = self.learnt()
+        rule.shift(-50)
+        self.assertEqual((70, 70), (rule.mu, rule.window.mean))
+        rule.shift(-500)
+        self.assertEqual(0, rule.mu)
+
+    def test_never_below_nothing(self) -> None:
+        # Who leaves was measured at more than the sum has shown.
+        rule = reserve(c=0.0)
+        for x in (100, 100, 100):
+            rule.observe(x, CAPACITY)
+        rule.shift(-500)
+        rule.observe(10, CAPACITY)
+        # The samples' mean is -297.5: mu 0, headroom 20.
+        self.assertEqual((0, 20), (rule.mu, rule.headroom(CAPACITY)))
+
+    def test_the_last_sample_of_a_model_may_violate_it(self) -> None:
+        rule = reserve(c=1.0)
+        for x in (0, 0, 0):
+            self.assertFalse(rule.observe(x, CAPACITY))
+        # Mean 100, deviation 200: 400 is above 300.
+        self.assertTrue(rule.observe(400, CAPACITY))
+        self.assertEqual((400, 1), (rule.mu, rule.violations))
+        self.assertEqual(200, rule.sigma)
+
+    def test_violations_over_c(self) -> None:
+        for seed in range(20):
+            dice = random.Random(seed)
+            curve = [max(0, dice.gauss(200, 40)) for _ in range(200)]
+            counts = []
+            for c in (0.0, 0.5, 1.0, 2.0, 3.0, 6.0):
+                rule = reserve(c=c, size=10)
+                for x in curve:
+                    rule.observe(x, CAPACITY)
+                counts.append(rule.violations)
+            self.assertEqual(max(counts), counts[0])
+            self.assertEqual(0, counts[-1])
+
+    def test_headroom_grows_with_c(self) -> None:
+        curve = [100, 140, 100, 140]
+        found = []
+        for c in (0.0, 0.5, 1.0, 2.0, 3.0):
+            rule = reserve(c=c)
+            for x in curve:
+                rule.observe(x, CAPACITY)
+            found.append(rule.headroom(CAPACITY))
+        sigma = statistics.stdev(curve)
+        for value, wanted in zip(found, (20, 20, sigma, 2 * sigma, 3 * sigma),
+                                 strict=True):
+            self.assertAlmostEqual(wanted, value)
+
+
+class MembersTest(testtools.TestCase):
+
+    def test_present_at_the_first_look(self) -> None:
+        members = Members(4)
+        self.assertEqual((0, 0, 0), members.look([(ONE, 10.0, 99.0)]))
+
+    def test_newcomer_is_promised_its_allotment(self) -> None:
+        members = Members(3)
+        members.look([])
+        for _ in range(2):
+            self.assertEqual((10, 99, 0), members.look([(ONE, 10.0, 99.0)]))
+        # The third sample: now it is part of the sum.
+        self.assertEqual((0, 0, 10), members.look([(ONE, 10.0, 99.0)]))
+        self.assertEqual((0, 0, 0), members.look([(ONE, 10.0, 99.0)]))
+
+    def test_without_allotment_twice_its_use(self) -> None:
+        members = Members(4)
+        members.look([])
+        self.assertEqual((10, 20, 0), members.look([(ONE, 10.0, None)]))
+        self.assertEqual((30, 60, 0), members.look([(ONE, 30.0, None)]))
+        self.assertEqual((5, 60, 0), members.look([(ONE, 5.0, None)]))
+
+    def test_more_than_its_allotment(self) -> None:
+        members = Members(4)
+        members.look([])
+        self.assertEqual((50, 50, 0), members.look([(ONE, 50.0, 20.0)]))
+
+    def test_an_allotment_that_is_no_number(self) -> None:
+        for bad in (math.nan, math.inf):
+            members = Members(4)
+            members.look([])
+            self.assertEqual((10, 20, 0), members.look([(ONE, 10.0, bad)]))
+
+    def test_unknown_use(self) -> None:
+        members = Members(2)
+        members.look([])
+        for _ in range(5):
+            self.assertEqual((0, 99, 0), members.look([(ONE, None, 99.0)]))
+        for bad in (math.nan, math.inf, -1.0):
+            self.assertEqual((0, 99, 0), members.look([(ONE, bad, 99.0)]))
+
+    def test_departure(self) -> None:
+        members = Members(3)
+        members.look([(ONE, 10.0, None), (TWO, 7.0, None)])
+        self.assertEqual((0, 0, -10), members.look([(TWO, 7.0, None)]))
+        # A newcomer that leaves was never part of the sum.
+        members.look([(TWO, 7.0, None), (ONE, 10.0, None)])
+        self.assertEqual((0, 0, 0), members.look([(TWO, 7.0, None)]))
+
+    def test_departure_by_the_weighted_mean(self) -> None:
+        members = Members(3)
+        members.look([(ONE, 10.0, None)])
+        members.look([(ONE, 30.0, None)])
+        # alpha = 2 / (3 + 1): 10 + (30 - 10) / 2
+        self.assertEqual((0, 0, -20), members.look([]))
+
+    def test_made_again_under_its_id(self) -> None:
+        members = Members(3)
+        members.look([(ONE, 10.0, 99.0)])
+        self.assertEqual((5, 40, -10),
+                         members.look([(('/one', 2.0), 5.0, 40.0)]))
+
+
+class ResourceTest(testtools.TestCase):
+
+    def feed(self, found: Resource, *xs: float | None) -> None:
+        for x in xs:
+            found.observe(x, CAPACITY, ())
+
+    def test_off_where_nothing_is_known(self) -> None:
+        found = resource()
+        self.feed(found, None, math.nan, None, None, None)
+        self.assertEqual('off', found.rule)
+        self.assertEqual({'rule': 'off', 'why': 'not measurable here'},
+                         found.facts())
+        for capacity in (0.0, -1.0, math.nan, math.inf, None):
+            found.observe(1.0, capacity, ())
+        self.assertEqual('off', found.rule)
+
+    def test_budget(self) -> None:
+        found = resource()
+        self.feed(found, 100, 140, 100)
+        # Learning: what is used now, and 2 % of 1000.
+        self.assertEqual(('learning', 120, 880),
+                         (found.rule, found.reserved(), found.budget()))
+        self.feed(found, 140)
+        upper = 120 + 2 * math.sqrt(1600 / 3)
+        self.assertEqual('holding', found.rule)
+        self.assertAlmostEqual(upper, found.reserved())
+        self.assertAlmostEqual(1000 - upper, found.budget())
+        self.feed(found, 990)
+        self.assertEqual(0, found.budget())
+
+    def test_facts(self) -> None:
+        found = resource()
+        self.feed(found, 100, 100, 100, 100)
+        facts = json.loads(json.dumps(found.facts()))
+        self.assertEqual(
+            {'rule': 'holding', 'x': 100, 'mu': 100, 'sigma': 0,
+             'headroom': 20, 'allotments': 0, 'upper': 120,
+             'capacity': 1000, 'budget': 880, 'violations': 0,
+             'learning': False, 'samples': 4, 'missing_ticks': 0}, facts)
+
+    def test_blind(self) -> None:
+        found = resource()
+        self.feed(found, 100, 100, 100, 100)
+        rules = []
+        for _ in range(5):
+            self.feed(found, None)
+            rules.append((found.rule, found.budget()))
+        self.assertEqual([('holding', 880)] * 3 + [('blind', 880)] * 2,
+                         rules)
+        self.feed(found, 100)
+        self.assertEqual('holding', found.rule)
+
+    def test_newcomer(self) -> None:
+        found = resource()
+        for _ in range(4):
+            found.observe(100.0, CAPACITY, [(ONE, 100.0, None)])
+        # It uses 50 and may come to use 300: 100 + 20 + 300 are kept, and
+        # what it uses is no violation.
+        for _ in range(3):
+            self.assertFalse(found.observe(
+                150.0, CAPACITY, [(ONE, 100.0, None), (TWO, 50.0, 300.0)]))
+            self.assertEqual((420, 150), (found.reserved(), found.x))
+        found.observe(150.0, CAPACITY,
+                      [(ONE, 100.0, None), (TWO, 50.0, 300.0)])
+        self.assertEqual((170, 150), (found.reserved(), found.reserve.mu))
+        # And when it goes, so does its part.
+        found.observe(100.0, CAPACITY, [(ONE, 100.0, None)])
+        self.assertEqual((120, 100), (found.reserved(), found.reserve.mu))
+        self.assertEqual(0, found.reserve.violations)
+
+    def test_doubt(self) -> None:
+        found = resource()
+        self.feed(found, 100, 100, 100, 100)
+        # In range: a sample like any other.
+        found.observe(110.0, CAPACITY, (), certain=False)
+        self.assertEqual(0, found.reserve.violations)
+        # Above: held back three times, then it counts.
+        answers = [found.observe(500.0, CAPACITY, (), certain=False)
+                   for _ in range(4)]
+        self.assertEqual([False, False, False, True], answers)
+        self.assertEqual(500, found.reserve.mu)
+
+    def test_doubt_teaches_nothing(self) -> None:
+        found = resource()
+        for _ in range(3):
+            found.observe(500.0, CAPACITY, (), certain=False)
+        self.assertEqual(0, len(found.reserve.window))
+
+    def test_state(self) -> None:
+        found = resource()
+        for x in (100, 140, 100, 140, 300):
+            found.observe(x, CAPACITY, [(ONE, x / 2, None)])
+        state = json.loads(json.dumps(found.state()))
+        other = resource()
+        other.load(state)
+        self.assertEqual(found.facts(), other.facts())
+        for x in (300, 100, 90, 80, 70, 60):
+            for one in (found, other):
+                one.observe(x, CAPACITY, [])
+            self.assertEqual(found.facts(), other.facts())
+
+    def test_state_without_a_signal(self) -> None:
+        found = resource()
+        self.feed(found, 100, 100, 100, 100)
+        found.observe(150.0, CAPACITY, [(ONE, 50.0, 300.0)])
+        self.feed(found, None, None)
+        other = resource()
+        other.load(json.loads(json.dumps(found.state())))
+        # 100 + 20 + 300 are kept, also before the next signal comes.
+        self.assertEqual((420, 420), (found.reserved(), other.reserved()))
+        self.feed(other, None)
+        self.assertEqual('holding', other.rule)
+        self.feed(other, None)
+        self.assertEqual('blind', other.rule)
+
+    def test_garbage_state(self) -> None:
+        good: dict[str, Any] = json.loads(json.dumps(
+            self._learnt().state()))
+        for path, value in (
+                (('x',), None), (('capacity',), 'x'), (('members',), [[1]]),
+                (('reserve', 'mu'), math.nan), (('reserve', 'sigma'), None),
+                (('reserve', 'window'), {}),
+                (('reserve', 'violations'), -1)):
+            state = json.loads(json.dumps(good))
+            place = state
+            for name in path[:-1]:
+                place = place[name]
+            place[path[-1]] = value
+            self.assertRaises((KeyError, TypeError, ValueError),
+                              resource().load, state)
+
+    def _learnt(self) -> Resource:
+        found = resource()
+        for x in (100, 140, 100, 140):
+            found.observe(x, CAPACITY, [(ONE, x / 2, None)])
+        return found
+
+    def test_reason_has_the_numbers(self) -> None:
+        found = resource()
+        self.feed(found, 100)
+        self.assertIn("learning the foreground's use (now 1.00 kB, 1 samples",
+                      reason(found.facts(), 'memory', 'kB', 100, 3))
+        self.feed(found, 100, 100, 100)
+        self.assertEqual(
+            'memory: foreground uses 1.00 kB, keeps 1.20 (mean 1.00 + '
+            'headroom 0.20 + new 0.00), leaves 8.80 for 3 workloads',
+            reason(found.facts(), 'memory', 'kB', 100, 3))
+        self.feed(found, None, None, None, None)
+        self.assertIn('not measurable for 4 ticks',
+                      reason(found.facts(), 'memory', 'kB', 100, 3))

@@ -1,0 +1,291 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Precedence, fair shares, and when a write is worth it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import testtools
+
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.decision.arbitrate import arbitrate
+from scavenger_openstack.decision.arbitrate import tightest
+from scavenger_openstack.decision.arbitrate import worth_writing
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+CPU = Knob.CPU_CORES
+
+
+def cap(value: Value, workload: str = '/a', knob: Knob = CPU,
+        owner: str = 'one') -> Cap:
+    return Cap(workload, knob, value, owner, f'{owner} said so')
+
+
+class TightestTest(testtools.TestCase):
+
+    def test_numbers(self) -> None:
+        self.assertEqual(1.5, tightest(CPU, (2, 1.5, 3)))
+        self.assertEqual(0, tightest(Knob.MEMORY_BYTES, (0, 7)))
+
+    def test_switches(self) -> None:
+        for knob in (Knob.CPU_IDLE, Knob.PAUSED):
+            self.assertEqual(1, tightest(knob, (0, 1, 0)))
+
+    def test_cpu_sets(self) -> None:
+        for values, wanted in ((('0-3', '2-5'), '2-3'),
+                               (('0-3', '2-5', '3'), '3'),
+                               (('0-3', '6-7'), '6-7'),      # the smaller
+                               (('4-5', '0-1'), '0-1'),      # first of two
+                               (('0-1',), '0-1')):
+            self.assertEqual(wanted, tightest(Knob.CPU_SET, values))
+
+    def test_nothing_to_say(self) -> None:
+        for knob, values in ((CPU, ()), (Knob.CPU_SET, ()),
+                             (CPU, (1.0, math.nan)),
+                             (Knob.CPU_SET, ('x', '1'))):
+            self.assertRaises(ValueError, tightest, knob, values)
+
+
+class SplitTest(testtools.TestCase):
+
+    def same(self, wanted: list[float], found: list[float]) -> None:
+        self.assertEqual(len(wanted), len(found))
+        for one, other in zip(wanted, found, strict=True):
+            self.assertAlmostEqual(one, other)
+
+    def test_max_min_by_hand(self) -> None:
+        # 2 is met, the other two share 10 - 2 = 8.
+        self.same([2, 4, 4], split(10, [2, 6, 9], [1, 1, 1], [0, 0, 0]))
+        # Water level 2 per unit of weight: 2, 4 (weight 2), 4 wanted only.
+        self.same([2, 4, 4], split(10, [9, 9, 4], [1, 2, 3], [0, 0, 0]))
+        # A floor of 5 leaves 5 for two.
+        self.same([5, 2.5, 2.5], split(10, [9, 9, 9], [1, 1, 1], [5, 0, 0]))
+        # A floor above the demand is still the floor.
+        self.same([5, 5], split(10, [1, 9], [1, 1], [5, 0]))
+
+    def test_the_rest_goes_by_weight(self) -> None:
+        # Demand is 1 + 2, the rest of 9 goes 1 : 2.
+        self.same([4, 8], split(12, [1, 2], [1, 2], [0, 0]))
+
+    def test_floors_exceed_the_budget(self) -> None:
+        self.assertEqual([3, 3], split(5, [9, 9], [1, 1], [3, 3]))
+        self.assertEqual([3, 2], split(5, [9, 9], [1, 1], [3, 2]))
+        self.assertEqual([1, 1], split(-5, [9, 9], [1, 1], [1, 1]))
+        self.assertEqual([1, 1], split(math.nan, [9, 9], [1, 1], [1, 1]))
+
+    def test_weights_that_are_none(self) -> None:
+        self.same([1, 9], split(10, [9, 9], [0, 1], [1, 1]))
+        self.same([1, 9], split(10, [9, 9], [math.nan, 1], [1, 1]))
+        self.same([5, 5], split(10, [9, 9], [0, 0], [1, 1]))
+
+    def test_weird_demand(self) -> None:
+        self.same([1, 9], split(10, [math.nan, math.inf], [1, 1], [1, 1]))
+        self.same([5, 5], split(10, [math.inf, math.inf], [1, 1], [0, 0]))
+
+    def test_nobody(self) -> None:
+        self.assertEqual([], split(10, [], [], []))
+
+    def test_lengths_differ(self) -> None:
+        self.assertRaises(ValueError, split, 10, [1], [1, 2], [0, 0])
+        self.assertRaises(ValueError, split, 0, [1], [1, 2], [0, 0])
+
+    def test_invariants(self) -> None:
+        dice = random.Random(11)
+        for _ in range(2000):
+            count = dice.randint(1, 12)
+            demands = [dice.choice((0, dice.random() * 10, 5))
+                       for _ in range(count)]
+            weights = [dice.choice((1, 2, 4, 0.5)) for _ in range(count)]
+            floors = [dice.choice((0, 0.1, dice.random() * 3))
+                      for _ in range(count)]
+            budget = dice.random() * 40
+            shares = split(budget, demands, weights, floors)
+            for share, floor in zip(shares, floors, strict=True):
+                self.assertGreaterEqual(share, floor)
+            self.assertAlmostEqual(max(budget, sum(floors)), sum(shares))
+            # Max-min: who has less than he wants has, per weight, no less
+            # than anybody who is above his floor and not in the rest.
+            if sum(floors) < budget < sum(map(max, demands, floors)):
+                level = max((share / weight for share, weight, floor
+                             in zip(shares, weights, floors, strict=True)
+                             if share > floor + 1e-9), default=0)
+                for share, demand, weight in zip(shares, demands, weights,
+                                                 strict=True):
+                    if share < demand - 1e-9:
+                        self.assertGreaterEqual(share / weight,
+                                                level - 1e-9)
+
+    def test_more_budget_is_never_less_for_anybody(self) -> None:
+        dice = random.Random(12)
+        for _ in range(50):
+            demands = [dice.random() * 5 for _ in range(6)]
+            weights = [dice.choice((1, 2, 4)) for _ in range(6)]
+            floors = [dice.random() for _ in range(6)]
+            before = [0.0] * 6
+            for step in range(60):
+                shares = split(step / 2, demands, weights, floors)
+                for one, other in zip(before, shares, strict=True):
+                    self.assertGreaterEqual(other, one - 1e-9)
+                before = shares
+
+
+class ArbitrateTest(testtools.TestCase):
+
+    def values(self, *args: object, **kwargs: object,
+               ) -> dict[tuple[str, Knob], Value]:
+        return {key: found.value for key, found
+                in arbitrate(*args, **kwargs).items()}  # type: ignore
+
+    def test_tightest_wish(self) -> None:
+        found = arbitrate(
+            [cap(2.0), cap(1.0, owner='two'), cap(3.0, owner='three'),
+             cap(9.0, '/b')], {}, {})
+        self.assertEqual({('/a', CPU): cap(1.0, owner='two'),
+                          ('/b', CPU): cap(9.0, '/b')}, found)
+
+    def test_precedence(self) -> None:
+        key = ('/a', CPU)
+        override = {key: cap(5.0, owner='operator')}
+        wishes = [cap(1.0)]
+        self.assertEqual({key: 1.0}, self.values(wishes, {}, {}))
+        self.assertEqual({}, self.values(wishes, {}, {}, exempt={'/a'}))
+        self.assertEqual({key: 5.0}, self.values(
+            wishes, {}, {}, overrides=override))
+        self.assertEqual({key: 5.0}, self.values(
+            wishes, {}, {}, overrides=override, exempt={'/a'}))
+        self.assertEqual({}, self.values(
+            wishes, {}, {}, overrides=override, stopped=True))
+
+    def test_never_below_the_floor(self) -> None:
+        found = arbitrate([cap(0.01), cap(0.01, '/b')], {},
+                          {'/a': {CPU: 0.1}, '/b': {Knob.PAUSED: 1}})
+        self.assertEqual(0.1, found['/a', CPU].value)
+        self.assertIn('raised to the floor, 0.1', found['/a', CPU].reason)
+        self.assertEqual(0.01, found['/b', CPU].value)
+        self.assertEqual({('/a', CPU): 0.1}, self.values(
+            [], {}, {'/a': {CPU: 0.1}},
+            overrides={('/a', CPU): cap(0.0)}))
+
+    def test_never_looser_than_the_original(self) -> None:
+        for original, wanted in ((3.0, {('/a', CPU): 2.0}), (2.0, {}),
+                                 (1.0, {}), (None, {('/a', CPU): 2.0})):
+            self.assertEqual(wanted, self.values(
+                [cap(2.0)], {('/a', CPU): original}, {}))
+        # The floor does not loosen a limit that is below it.
+        self.assertEqual({}, self.values(
+            [cap(0.01)], {('/a', CPU): 0.05}, {'/a': {CPU: 0.1}}))
+        self.assertEqual({}, self.values(
+            [], {('/a', CPU): 1.0}, {},
+            overrides={('/a', CPU): cap(2.0)}))
+
+    def test_cpu_set_stays_within_the_original(self) -> None:
+        key = ('/a', Knob.CPU_SET)
+        for value, original, wanted in (
+                ('0-1', None, '0-1'), ('0-1', '', '0-1'),
+                ('0-3', '2-5', '2-3'), ('0-3', '1-2', None),
+                ('0-3', '0-3', None), ('0-1', '2-3', None),
+                ('0-1', 'garbage', '0-1')):
+            self.assertEqual(
+                {} if wanted is None else {key: wanted},
+                self.values([cap(value, knob=key[1])], {key: original}, {}))
+
+    def test_cpu_sets_meet(self) -> None:
+        key = ('/a', Knob.CPU_SET)
+        found = arbitrate([cap('0-3', knob=key[1]),
+                           cap('2-5', knob=key[1], owner='two')], {}, {})
+        self.assertEqual(Cap('/a', key[1], '2-3', 'one+two',
+                             'one said so; two said so'), found[key])
+
+    def test_three_cpu_sets_in_any_order(self) -> None:
+        # Two of them would meet in CPU 0, two in CPU 1, all in none.
+        key = ('/a', Knob.CPU_SET)
+        for order in itertools.permutations(('0-1', '0,2', '1')):
+            self.assertEqual({key: '1'}, self.values(
+                [cap(text, knob=key[1]) for text in order], {}, {}))
+
+    def test_switches(self) -> None:
+        key = ('/a', Knob.CPU_IDLE)
+        self.assertEqual({key: 1}, self.values(
+            [cap(0, knob=key[1]), cap(1, knob=key[1])], {key: 0}, {}))
+        self.assertEqual({}, self.values(
+            [cap(1, knob=key[1])], {key: 1}, {}))
+        self.assertEqual({}, self.values(
+            [cap(0, knob=key[1])], {key: 0}, {}))
+        # An operator's 0 undoes the wish.
+        self.assertEqual({}, self.values(
+            [cap(1, knob=key[1])], {}, {},
+            overrides={key: cap(0, knob=key[1])}))
+
+    def test_wishes_that_say_nothing(self) -> None:
+        for value in (math.nan, math.inf, -1.0, '1'):
+            self.assertEqual({}, self.values([cap(value)], {}, {}))
+            self.assertEqual({('/a', CPU): 2.0}, self.values(
+                [cap(2.0), cap(value)], {}, {}))
+            self.assertEqual({('/a', CPU): 2.0}, self.values(
+                [cap(value), cap(2.0)], {}, {}))
+        for value in ('', 'x', '3-1'):
+            self.assertEqual({}, self.values(
+                [cap(value, knob=Knob.CPU_SET)], {}, {}))
+
+    def test_invariants(self) -> None:
+        dice = random.Random(5)
+        for _ in range(500):
+            wishes = [cap(dice.random() * 4, f'/{dice.randrange(5)}')
+                      for _ in range(20)]
+            originals = {(f'/{n}', CPU): dice.choice((None, dice.random()))
+                         for n in range(5)}
+            floors = {f'/{n}': {CPU: dice.random()} for n in range(5)}
+            for key, found in arbitrate(wishes, originals, floors).items():
+                number = float(found.value)
+                self.assertGreaterEqual(number, floors[key[0]][CPU])
+                original = originals[key]
+                if original is not None:
+                    self.assertLess(number, original)
+                self.assertTrue(any(
+                    found.value == wish.value for wish in wishes)
+                    or found.value == floors[key[0]][CPU])
+
+
+class WorthWritingTest(testtools.TestCase):
+
+    def test_numbers(self) -> None:
+        for current, wanted, answer in (
+                (None, 5.0, True), (100.0, 100.0, False),
+                (100.0, 99.999, True),        # tighter: always
+                (100.0, 101.9, False), (100.0, 102.0, False),
+                (100.0, 102.1, True), (0.0, 0.001, True)):
+            self.assertEqual(answer, worth_writing(CPU, current, wanted))
+        self.assertTrue(worth_writing(CPU, 100.0, 101.0, slack=0.0))
+
+    def test_switches_and_sets(self) -> None:
+        self.assertTrue(worth_writing(Knob.CPU_IDLE, 0, 1))
+        self.assertTrue(worth_writing(Knob.PAUSED, 1, 0))
+        self.assertFalse(worth_writing(Knob.CPU_IDLE, 1, 1.0))
+        self.assertTrue(worth_writing(Knob.CPU_SET, '0-1', '0-2'))
+        self.assertFalse(worth_writing(Knob.CPU_SET, '0-1', '1,0'))
+
+
+class DefaultFloorsTest(testtools.TestCase):
+
+    def test_design_7_6(self) -> None:
+        self.assertEqual(
+            {'cpu_cores': 0.1, 'memory_bytes': 67108864,
+             'egress_bytes_per_s': 125000, 'io_bytes_per_s': 1000000,
+             'io_ops_per_s': 10}, dict(DEFAULT_FLOORS))

@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+
+"""From rates to wanted caps, with what comes from outside as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import testtools
+
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import decider
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+from scavenger_openstack.types import Workload
+from scavenger_openstack.types import WorkloadRates
+
+HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
+
+
+class Fixed:
+    """A controller that wants the same at every step."""
+
+    def __init__(self, name: str, *caps: Cap,
+                 shortage_bytes: float = 0.0) -> None:
+        self.name = name
+        self.decision = Decision(caps, shortage_bytes=shortage_bytes)
+        self.loaded: Any = None
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        return self.decision
+
+    def state(self) -> dict[str, Any]:
+        return {'of': self.name}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        self.loaded = state['of'], now
+
+
+class Faulty(Fixed):
+    """A detector that fails whenever it is told to."""
+
+    kind = decider.DETECTOR
+    fails = False
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        if self.fails:
+            raise ZeroDivisionError('a fault')
+        return self.decision
+
+
+def rates(*background: str, killable: bool = False, created_s: float = 0.0,
+          floor: Mapping[Knob, float] | None = None) -> Rates:
+    return Rates(1.0, 1.0, tuple(
+        WorkloadRates(Workload(name, Priority.BACKGROUND, killable=killable,
+                               created_s=created_s, floor=floor or {}), 1.0,
+                      memory_bytes=500)
+        for name in background))
+
+
+class DeciderTestCase(testtools.TestCase):
+    """Decides once, and keeps what was proposed and claimed."""
+
+    def decide(self, one: decider.Decider, seen: Rates | None = None, *,
+               held_back: bool = False, now: float = 1.0,
+               originals: Mapping[Key, Value | None] | None = None,
+               fast: decider.Fast = decider.NO_FAST) -> decider.Decided:
+        self.proposal = one.propose_from(dataclasses.replace(
+            seen or rates('/a'), time_s=now), held_back=held_back)
+        self.claims = decider.claim(self.proposal, fast)
+        return decider.settle(self.claims, originals or {})
+
+
+class DecideTest(DeciderTestCase):
+
+    def test_each_mode(self) -> None:
+        wish, other = HALF, HALF._replace(value=0.25, owner='two')
+        one = decider.Decider([(Fixed('one', wish), Mode.ENFORCE),
+                               (Fixed('two', other), Mode.OBSERVE),
+                               (Fixed('three', other), Mode.OFF)])
+        found = self.decide(one)
+        self.assertEqual({('/a', Knob.CPU_CORES): wish}, found.wanted)
+        self.assertEqual([other], found.would)
+        self.assertEqual(['one', 'two'], list(found.decisions))
+        self.assertEqual([wish], self.claims.caps)
+
+    def test_what_is_not_protected_is_only_shown(self) -> None:
+        memory = HALF._replace(knob=Knob.MEMORY_BYTES, value=1000)
+        one = decider.Decider(
+            [(Fixed('one', HALF, memory), Mode.ENFORCE)],
+            [Knob.MEMORY_BYTES])
+        found = self.decide(one)
+        self.assertEqual({memory[:2]: memory}, found.wanted)
+        self.assertEqual([HALF], found.would)
+
+    def test_a_detector_that_fails_rests_and_the_others_go_on(self) -> None:
+        faulty = Faulty('two', HALF._replace(knob=Knob.PAUSED, value=1))
+        one = decider.Decider([(faulty, Mode.ENFORCE),
+                               (Fixed('one', HALF), Mode.ENFORCE)])
+        self.assertEqual(2, len(self.decide(one).wanted))
+        faulty.fails = True
+        found = self.decide(one, now=2.0)
+        self.assertEqual([HALF], list(found.wanted.values()))
+        self.assertEqual(['two'], list(self.proposal.faults))
+        faulty.fails = False
+        found = self.decide(one, now=2.0 + decider.FAULT_REST_S / 2)
+        self.assertEqual(([HALF], {}, {'fault': 'ZeroDivisionError: a fault'}),
+                         ([*found.wanted.values()], self.proposal.faults,
+                          found.decisions['two'].facts))
+        self.assertEqual(2, len(self.decide(
+            one, now=2.0 + decider.FAULT_REST_S).wanted))
+
+    def test_a_regulator_that_fails_ends_all(self) -> None:
+        faulty = Faulty('two')
+        faulty.fails, faulty.kind = True, ''
+        self.assertRaises(ZeroDivisionError, self.decide, decider.Decider(
+            [(faulty, Mode.ENFORCE)]))
+
+    def test_held_back_wants_nothing_and_says_what_it_would(self) -> None:
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        one.answer(self.decide(one), {'/a': 100}, ())
+        found = self.decide(one, held_back=True)
+        self.assertEqual(({}, [HALF], ()), (
+            found.wanted, found.would, self.proposal.pauses))
+        self.assertEqual([], self.claims.caps)
+        self.decide(one)
+        self.assertEqual((), self.proposal.pauses)
+
+    def test_originals_and_floors_bound_a_wish(self) -> None:
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        key = ('/a', Knob.CPU_CORES)
+        self.assertEqual({}, self.decide(one, originals={key: 0.4}).wanted)
+        found = self.decide(one, rates('/a', floor={Knob.CPU_CORES: 0.7}))
+        self.assertEqual(0.7, found.wanted[key].value)
+
+    def test_an_own_set_without_a_cpu_online_bounds_nothing(self) -> None:
+        cpus = Cap('/a', Knob.CPU_SET, '2-5', 'one', '')
+        vm = cpus._replace(workload='a-uuid')
+        one = decider.Decider([(Fixed('one', cpus, vm), Mode.ENFORCE)])
+        for topology, original, wanted in (
+                (range(6), '6-7', '2-5'), (range(7), '6-7', None),
+                (range(6), '5-7', '5'), (range(0), '6-7', None),
+                (range(6), 'x', '2-5')):
+            found = self.decide(one, dataclasses.replace(
+                rates('/a'), topology={cpu: Cpu(cpu, 0, 0)
+                                       for cpu in topology}),
+                originals={cpus[:2]: original, vm[:2]: '6-7'})
+            self.assertEqual({cpus[:2]: wanted} if wanted else {}, {
+                key: cap.value for key, cap in found.wanted.items()})
+            self.assertEqual(original, found.originals[cpus[:2]])
+
+    def test_what_the_fast_loop_leaves_over(self) -> None:
+        cpus = Cap('/g', Knob.CPU_SET, '0', 'one', '')
+        floor = HALF._replace(value=0.1, owner='perfiso')
+        one = decider.Decider([(Fixed('one', cpus, HALF), Mode.ENFORCE)])
+
+        found = self.decide(one, fast=decider.Fast(('/g',), (floor,)))
+        self.assertEqual([cpus, HALF], self.proposal.wishes)
+        self.assertEqual([HALF, floor], self.claims.caps)
+        self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
+
+    def test_claims_may_be_settled_again(self) -> None:
+        """Proposals and claims are values."""
+        one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
+        key = ('/a', Knob.CPU_CORES)
+        first = self.decide(one)
+        claims = self.claims
+        self.decide(one, held_back=True)
+        self.assertEqual(first, decider.settle(claims, {}))
+        self.assertEqual({}, decider.settle(claims, {key: 0.4}).wanted)
+
+    def test_state_goes_to_its_controller(self) -> None:
+        controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
+        one = decider.Decider(zip(controllers, (
+            Mode.ENFORCE, Mode.OBSERVE, Mode.OFF), strict=True))
+        state = one.state()
+        self.assertEqual({'one': {'of': 'one'}, 'two': {'of': 'two'}}, state)
+        one.load({'two': state['two'], 'nobody': 1}, 7.0)
+        self.assertEqual([None, ('two', 7.0), None],
+                         [each.loaded for each in controllers])
+        error = self.assertRaises(TypeError, one.load, {'one': 1}, 7.0)
+        self.assertIsInstance(error, decider.UNUSABLE)
+
+    def test_rates_are_since_the_sample_before(self) -> None:
+        one = decider.Decider([])
+        first, second = (HostSample('h', 'b', time_s, 0.0, ())
+                         for time_s in (3.0, 5.0))
+        found = one.propose(first)
+        self.assertEqual((False, True), (found.rates.complete, found.anew))
+        found = one.propose(second)
+        self.assertEqual((2.0, False), (found.rates.interval_s, found.anew))
+        one.forget_sample()
+        self.assertTrue(one.propose(second).anew)
+
+
+class AnswerTest(DeciderTestCase):
+    """Memory that the kernel did not give back."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.controller = Fixed(scavenger.NAME, shortage_bytes=400.0)
+        self.one = decider.Decider([(self.controller, Mode.ENFORCE)])
+
+    def paused(self, seen: Rates | None = None) -> list[str]:
+        """Who is paused by the next proposal."""
+        self.decide(self.one, seen or rates('/a', '/b'))
+        return [cap.workload for cap in self.proposal.pauses]
+
+    def test_a_refused_workload_is_paused_until_it_is_not(self) -> None:
+        seen = self.decide(self.one, rates('/a', '/b'))
+        found = self.one.answer(seen, {'/a': 100}, ())
+        [pause] = found.pauses
+        self.assertEqual(('/a', Knob.PAUSED, 1), pause[:3])
+        self.assertIn('100 bytes', pause.reason)
+        self.assertEqual([], found.kills)
+        seen = self.decide(self.one, rates('/a', '/b'))
+        self.assertEqual({('/a', Knob.PAUSED): pause}, seen.wanted)
+        self.assertEqual([pause], self.claims.caps)
+        self.assertEqual((), self.one.answer(seen, {}, ()).pauses)
+        self.assertEqual([], self.paused())
+
+    def test_it_stays_paused_until_the_kernel_has_answered(self) -> None:
+        limit = Cap('/a', Knob.MEMORY_BYTES, 400, scavenger.NAME, 'because')
+        self.one.controllers.append((Fixed('memory', limit), Mode.ENFORCE))
+        seen = self.decide(self.one, rates('/a', '/b'))
+        self.one.answer(seen, {'/a': 100}, ())
+        pending = {('/a', Knob.MEMORY_BYTES)}
+        self.one.answer(seen, {}, pending)
+        self.assertEqual(['/a'], self.paused())
+        self.one.answer(seen, {'/b': 1}, pending)
+        self.assertEqual(['/a', '/b'], self.paused())
+        # A limit that is not wanted any more is no reason to pause, though
+        # it is still being removed.
+        self.one.controllers.pop()
+        self.one.answer(self.decide(self.one, rates('/a', '/b')), {}, pending)
+        self.assertEqual([], self.paused())
+
+    def test_one_that_is_made_anew_is_not_paused(self) -> None:
+        """As by a hard reboot: its new run was refused nothing."""
+        for now in (rates('/a', created_s=8.0), rates('/b')):
+            seen = self.decide(self.one, rates('/a', created_s=7.0))
+            self.one.answer(seen, {'/a': 100}, ())
+            again = self.decide(self.one, rates('/a', created_s=7.0))
+            self.assertIn(('/a', Knob.PAUSED), again.wanted)
+            found = self.decide(self.one, now)
+            self.assertEqual({}, found.wanted)
+            self.assertEqual((), self.proposal.pauses)
+
+    def test_who_opted_in_is_killed_for_a_shortage_only(self) -> None:
+        seen = self.decide(self.one, rates('/a', '/b', killable=True))
+        found = self.one.answer(seen, {'/a': 100}, ())
+        [kill] = found.kills
+        self.assertEqual(('/a', 'kill', 'scavenger'), kill[:3])
+        self.assertEqual((), found.pauses)
+        self.controller.decision = Decision(
+            facts={'memory': {'rule': 'holding', 'budget': 0.0}})
+        seen = self.decide(self.one, rates('/a', '/b', killable=True))
+        found = self.one.answer(seen, {'/a': 100}, ())
+        self.assertEqual((['/a'], []), (
+            [cap.workload for cap in found.pauses], found.kills))
