@@ -29,6 +29,7 @@ from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import interval
+from scavenger_openstack.demo import keep
 from scavenger_openstack.demo import load
 from scavenger_openstack.demo import phases
 from scavenger_openstack.demo import picture
@@ -103,6 +104,11 @@ def parser() -> command_line.Parser:
                             'who did it?  Batch jobs disturb two services '
                             'by CPU and by disk; the product has to find '
                             'out which, and limit them')
+    found.add_argument('--keep', action='store_true',
+                       help='with --who: show at the end what "openstack '
+                            'antagonist list" and "openstack interference '
+                            'incident show" print, and play on, with the '
+                            'control plane, until Ctrl-C')
     found.add_argument('--rounds', type=_positive(int), metavar='N',
                        help='rounds to play')
     found.add_argument('--turns', type=_positive(int), metavar='N',
@@ -136,7 +142,8 @@ def parser() -> command_line.Parser:
                        help='play nothing; draw the result that is in '
                             '--output')
     found.add_argument('--clean', action='store_true',
-                       help='play nothing; remove what a killed demo left')
+                       help='play nothing; remove what a killed demo left, '
+                            'and end one that is kept')
     found.add_argument('--watch-foreground', metavar='CGROUP',
                        help='play nothing; show what the agent would do for '
                             'the cgroups below this one, touching nothing')
@@ -163,6 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if getattr(options, name):
                 parse.error(f'--{name} is for the first act; the second, '
                             '--who, takes --phase-seconds')
+    elif options.keep:
+        parse.error('--keep is for the second act, --who')
     if options.memory < LEAST_MEMORY_MIB:
         parse.error(f'--memory: the service and the batch work need '
                     f'{LEAST_MEMORY_MIB} MiB')
@@ -293,6 +302,8 @@ def _who(options: argparse.Namespace,
     cgroups.check('blkio')
     cpus = _cpus()
     _check_memory(options.memory)
+    if options.keep:
+        keep.check()
     options.output.mkdir(parents=True, exist_ok=True)
     print('scavenger-demo: who did it?  About '
           f'{(who.QUIET_S + seconds + 15) / 60:.1f} minutes',
@@ -300,19 +311,51 @@ def _who(options: argparse.Namespace,
     stage = stage_.Stage(memory_bytes=options.memory * MIB,
                          link_bytes_per_s=LINK_BYTES_PER_S, cpus=cpus,
                          groups=who.GROUPS)
-    act = None
+    plane = keep.Plane(stage.directory) if options.keep else None
+    act, code = None, None
     problems: list[str] = []
     try:
         stage.make()
         load.build(stage.programs)
         interrupt.check()
-        act = who.Who(stage, interrupt, seconds=seconds, seed=options.seed)
-        record = act.play()
+        if plane:
+            plane.open()
+        act = who.Who(stage, interrupt, seconds=seconds, seed=options.seed,
+                      more_config=plane.config if plane else '')
+        try:
+            record = act.play()
+        finally:
+            if sys.stderr.isatty():
+                print('\r\033[K', end='', file=sys.stderr)
+        if plane:
+            code = _told(record, options)
+            _play_on(act, plane, interrupt, options)
     finally:
-        if sys.stderr.isatty():
-            print('\r\033[K', end='', file=sys.stderr)
         _strike(act, stage, problems)
     record['knobs_left'] += problems
+    if code is None:
+        return _told(record, options)
+    return EXIT['failed'] if problems else code
+
+
+def _play_on(act: who.Who, plane: keep.Plane,
+             interrupt: interrupt_.Interrupt, options: argparse.Namespace
+             ) -> None:
+    """Show what happened by the real commands, and play on until a signal
+    comes."""
+    try:
+        act.start_again()
+        plane.mark()
+        plane.wait(interrupt)
+        print(f'\n{plane.screen()}\n{plane.help()}', flush=True,
+              file=sys.stderr if options.json else sys.stdout)
+        act.play_on()
+    except interrupt_.Interrupted:
+        print('scavenger-demo: everything is removed now', file=sys.stderr)
+
+
+def _told(record: dict[str, Any], options: argparse.Namespace) -> int:
+    """Write the result of the second act; the exit code."""
     found = who_result.summary(record)
     text = json.dumps({'result': found, 'record': record}) + '\n'
     (options.output / 'who.json').write_text(text)

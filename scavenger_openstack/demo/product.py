@@ -159,17 +159,17 @@ class Agent:
         self._interrupt = interrupt
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, text: str, *more: str) -> Status:
+    def start(self, text: str, *more: str, anew: bool = True) -> Status:
         """Start it on a configuration and wait until it says that it turns.
 
-        It begins without a state of earlier ones.
-
         :param more: arguments
+        :param anew: without the state of one before
         :raises DriverError: it does not start.
         :raises Interrupted: somebody wants to stop.
         """
         directory = self._stage.directory
-        shutil.rmtree(directory / 'state', ignore_errors=True)
+        if anew:
+            shutil.rmtree(directory / 'state', ignore_errors=True)
         status = Status(directory)
         self._process = self._stage.launch_outside(
             *command(directory, text), *more, log='agent')

@@ -38,6 +38,7 @@ from scavenger_openstack.demo import accounting as accounting_
 from scavenger_openstack.demo import cgroup_place
 from scavenger_openstack.demo import cgroups
 from scavenger_openstack.demo import disk as disk_
+from scavenger_openstack.demo import keep
 from scavenger_openstack.demo import uplink
 from scavenger_openstack import errors
 
@@ -58,6 +59,7 @@ BACKGROUND_WEIGHT = 3
 """CPU weight of the background against the foreground's: a bigger VM."""
 OOM_SPARE, OOM_FIRST = -1000, 1000
 AGENT_END_S = 30.0
+KEPT_END_S = 120.0
 
 
 def take_lock(directory: pathlib.Path) -> int | None:
@@ -109,6 +111,13 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
     directory = RUN / (PREFIX + name)
     directory.mkdir(mode=0o700, exist_ok=True)
     lock = take_lock(directory)
+    if lock is None and keep.kept(directory):
+        lock = _end_kept(directory)
+        if not directory.exists():      # it has removed everything itself
+            if lock is not None:
+                os.close(lock)
+            removed.append(name)
+            return
     if lock is None:
         pid = (directory / 'lock').read_text().strip()
         playing.append(f'{name} (process {pid})')
@@ -124,6 +133,21 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
     finally:
         os.close(lock)
     removed.append(name)
+
+
+def _end_kept(directory: pathlib.Path) -> int | None:
+    """Ask a demo that plays on until somebody ends it to end; its lock, None
+    when it still has that, or has removed it."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int((directory / 'lock').read_text()), signal.SIGTERM)
+    deadline_s = time.monotonic() + KEPT_END_S
+    lock = None
+    while lock is None and directory.exists() \
+            and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+        with contextlib.suppress(FileNotFoundError):
+            lock = take_lock(directory)
+    return lock
 
 
 def end_agent(directory: pathlib.Path) -> None:

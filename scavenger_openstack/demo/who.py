@@ -132,15 +132,17 @@ class Who:
     """Plays the act on a stage made with :data:`GROUPS`.
 
     :param seconds: from the first disturbance to the last
+    :param more_config: lines for the configuration of the agent
     """
 
     def __init__(self, stage: stage_.Stage,
                  interrupt: interrupt_.Interrupt, *, seconds: float,
-                 seed: str) -> None:
+                 seed: str, more_config: str = '') -> None:
         self._stage = stage
         self._interrupt = interrupt
         self._end_s = QUIET_S + seconds
         self._seed = seed
+        self._more_config = more_config
         self._agent = product.Agent(stage, interrupt)
         self._jobs: dict[str, subprocess.Popen[bytes]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
@@ -159,10 +161,8 @@ class Who:
         stage.disk.make()
         self._divide()
         before = stage.tree.knobs()
-        status = self._agent.start(
-            CONFIG.format(name=stage.tree.name, device=stage.disk.device,
-                          sample_s=SAMPLE_S),
-            '--record', stage.file('recording'))
+        status = self._agent.start(self._config(), '--record',
+                                   stage.file('recording'))
         # Everybody after the accounting, so that all their waits count.
         start_s = time.monotonic() + LAUNCH_S
         self._launch(start_s)
@@ -184,6 +184,40 @@ class Who:
                 LOOKUP: self._latencies('lookups', 'lookup.out')},
             'signals': self._signals(start_s, problem),
             'knobs_left': stage.tree.changed(before)}
+
+    def _config(self) -> str:
+        stage = self._stage
+        return CONFIG.format(
+            name=stage.tree.name, device=stage.disk.device,
+            sample_s=SAMPLE_S) + self._more_config
+
+    def start_again(self) -> None:
+        """Start the agent again, with what it knows.
+
+        :raises DriverError: it does not start.
+        :raises Interrupted: somebody wants to stop.
+        """
+        self._agent.start(self._config(), anew=False)
+
+    def play_on(self) -> None:
+        """Play the act again and again, and look at nothing.
+
+        :raises Interrupted: somebody wants to stop.
+        :raises DriverError: a program failed.
+        """
+        while True:
+            self._jobs = {}
+            start_s = time.monotonic() + LAUNCH_S
+            self._launch(start_s)
+            working: dict[str, bool] = {}
+            while (at_s := time.monotonic() - start_s) < self._end_s:
+                for job in JOBS:
+                    works = job.works(at_s, self._end_s)
+                    if working.get(job.group) != works:
+                        working[job.group] = works
+                        self._send(job.group, works)
+                self._interrupt.wait_until(time.monotonic() + EVERY_S)
+            self._stage.end()
 
     def stop(self) -> None:
         """End the agent.

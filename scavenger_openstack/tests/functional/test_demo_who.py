@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,7 @@ import fixtures
 
 from scavenger_openstack.demo import accounting
 from scavenger_openstack.demo import disk
+from scavenger_openstack.demo import keep
 from scavenger_openstack.demo import stage
 from scavenger_openstack.demo import who
 from scavenger_openstack import errors
@@ -60,6 +62,43 @@ class WhoTest(demos.DemoTestCase):
         self.assertEqual(0, picture.returncode, err)
         self.assertIn(drawn.read_text().strip(), page)
         self.assert_gone(name, [])
+        self.assertNotIn(name, disk._losetup('--list'))
+
+    def test_keep(self) -> None:
+        """The real commands list what there is, until --clean ends it."""
+        try:
+            keep.check()
+        except errors.DriverError as exc:
+            self.skipTest(str(exc))
+        process = self.who('--keep', '--phase-seconds', '6')
+        name = self.name_of(process)
+        assert process.stdout is not None
+        told: list[str] = []
+        while not told or 'Ctrl-C here' not in told[-1]:
+            line = process.stdout.readline()
+            self.assertTrue(line, ''.join(told))
+            told.append(line)
+        text = ''.join(told)
+        self.assertIn('$ openstack antagonist list', text)
+        self.assertIn('No incident was reported', text)
+        [line] = [line.strip() for line in told if 'eval' in line]
+        done = subprocess.run(
+            ['bash', '-c', f'{line} && exec "$@"', 'x', sys.executable, '-W',
+             'ignore', '-m', 'openstackclient.shell', 'interference',
+             'workload', 'list', '-f', 'json'], capture_output=True,
+            text=True, timeout=DEADLINE_S, check=False)
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertLessEqual({who.SERVICE, who.LOOKUP}, {
+            re.sub('^/[^/]*', '', one['id'])
+            for one in json.loads(done.stdout)})
+        pids = self.wait_for_group(name, who.SERVICE)
+        done = self.clean()
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIn(f'removed what demo {name} left\n', done.stdout)
+        _, err = process.communicate(timeout=DEADLINE_S)
+        self.assertIn(process.returncode, (0, 1, 3), err)
+        self.assertIn('everything is removed now', err)
+        self.assert_gone(name, pids)
         self.assertNotIn(name, disk._losetup('--list'))
 
     def test_clean_after_sigkill_of_who(self) -> None:

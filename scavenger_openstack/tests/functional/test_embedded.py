@@ -33,6 +33,7 @@ from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack.conductor import service
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
+from scavenger_openstack.demo import keep
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import openstack_shell
@@ -186,6 +187,12 @@ class Whole(EmbeddedTestCase):
                          (found['workload'], found['host']))
         [found] = self.json('interference', 'incident', 'list')
         self.assertEqual('a' * 32, found['id'])
+        # The last screen of scavenger-demo --who --keep.
+        screen = keep.Plane(self.directory, self.config.name).screen()
+        self.assertEqual(2, screen.count('$ openstack '), screen)
+        self.assertIn(f'incident show {"a" * 32}', screen)
+        self.assertIn('/services/s', screen)
+        self.assertIn('/batch/x', screen)
         # Nobody but root is given the password.
         done = subprocess.run(
             [sys.executable, '-c', 'import os, sys\n'
