@@ -32,6 +32,20 @@ DATABASE_OPTS: list[cfg.Opt] = [
                help='Connections to the database that one process has open '
                     'at the same time, at most.  All processes together '
                     'need fewer than the server allows.  Not for SQLite.'),
+    cfg.IntOpt('keep_days', default=0, min=0, max=36500,
+               sample_default='30 where scavenger-standalone has a control '
+                              'plane of its own, else 0',
+               help='Days after which a conductor deletes by itself what is '
+                    'over: incidents, limits, workloads, overrides, '
+                    'statistics and audit records.  At least 2 count.  0 '
+                    'deletes nothing; see "scavenger-manage db purge".'),
+    cfg.IntOpt('keep_rows', default=0, min=0, max=10 ** 9,
+               sample_default='200000 where scavenger-standalone has a '
+                              'control plane of its own, else 0',
+               help='Rows of each table above which a conductor deletes by '
+                    'itself the oldest of what is over, however young.  '
+                    'What is open, in force or still there stays.  0 deletes '
+                    'nothing.'),
 ]
 
 CONDUCTOR_OPTS: list[cfg.Opt] = [

@@ -88,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
     with connect.reading(engine) as connection:
         schema.check(connection)
     log.setup(conf, 'scavenger')
-    conductor = service.Conductor(engine)
+    conductor = service.Conductor(engine, keep_days=conf.database.keep_days,
+                                  keep_rows=conf.database.keep_rows)
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name)

@@ -113,7 +113,9 @@ class Embedded:
             # One connection stays: the last one that closes would remove
             # files that the API's user cannot make again.
             with engine.connect():
-                conductor = service.Conductor(engine)
+                conductor = service.Conductor(
+                    engine, keep_days=self._conf.database.keep_days,
+                    keep_rows=self._conf.database.keep_rows)
                 conductor.start()
                 self._conductor = conductor
                 self._ready.set()

@@ -46,6 +46,9 @@ PROG = 'scavenger-standalone'
 
 WATCHER_START_S = 10.0
 
+KEEP = {'keep_days': 30, 'keep_rows': 200_000}
+"""What stays in the database of one host, which nobody looks after."""
+
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
           'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')
 """Packages of the control plane."""
@@ -139,6 +142,8 @@ def _control_plane(conf: cfg.ConfigOpts
     conf.set_override('enabled', True, 'conductor')
     # Only who may read the password that root made may ask for that.
     conf.set_default('allow_background', True, 'conductor')
+    for name, value in KEEP.items():
+        conf.set_default(name, value, 'database')
     with embedded.Embedded(conf) as found:
         yield found.answer
 

@@ -31,6 +31,7 @@ import time
 from oslo_log import log
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
 from scavenger_openstack.db import claims
@@ -80,15 +81,19 @@ class Conductor:
 
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
+    :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows``
     """
 
     def __init__(self, engine: connect.Engine,
-                 clock: Callable[[], float] = time.time) -> None:
+                 clock: Callable[[], float] = time.time, *,
+                 keep_days: int = 0, keep_rows: int = 0) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
         self._clock = clock
         self._wishes = directives.Wishes()
+        self._purging = purging.Purging(engine, self.name, clock,
+                                        days=keep_days, rows=keep_rows)
         self._said: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         self._stop = threading.Event()
@@ -248,12 +253,15 @@ class Conductor:
 
     def _run(self) -> None:
         while not self._stop.wait(AGAIN_S):
-            try:
-                self.make_specs()
-            except errors.DatabaseError as exc:
-                LOG.warning('specs are not made, next try in 60 s: %s', exc)
-            except Exception:
-                LOG.exception('specs are not made, next try in 60 s')
+            for what, work in (('specs are not made', self.make_specs),
+                               ('old rows are not deleted',
+                                self._purging.turn)):
+                try:
+                    work()
+                except errors.DatabaseError as exc:
+                    LOG.warning('%s, next try in 60 s: %s', what, exc)
+                except Exception:
+                    LOG.exception('%s, next try in 60 s', what)
 
     def _unreachable(self, exc: errors.DatabaseError) -> errors.Unreachable:
         if self._first(str(exc), self._clock()):

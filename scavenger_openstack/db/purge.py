@@ -112,17 +112,53 @@ def run(engine: Engine, *, now_s: float, older_than_s: float,
     return deleted
 
 
+def trim(engine: Engine, *, now_s: float, rows: int, batch: int = BATCH
+         ) -> int:
+    """Delete the oldest of what is over, where a table has more rows.
+
+    What is open, in force or still there is not over, and statistics are not
+    within :data:`SHORTEST_S`; runs stay, of which there are few.
+
+    :param rows: so many of each table
+    :return: how many were deleted
+    """
+    deleted = 0
+    for rule in RULES:
+        if rule.table is tables.runs:
+            continue
+
+        def some(connection: Connection, rule: Rule = rule) -> int:
+            there = connection.execute(sqlalchemy.select(
+                sqlalchemy.func.count()).select_from(rule.table)
+            ).scalar_one()
+            return sum(_some(
+                connection, rule, now_s,
+                SHORTEST_S if rule.table is tables.statistics else 0.0,
+                min(batch, there - rows), oldest=True)
+            ) if there > rows else 0
+
+        while found := connect.retried(engine, some):
+            deleted += found
+    return deleted
+
+
 def _old(rule: Rule, now_s: float, older_than_s: float
          ) -> ColumnElement[bool]:
     return rule.ended_s < now_s - max(older_than_s, rule.at_least_s)
 
 
 def _some(connection: Connection, rule: Rule, now_s: float,
-          older_than_s: float, batch: int) -> list[int]:
-    """Delete some rows of a table and their parts, and say how many."""
+          older_than_s: float, batch: int, oldest: bool = False
+          ) -> list[int]:
+    """Delete some rows of a table and their parts, and say how many.
+
+    :param oldest: those that were made first
+    """
     ids = connection.execute(
         sqlalchemy.select(rule.table.c.id)
         .where(_old(rule, now_s, older_than_s))
+        # By id a database would look at all that are not over.
+        .order_by(*[rule.table.c.id] * oldest)
         .limit(batch)).scalars().all()
     if not ids:
         return [0] * (1 + len(rule.parts))

@@ -65,6 +65,55 @@ class Service(cloud.Mixin):
         self.assertIsNone(answer.directives)
         self.assertEqual(1, len(self.rows(tables.incidents)))
 
+    def test_what_is_over_and_old_is_deleted(self) -> None:
+        """Each hour, by one of the conductors; what is open stays."""
+        day_s = 86400.0
+        self.answer(report(
+            incident(1, number=1), incident(2, number=2),
+            incident(3, number=2, what='ended'), limit(4),
+            limit(5, what='removed', workload='/batch/b',
+                  since_s=NOW - 10)))
+        conductors = [service.Conductor(self.engine, lambda: self.now,
+                                        keep_days=days) for days in (3, 3, 0)]
+
+        def turns() -> list[int | None]:
+            return [one._purging.turn() for one in conductors]
+
+        self.assertEqual([0, None, None], turns())
+        self.now += 4 * day_s
+        first, *others = turns()
+        self.assertEqual([None, None], others)
+        self.assertGreater(first or 0, 2)
+        self.assertIn(f'{first} rows were deleted', self.log.output)
+        self.assertEqual([f'{1:032x}'], self.rows(tables.incidents, 'uuid'))
+        self.assertEqual(['/batch/a'], self.rows(tables.caps, 'workload'))
+        self.now += 1800.0
+        self.assertEqual([None] * 3, turns())
+        self.now += 1801.0
+        self.assertEqual([0, None, None], turns())
+
+    def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
+        """However young; what is open stays, also above that."""
+        self.answer(report(*(
+            incident(number, number=number,
+                     what='ended' if number % 2 else 'began')
+            for number in range(1, 11))))
+        conductor = service.Conductor(self.engine, lambda: self.now + 60,
+                                      keep_rows=7)
+        self.assertGreaterEqual(conductor._purging.turn() or 0, 3)
+        self.assertEqual(
+            [f'{number:032x}' for number in (2, 4, 6, 7, 8, 9, 10)],
+            self.rows(tables.incidents, 'uuid'))
+        left = set(self.rows(tables.incidents, 'id'))
+        self.assertLessEqual(set(self.rows(
+            tables.suspects, 'incident_id')), left)
+        self.now += 7200.0
+        conductor = service.Conductor(self.engine, lambda: self.now,
+                                      keep_rows=1)
+        conductor._purging.turn()
+        self.assertEqual([f'{number:032x}' for number in (2, 4, 6, 8, 10)],
+                         self.rows(tables.incidents, 'uuid'))
+
     def test_what_is_refused(self) -> None:
         """In one line, which names what is wrong."""
         whole = codec.encode(report(incident(1)))

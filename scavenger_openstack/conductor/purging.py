@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Deletes by itself what is over and old, a part of an hour once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import functools
+
+from oslo_log import log
+
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import purge
+
+LOG = log.getLogger(__name__)
+
+CLAIM = 'purge'
+EVERY_S = 3600.0
+WORK_S = 900.0
+"""A claim lasts so long if the process that has it dies."""
+
+
+class Purging:
+    """What one conductor does of it.
+
+    :param holder: a name of this process that no other one has
+    :param clock: UNIX time in seconds
+    :param days: what ended longer ago is deleted; 0 keeps it
+    :param rows: of each table, so many rows that are over are kept; 0 for
+        all of them
+    """
+
+    def __init__(self, engine: connect.Engine, holder: str,
+                 clock: Callable[[], float], *, days: int, rows: int
+                 ) -> None:
+        self._engine = engine
+        self._holder = holder
+        self._clock = clock
+        self._days = days
+        self._rows = rows
+
+    def turn(self) -> int | None:
+        """Delete what is due, unless another process does.
+
+        :return: how many rows; ``None`` when it is not due here
+        :raises DatabaseError: the database cannot be used
+        """
+        if not self._days and not self._rows:
+            return None
+        now = self._clock()
+        if not connect.retried(self._engine, functools.partial(
+                claims.take, name=CLAIM, holder=self._holder, now=now,
+                until_s=now + WORK_S), on_duplicate=True):
+            return None
+        deleted = 0
+        if self._days:
+            deleted += sum(purge.run(
+                self._engine, now_s=now, progress=_quiet,
+                older_than_s=self._days * purge.DAY_S).values())
+        if self._rows:
+            deleted += purge.trim(self._engine, now_s=now, rows=self._rows)
+        with connect.writing(self._engine) as connection:
+            claims.extend(connection, CLAIM, self._holder, now + EVERY_S)
+        if deleted:
+            LOG.info('%d rows were deleted that were over and old', deleted)
+        return deleted
+
+
+def _quiet(table: str, rows: int) -> None:
+    """Nobody waits for it."""
