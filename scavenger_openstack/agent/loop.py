@@ -131,6 +131,7 @@ class Loop:
         self._ask_orders = orders
         self._orders = orders_.NONE
         self._tags = tags.Tags()
+        self._allowed: frozenset[str] = frozenset()
         self._blind = ''
         self._held_back = ''
         self._restoring = False
@@ -158,8 +159,9 @@ class Loop:
             and not self._leases.watched())
         self._say_held_back(tick)
         try:
-            if orders.background:
-                self._driver.allow(orders.background)
+            if orders.background != self._allowed:
+                self._allowed = orders.background
+                self._driver.allow(self._allowed)
             tick.sample = self._driver.sample()
         except errors.DriverError as exc:
             self._say_blind(str(exc))

@@ -19,20 +19,19 @@ a controller cannot change while it runs hold from the next start on.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Mapping
 import contextlib
 import dataclasses
 import itertools
 import math
 from typing import Any
-from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.decider import Tunable
 from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)
@@ -50,15 +49,6 @@ MOST_TEXT = 80
 
 Asked = Mapping[str, float | str]
 """By ``section.option``."""
-
-
-class Tunable(Protocol):
-    """See :class:`.decider.Controller`."""
-
-    at_start: Collection[str]
-
-    def tune(self, params: Any) -> None:
-        ...
 
 
 def parsed(option: cfg.Opt, value: float | str) -> Any:
@@ -126,7 +116,8 @@ class Parameters:
             self._say(name, params)
             self._now[name] = params
 
-    def follow(self, asked: Asked, controllers: Mapping[str, object]) -> None:
+    def follow(self, asked: Asked, controllers: Mapping[str, Tunable]
+               ) -> None:
         """Go on with these.
 
         :param controllers: by section
@@ -135,12 +126,12 @@ class Parameters:
             return
         for name, params in self._take(asked, controllers).items():
             if params != self._now[name]:
-                controllers[name].tune(params)   # type: ignore[attr-defined]
+                controllers[name].tune(params)
                 self._say(name, params)
                 self._now[name] = params
 
     def _take(self, asked: Asked,
-              controllers: Mapping[str, object] | None = None
+              controllers: Mapping[str, Tunable] | None = None
               ) -> dict[str, Any]:
         """What is to hold by section."""
         self._asked, refused = asked, {}
@@ -156,7 +147,9 @@ class Parameters:
         for section, own in by_section.items():
             params, wrong = replaced(self._file[section], own)
             if controllers is not None:
-                kept = self._kept(section, params, controllers.get(section))
+                kept = {name: value for name, value in _differences(
+                    self._now[section], params)
+                    if name in controllers[section].at_start}
                 wrong |= {name: AT_START for name in kept
                           if name in own and name not in wrong}
                 try:
@@ -169,16 +162,6 @@ class Parameters:
                         for name, why in wrong.items()}
         self._refuse(refused)
         return found
-
-    def _kept(self, section: str, params: Any, controller: object
-              ) -> dict[str, Any]:
-        """What the controller goes on with until the next start."""
-        now = self._now[section]
-        changed = dict(_differences(now, params))
-        if not hasattr(controller, 'tune'):
-            return changed
-        return {name: value for name, value in changed.items()
-                if name in controller.at_start}  # type: ignore[attr-defined]
 
     def _refuse(self, refused: Mapping[str, str]) -> None:
         told = {f'parameter {printable(name[:MOST_TEXT])}': why for name, why

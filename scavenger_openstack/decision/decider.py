@@ -66,15 +66,22 @@ FAULT_REST_S = 60.0
 """A detector that failed is not asked for so long."""
 
 
-class Controller(Protocol):
+class Tunable(Protocol):
+    """What goes on with other parameters while it runs, but for those that
+    ``at_start`` names: they hold from its making on."""
+
+    at_start: frozenset[str]
+
+    def tune(self, params: Any) -> None:
+        """Go on with these ``Params``; what was learnt stays."""
+        ...
+
+
+class Controller(Tunable, Protocol):
     """What the loop asks of a regulator or detector.
 
     A detector says so by a class attribute ``kind = 'detector'``, and
     ``only_observes = True`` if it must not be let loose.
-
-    One that goes on with other parameters while it runs has ``tune(params)``
-    for that, and ``at_start``: the names of those that only hold from its
-    making on.
     """
 
     name: str

@@ -42,8 +42,8 @@ class Tags:
 
     def __init__(self) -> None:
         self._orders = NONE
+        self._tagged: frozenset[str] = frozenset()
         self._done: dict[str, tuple[Workload, Workload]] = {}
-        self._ever: frozenset[str] = frozenset()
         self.refused: Mapping[str, str] = {}
         """Each tag of a VM of this host that does not count, and why."""
 
@@ -51,16 +51,15 @@ class Tags:
         """The sample with the priorities and applications of the orders."""
         if orders is not self._orders:
             self._orders, self._done = orders, {}
-            self._ever |= orders.background
-        tagged = orders.foreground | orders.applications.keys() | self._ever
-        if not tagged:
-            self.refused = {}
-            return sample
+            self._tagged = (orders.foreground | orders.background
+                            | orders.applications.keys())
+        elif len(self._done) > 2 * len(sample.workloads):
+            self._done = {}     # most of them are gone
         refused: dict[str, str] = {}
         workloads, changed = [], False
         for one in sample.workloads:
             who = one[0]
-            if who.instance in tagged:
+            if who.instance in self._tagged or who.source == SOURCE:
                 found = self._of(who)
                 if who.instance in orders.background and (
                         found.priority is Priority.FOREGROUND):
@@ -79,11 +78,11 @@ class Tags:
     def _of(self, who: Workload) -> Workload:
         before, found = self._done.get(who.id, (None, who))
         if before is not who:
-            found = self._tagged(who)
+            found = self._made(who)
             self._done[who.id] = who, found
         return found
 
-    def _tagged(self, who: Workload) -> Workload:
+    def _made(self, who: Workload) -> Workload:
         orders, changes = self._orders, {}
         if who.instance in orders.foreground:
             changes = {'priority': Priority.FOREGROUND, 'source': SOURCE}

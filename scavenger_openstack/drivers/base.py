@@ -229,8 +229,8 @@ class Driver(Knobs, CpuSets, Protocol):
         ...
 
     def allow(self, instances: Collection[str]) -> None:
-        """Take these VMs, and those of earlier calls, for background unless
-        their flavor says something else; called before :meth:`sample`."""
+        """Take these VMs, and no others that begin to run, for background
+        unless their flavor says something else; before :meth:`sample`."""
         ...
 
     def kill(self, workload: str) -> int:

@@ -200,6 +200,7 @@ class Domains:
 
     def _forget(self, uuid: str) -> None:
         known = self._known.pop(uuid, None)
+        self._allowed.forget(uuid)
         if known is not None:
             self.changes += 1
             known.counters.close()
@@ -231,7 +232,7 @@ class Domains:
 
     def allow(self, instances: Collection[str]) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
-        for uuid in self._allowed.add(instances) & self._known.keys():
+        for uuid in self._allowed.ask(instances) & self._known.keys():
             known = self._known[uuid]
             known.workload = self._allowed.of(known.workload)
             self.changes += 1

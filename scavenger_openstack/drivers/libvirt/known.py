@@ -47,24 +47,31 @@ class Known:
 class Allowed:
     """The VMs that an operator of the control plane made background.
 
-    There are never fewer of them: whether one is background now is decided
-    with each sample, and a limit that it has until then must not hang.
+    One that was stays so for as long as it runs: whether it is background
+    now is decided with each sample, and a limit that it has until then must
+    not hang.
     """
 
     def __init__(self) -> None:
-        self._uuids: frozenset[str] = frozenset()
+        self._asked: frozenset[str] = frozenset()
+        self._made: set[str] = set()
 
-    def add(self, uuids: Collection[str]) -> frozenset[str]:
-        """Those that are new."""
-        new = frozenset(uuids) - self._uuids
-        self._uuids |= new
-        return new
+    def ask(self, uuids: Collection[str]) -> frozenset[str]:
+        """These are to be, and no others; returns those that are not yet."""
+        self._asked = frozenset(uuids)
+        return self._asked - self._made
+
+    def forget(self, uuid: str) -> None:
+        """It does not run any more."""
+        self._made.discard(uuid)
 
     def of(self, workload: Workload) -> Workload:
         """The workload, background if that is allowed and no flavor says
         something else."""
-        if workload.source != 'default' or workload.id not in self._uuids:
+        if workload.source != 'default' or not (
+                workload.id in self._asked or workload.id in self._made):
             return workload
+        self._made.add(workload.id)
         return dataclasses.replace(workload, priority=Priority.BACKGROUND,
                                    source='override')
 

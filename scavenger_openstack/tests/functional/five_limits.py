@@ -43,6 +43,10 @@ class Five:
     """Wants them all the time."""
 
     name = 'five'
+    at_start: frozenset[str] = frozenset()
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         less = {knob: 0.93 if int(now) % 2 else 1 for knob in VARIES}

@@ -57,11 +57,15 @@ class Script:
     """Nothing, first caps, changed caps, nothing; and again."""
 
     name = 'script'
+    at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self._turns = itertools.cycle(
             [({}, {}), (FIRST, GROUP_FIRST), (CHANGED, GROUP_CHANGED),
              ({}, {})])
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         own, group = next(self._turns)

@@ -62,12 +62,16 @@ class Wish:
     """A controller that wants what the test tells it."""
 
     name = 'wish'
+    at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
         self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         return Decision(self.caps)

@@ -49,6 +49,7 @@ class Wish:
     """A controller that wants what the test tells it."""
 
     name = 'wish'
+    at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.caps: tuple[Cap, ...] = ()
@@ -56,6 +57,9 @@ class Wish:
 
     def want(self, *caps: tuple[str, Knob, float | str]) -> None:
         self.caps = tuple(Cap(*cap, self.name, 'a test') for cap in caps)
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         self.seen = [one.workload.id for one in rates.workloads]

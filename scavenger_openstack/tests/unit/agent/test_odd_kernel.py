@@ -44,9 +44,13 @@ class Wish:
     """A regulator that wants the idle class, a quota and a CPU set."""
 
     name = 'wish'
+    at_start: frozenset[str] = frozenset()
     caps = (Cap('/batch', Knob.CPU_IDLE, 1, 'wish', 'a test'),
             Cap(JOB, Knob.CPU_CORES, 0.5, 'wish', 'a test'),
             Cap('/batch', Knob.CPU_SET, '2-5', 'wish', 'a test'))
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         return Decision(self.caps)

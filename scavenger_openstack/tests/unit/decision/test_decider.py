@@ -43,11 +43,16 @@ HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
 class Fixed:
     """A controller that wants the same at every step."""
 
+    at_start: frozenset[str] = frozenset()
+
     def __init__(self, name: str, *caps: Cap,
                  shortage_bytes: float = 0.0) -> None:
         self.name = name
         self.decision = Decision(caps, shortage_bytes=shortage_bytes)
         self.loaded: Any = None
+
+    def tune(self, params: object) -> None:
+        """It has none."""
 
     def step(self, now: float, rates: Rates) -> Decision:
         return self.decision

@@ -64,7 +64,7 @@ class TagsTest(testtools.TestCase):
                                     strict=True) if one != old}
 
     def test_nothing_is_asked_for(self) -> None:
-        found = sample()
+        found = sample(UNTAGGED, GUARDED, BATCH, POD)
         self.assertIs(found, self.tags.apply(found, NONE))
         self.assertIs(found, self.tags.apply(found, Orders(
             foreground=frozenset({'gone'}))))
@@ -96,6 +96,7 @@ class TagsTest(testtools.TestCase):
         """Each is of the project of its VM, whatever it is called."""
         self.assertEqual(
             {'untagged': (FOREGROUND, 'default', 'p/web'),
+             'made': (FOREGROUND, 'default', None),
              'batch': (BACKGROUND, 'flavor', 'p/q/web'),
              'guarded': (FOREGROUND, 'flavor', 'p/db')},
             self.changes(Orders(applications={
@@ -113,6 +114,23 @@ class TagsTest(testtools.TestCase):
         grown = dataclasses.replace(BATCH, vcpus=8.0)
         self.assertEqual(8.0, self.tags.apply(
             sample(grown), asked).workloads[0][0].vcpus)
+
+    def test_many_directives_leave_nothing(self) -> None:
+        """As of a conductor that is hostile, or of VMs that come and go."""
+        for number in range(100_000):
+            name = f'vm-{number % 1000}'
+            orders = (Orders(background=frozenset({name}),
+                             applications={name: 'x'})
+                      if number % 1000 < 500 else self.tags._orders)
+            self.tags.apply(sample(vm(name), MADE), orders)
+        self.assertGreater(10, len(self.tags._tagged))
+        self.assertGreater(10, len(self.tags._done))
+        self.assertGreater(10, len(self.tags.refused))
+
+    def test_what_no_operator_made_background(self) -> None:
+        """Whatever the driver says."""
+        self.assertEqual({'made': (FOREGROUND, 'default', None)},
+                         self.changes(NONE))
 
     @given(st.lists(st.tuples(*(st.frozensets(st.sampled_from(
         [one.id for one in ALL])) for _ in range(3))), max_size=4))
