@@ -115,7 +115,7 @@ class DemoTestCase(base.FunctionalTestCase):
         if not accounting.SWITCH.exists():
             self.skipTest(f'needs {accounting.SWITCH}')
         try:
-            disk._losetup('--find')
+            disk.losetup('--find')
         except errors.DriverError as exc:
             self.skipTest(f'needs a loop device: {exc}')
         switch = accounting.SWITCH.read_text()

@@ -62,7 +62,7 @@ class WhoTest(demos.DemoTestCase):
         self.assertEqual(0, picture.returncode, err)
         self.assertIn(drawn.read_text().strip(), page)
         self.assert_gone(name, [])
-        self.assertNotIn(name, disk._losetup('--list'))
+        self.assertNotIn(name, disk.losetup('--list'))
 
     def test_keep(self) -> None:
         """The real commands list what there is, until --clean ends it."""
@@ -99,7 +99,7 @@ class WhoTest(demos.DemoTestCase):
         self.assertIn(process.returncode, (0, 1, 3), err)
         self.assertIn('everything is removed now', err)
         self.assert_gone(name, pids)
-        self.assertNotIn(name, disk._losetup('--list'))
+        self.assertNotIn(name, disk.losetup('--list'))
 
     def test_clean_after_sigkill_of_who(self) -> None:
         process = self.who()
@@ -107,12 +107,12 @@ class WhoTest(demos.DemoTestCase):
         self.wait_for_group(name, who.LOOKUP)
         process.kill()
         process.communicate(timeout=DEADLINE_S)
-        self.assertIn(name, disk._losetup('--list'))
+        self.assertIn(name, disk.losetup('--list'))
         clean = self.start('--clean')
         _, err = clean.communicate(timeout=DEADLINE_S)
         self.assertEqual(0, clean.returncode, err)
         self.assert_gone(name, [])
-        self.assertNotIn(name, disk._losetup('--list'))
+        self.assertNotIn(name, disk.losetup('--list'))
 
     def clean(self) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -213,10 +213,10 @@ class TrustTest(base.FunctionalTestCase):
             '/var/tmp')).path) / 'precious'
         file.write_bytes(bytes(1 << 20))
         try:
-            self.device = disk._losetup('--find', '--show', str(file)).strip()
+            self.device = disk.losetup('--find', '--show', str(file)).strip()
         except errors.DriverError as exc:
             self.skipTest(f'needs a loop device: {exc}')
-        self.addCleanup(disk._losetup, '--detach', self.device)
+        self.addCleanup(disk.losetup, '--detach', self.device)
         self.file = file
         self.addCleanup(shutil.rmtree, stage.RUN / (stage.PREFIX + NAME),
                         ignore_errors=True)
@@ -240,7 +240,7 @@ class TrustTest(base.FunctionalTestCase):
         self.assertIn(words, done.stderr)
         self.assertNotIn('\033', done.stdout + done.stderr)
         self.assertTrue(os.path.lexists(path))
-        self.assertIn(str(self.file), disk._losetup('--list', self.device))
+        self.assertIn(str(self.file), disk.losetup('--list', self.device))
 
     def test_nobody_else_makes_files_there(self) -> None:
         room = disk.ROOM.stat()
