@@ -90,11 +90,15 @@ RESOURCE_OF: Mapping[Knob, Resource] = {
 
 
 class Cpu(NamedTuple):
-    """Where one logical CPU sits: its physical core, LLC and NUMA node."""
+    """Where one logical CPU sits: its physical core, LLC and NUMA node.
+
+    ``isolated``: the scheduler puts nothing there by itself (``isolcpus``).
+    """
 
     core: int
     llc: int
     numa: int
+    isolated: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

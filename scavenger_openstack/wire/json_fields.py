@@ -173,7 +173,8 @@ def _schema(value: Any, where: str) -> int:
 
 def _place(value: Any, where: str) -> Cpu:
     checks: dict[str, Check] = dict.fromkeys(Cpu._fields, whole)
-    return Cpu(**fields(value, f'{where}: ', checks, Cpu._fields))
+    checks['isolated'] = flag
+    return Cpu(**fields(value, f'{where}: ', checks, Cpu._fields[:3]))
 
 
 def _priority(value: Any, where: str) -> Priority:

@@ -104,12 +104,12 @@ class Isolation:
               holder: base_.Holder) -> bool:
         """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
-        buffer_cores = perfiso.buffer_cores(self._params,
-                                            len(rates.topology))
+        cpus = pins_.usable(rates.topology)
+        buffer_cores = perfiso.buffer_cores(self._params, len(cpus))
         if self.mode is Mode.OFF or not buffer_cores:
             self.stop('off' if self.mode is Mode.OFF else
-                      f'off: buffer_cores is 0 on {len(rates.topology)} '
-                      'CPUs, cpu.idle is used instead')
+                      f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
+                      'cpu.idle is used instead')
             return False
         groups = [group for group in scavenger.groups(
                       one for one in rates.workloads
@@ -127,8 +127,8 @@ class Isolation:
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
             return False
         # Whatever mode the controller is in that says the same.
-        pins = pins_.of(rates.workloads, rates.topology)
-        allowed = pins.allowed or frozenset((max(rates.topology),))
+        pins = pins_.of(rates.workloads, cpus)
+        allowed = pins.allowed or frozenset((max(cpus),))
         for cap in wishes:
             if cap.knob is Knob.CPU_SET and cap.workload in groups:
                 allowed &= parse_cpus(str(cap.value))

@@ -166,11 +166,11 @@ def choose_cpus(count: int, allowed: Collection[int],
         if growing:
             return (core == 0, free.core[where] < whole[where],
                     -ours.numa.get(where.numa, 0),
-                    -ours.llc.get(where[1:], 0),
-                    -free.numa[where.numa], -free.llc[where[1:]],
+                    -ours.llc.get(where[1:3], 0),
+                    -free.numa[where.numa], -free.llc[where[1:3]],
                     -where.numa, -where.llc, -where.core, -cpu)
         return (core == whole[where], ours.numa[where.numa],
-                ours.llc[where[1:]], *where[::-1], cpu)
+                ours.llc[where[1:3]], *where[2::-1], cpu)
 
     if growing:
         return held.union(sorted(
@@ -191,7 +191,7 @@ class _Counts:
         for cpu in set(cpus):
             where = place[cpu]
             self.core[where] = self.core.get(where, 0) + 1
-            self.llc[where[1:]] = self.llc.get(where[1:], 0) + 1
+            self.llc[where[1:3]] = self.llc.get(where[1:3], 0) + 1
             self.numa[where.numa] = self.numa.get(where.numa, 0) + 1
 
 

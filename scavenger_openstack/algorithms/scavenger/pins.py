@@ -20,9 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadRates
 
@@ -39,6 +41,14 @@ class Pins(NamedTuple):
     allowed: frozenset[int]
     shared: frozenset[int]
     pinned: int
+
+
+def usable(topology: Mapping[int, Cpu]) -> frozenset[int]:
+    """The CPUs that work may be spread over: not those that the host keeps
+    isolated, for pinned guests or a virtual switch, unless it keeps all.
+    Not in the paper."""
+    return (frozenset(cpu for cpu, one in topology.items()
+                      if not one.isolated) or frozenset(topology))
 
 
 def allowed_cpus(cpus: Iterable[int], confined: Sequence[Collection[int]],
@@ -64,7 +74,7 @@ def allowed_cpus(cpus: Iterable[int], confined: Sequence[Collection[int]],
 def of(workloads: Iterable[WorkloadRates], cpus: Iterable[int]) -> Pins:
     """The pins of the foreground among ``workloads``.
 
-    :param cpus: those of the host that are online
+    :param cpus: those of the host that are online, and :func:`usable`
     """
     every = frozenset(cpus)
     foreground = [one[0] for one in workloads

@@ -379,7 +379,7 @@ class Controller:
 
 
 def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
-    every = tick.rates.topology.keys()
+    every = pins_.usable(tick.rates.topology)
     allowed, _, pinned = pins_.of(tick.foreground, every)
     crowded = not allowed
     why = (f'{len(every) - len(allowed)} of {len(every)} CPUs belong to '

@@ -85,13 +85,16 @@ def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
     online = _cpus(f'{top}/cpu/online')
     if not online:
         online = online_cpus.counted()
+    isolated = _cpus(f'{top}/cpu/isolated')
     nodes: dict[int, int] = {}
     for name in _names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():
             for cpu in _cpus(f'{top}/node/{name}/cpulist'):
                 nodes[cpu] = int(name[4:])
     return {cpu: Cpu(core=_core(top, cpu), llc=_llc(top, cpu, min(online)),
-                     numa=nodes.get(cpu, 0)) for cpu in sorted(online)}
+                     numa=nodes.get(cpu, 0),
+                     isolated=cpu in isolated or None)
+            for cpu in sorted(online)}
 
 
 def started_ticks(pid: int, root_dir: str = '/') -> int:

@@ -139,7 +139,8 @@ class IsolationTestCase(testtools.TestCase):
 
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
-               busy_s: Mapping[int, float] = {}) -> decider.Fast:
+               busy_s: Mapping[int, float] = {},
+               isolated: Iterable[int] = ()) -> decider.Fast:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
                                        group=GROUP), 1.0)
@@ -147,7 +148,8 @@ class IsolationTestCase(testtools.TestCase):
             claim)
         return self.isolation.follow(
             wishes, Rates(now, 1.0, (batch, *more), topology={
-                cpu: Cpu(cpu, 0, 0) for cpu in cpus}, cpu_busy_s=busy_s),
+                cpu: Cpu(cpu, 0, 0, cpu in isolated or None)
+                for cpu in cpus}, cpu_busy_s=busy_s),
             False, host)
 
     def state(self) -> str:
@@ -436,6 +438,17 @@ class TestPins(IsolationTestCase):
         self.assertEqual(set(range(16)) - {4, 5, 12, 13}, self.settled())
         self.follow(range(16), foreground('container', range(12, 14)))
         self.assertEqual(set(range(16)) - {12, 13}, self.settled())
+
+    def test_isolated_cpus(self) -> None:
+        """The background gets none, and idle ones are no buffer."""
+        self.start()
+        guest = foreground('pinned', {14}, dedicated_cpus=frozenset({14}))
+        self.follow(range(16), guest, isolated=range(10, 16))
+        self.assertEqual(set(range(10)), self.settled())
+        Cpus.idle = frozenset(range(10, 16))
+        self.assertEqual(1, len(self.settled()))
+        self.follow(range(16), guest, isolated=range(9, 16), claim='0-8')
+        self.assertTrue(self.settled() <= set(range(9)))
 
     def test_no_cpu_is_left(self) -> None:
         self.start()

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import pins
+from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
@@ -77,3 +78,10 @@ class TestPins(testtools.TestCase):
                 ((guest('a', {70, 71}, ()), guest('b', range(32), ())), every),
                 ((guest('a', range(32), (), Priority.BACKGROUND),), every)):
             self.assertEqual(shared, pins.of(foreground, every).shared)
+
+    def test_isolated_cpus(self) -> None:
+        for isolated, wanted in (((), {0, 1, 2, 3}), ((2, 3), {0, 1}),
+                                 (range(4), {0, 1, 2, 3})):
+            self.assertEqual(wanted, pins.usable({
+                cpu: Cpu(cpu, 0, 0, cpu in isolated or None)
+                for cpu in range(4)}))

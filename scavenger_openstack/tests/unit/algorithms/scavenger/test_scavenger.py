@@ -493,6 +493,16 @@ class CpuTest(testtools.TestCase):
         found = self.step(use(A), self.pinned('f', 0), self.pinned('g', 2))
         self.assertEqual('1,3', value(found, '/batch', Knob.CPU_SET))
 
+    def test_isolated_cpus_are_left_alone(self) -> None:
+        """Without a limit the scheduler puts nothing there; one that had
+        them in it would."""
+        self.topology = {cpu: Cpu(cpu, 0, 0, cpu > 1 or None)
+                         for cpu in range(4)}
+        found = self.step(use(A), self.pinned('f', 3))
+        self.assertIsNone(value(found, '/batch', Knob.CPU_SET))
+        found = self.step(use(A), self.pinned('f', 0))
+        self.assertEqual('1', value(found, '/batch', Knob.CPU_SET))
+
     def test_guests_that_share_some_of_their_cpus(self) -> None:
         found = self.step(use(A), self.pinned('f', 0, 1),
                           self.pinned('g', 1, 2))

@@ -145,6 +145,14 @@ class TestTopology(testtools.TestCase):
         self.assertEqual({0: Cpu(0, 0, 0), 2: Cpu(2, 0, 0)},
                          proc.read_topology(str(self.root)))
 
+    def test_isolated_cpus(self) -> None:
+        self.put('cpu/online', '0-2')
+        for text, wanted in (('', []), ('1-2,7', [1, 2])):
+            self.put('cpu/isolated', text)
+            found = proc.read_topology(str(self.root))
+            self.assertEqual(wanted, [cpu for cpu, one in found.items()
+                                      if one.isolated])
+
     def test_garbage(self) -> None:
         logs = self.useFixture(fixtures.FakeLogger())
         self.put('cpu/online', '0-1')
