@@ -136,11 +136,10 @@ def add_configuration(parser: Parser, *, host: bool = True,
     group.add('--config-file', 'PATH',
               'read this file instead of /etc/scavenger/scavenger.conf and '
               'scavenger.conf.d; can be given more than once: of an option '
-              'that is in several, the last one counts')
+              'that is in several files the last one counts')
     group.add('--config-dir', 'DIR',
-              'read the *.conf files in there instead of '
-              '/etc/scavenger/scavenger.conf.d, and a --config-file that '
-              'stands after it later')
+              'read the *.conf files in there, too, instead of those in '
+              '/etc/scavenger/scavenger.conf.d')
     if host:
         group.add('--state-dir', 'DIR',
                   'where the agent keeps leases, status and lock '

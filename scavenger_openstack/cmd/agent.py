@@ -44,7 +44,7 @@ LEASE_S = 15.0
 """By the default, a watcher that has not turned for 5 s does not count."""
 
 CHECK_EPILOG = (
-    'Exit code: 0, 1 when no agent runs, or it hangs; with --check 0 OK, 1 '
+    'Exit code: 0; 1 when no agent runs, or it hangs; with --check 0 OK, 1 '
     'WARNING, 2 CRITICAL, 3 UNKNOWN.')
 
 UNKNOWN = 3
