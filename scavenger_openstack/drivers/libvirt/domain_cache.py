@@ -30,6 +30,7 @@ import threading
 import time
 from typing import NamedTuple
 
+from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import ends
@@ -51,6 +52,9 @@ LOOK_S = 1.0
 """For what its guest can make, in a loop, a domain is looked at once in so
 long.  For what only the host can it is at once: somebody else may have set a
 knob that we are about to write."""
+
+HANGS_S = 10.0
+"""A look that takes so long is left behind: the other domains go on."""
 
 
 class Snapshot(NamedTuple):
@@ -105,6 +109,7 @@ class Keeper:
         self._mutex = threading.Lock()
         self._locks: dict[str, tuple[threading.Lock, int]] = {}
         self._said: dict[str, tuple[str, ...]] = {}
+        self._calls = calls.Executor('domain-look', HANGS_S)
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='domain-keeper')
 
@@ -280,6 +285,21 @@ class Keeper:
             return None
 
     def _look(self, watch: client.Watch, uuid: str) -> None:
+        if uuid not in self._calls.busy:
+            call = self._calls.submit(uuid, lambda: self._ask(watch, uuid))
+            if call.done.wait(HANGS_S):
+                if call.error is not None:
+                    raise call.error
+                return
+            self._calls.give_up(call)
+            self._health.domain_silent(uuid, 'look')
+        self.changed(uuid)      # in a second
+
+    def _ask(self, watch: client.Watch, uuid: str) -> None:
+        """Look at it now.
+
+        :raises Unreachable: libvirt is gone.
+        """
         try:
             self.refresh(uuid, lambda: watch.look(uuid))
         except client.Unreachable:
@@ -293,3 +313,5 @@ class Keeper:
             self._say(uuid, (f'domain {uuid} cannot be understood '
                              f'({type(exc).__name__}); it is looked at again '
                              'when it changes',))
+        finally:
+            self._health.domain_heard(uuid, 'look')

@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 
 import fixtures
@@ -83,6 +84,29 @@ class Events(testtools.TestCase):
         self.assertEqual(1, self.log.output.count(libvirtd.ODD_UUID),
                          self.log.output)
         self.assertIn('cannot be understood', self.log.output)
+
+    def test_one_that_hangs(self) -> None:
+        """The others are looked at, and it is, when it ends."""
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{domain_cache.__name__}.HANGS_S', 0.05))
+        ends, odd = threading.Event(), self.libvirtd.library.odd
+        self.addCleanup(ends.set)
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{libvirtd.__name__}.Odd.state', lambda _: (
+                ends.wait(libvirtd.DEADLINE_S), [0, 0])[1]))
+        self.libvirtd.happens('REBOOT', odd)
+        for cores in (0.5, 0.6):
+            self.machine.quota = int(cores * 100_000)
+            self.libvirtd.happens('TUNABLE')
+            self.libvirtd.happens('TUNABLE', odd)
+            self.wait_for(cores)
+        self.assertEqual(0, odd.looks)
+        ends.set()
+        end_s = time.monotonic() + libvirtd.DEADLINE_S
+        while 'its QEMU answers again' not in self.log.output:
+            self.assertTrue(time.monotonic() < end_s, self.log.output)
+            time.sleep(0.001)
+        self.assertEqual(1, self.log.output.count('its QEMU does not answer'))
 
     def test_the_instances(self) -> None:
         """They are made again when something changed, and only then."""
