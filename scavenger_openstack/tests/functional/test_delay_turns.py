@@ -22,18 +22,28 @@ import signal
 
 from scavenger_openstack.drivers.delay.accounting import Settings
 from scavenger_openstack.drivers.delay.accounting import TURN_TICKS
+from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import delays
 from scavenger_openstack.types import WorkloadSample
 
 SLEEPERS = '''
 import os, time
+pages = bytearray(1 << 16)
+other = os.fork()
+if not other:
+    time.sleep(600)
+pages[::4096] = bytes(16)
+os.kill(other, 9)
+os.wait()
 for _ in range({more}):
     if not os.fork():
+        pages[::4096] = bytes(16)
         break
 else:
     print('up')
 time.sleep(600)
 '''
+"""Each copies a page that it shares, by which it is known as accounted."""
 
 
 class TurnsTest(delays.DelaysTestCase):
@@ -50,6 +60,12 @@ class TurnsTest(delays.DelaysTestCase):
             pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(
                 ') ')[2][0] for pid in self.pids(below)})
 
+    def limited(self, v1: int, v2: int, cpu_s: float = 1.0) -> None:
+        """A new agent with so many tasks.  With version 2 a workload costs
+        half as many: its threads need not be asked."""
+        self.tasks = v1 if self.tree.version == 1 else v2
+        self.new(Settings(tasks=self.tasks, cpu_s=cpu_s))
+
     def pids(self, below: str) -> list[str]:
         return self.tree.read('blkio', below, 'cgroup.procs').split()
 
@@ -65,7 +81,8 @@ class TurnsTest(delays.DelaysTestCase):
     def test_turns(self) -> None:
         for name in ('one', 'two', 'three'):
             self.idle(f'/back/{name}', 10)
-        self.new(Settings(tasks=45, cpu_s=1.0))
+        self.limited(45, 25)
+        self.known(2)       # the first ticks cost more
         first = self.known(1)
         half = TURN_TICKS // 2
         found = self.known(half)
@@ -81,12 +98,15 @@ class TurnsTest(delays.DelaysTestCase):
             self.idle(f'/back/batch{number}', 25)
         self.idle('/fore/victim', 3)
         ticks = 3 * TURN_TICKS
-        self.new(Settings(tasks=100, cpu_s=1.0))
+        self.limited(100, 60)
         found = self.known(ticks)
         self.assertEqual(ticks, found['fore/victim'])
         self.assertGreater(len(found), 2)
         self.new(Settings(cpu_s=1e-9))      # for one a tick
-        self.assertEqual({'fore/victim': ticks}, self.known(ticks))
+        found = self.known(ticks)
+        self.assertEqual(ticks, found.pop('fore/victim'))
+        if base.pace() < base.EMULATED:     # else its clock is too coarse
+            self.assertEqual({}, found)
 
     def test_small_ones_do_not_wait_for_large_ones(self) -> None:
         """Nor these for ever for room beside the small ones."""
@@ -96,7 +116,7 @@ class TurnsTest(delays.DelaysTestCase):
             self.idle(f'/{name}', 78)
         for name in small:
             self.idle(f'/{name}', 4)
-        self.new(Settings(tasks=240, cpu_s=1.0))
+        self.limited(240, 122)
         self.known(TURN_TICKS)      # how large all are has to be seen first
         turns = 2 * (len(large) + 1)
         found = self.known(turns * TURN_TICKS)
@@ -111,12 +131,12 @@ class TurnsTest(delays.DelaysTestCase):
             return self.look()['back/one']
 
         self.idle('/back/one', 10)
-        self.new(Settings(tasks=20, cpu_s=1.0))
+        self.limited(20, 15)
         for _ in range(3):
             self.assertEqual((None, None),
                              (one().io_wait_s, one().run_delay_s))
         words = 'io_wait and run_delay are unknown: it has more than ' \
-                '[cgroups] delay_tasks = 20'
+                f'[cgroups] delay_tasks = {self.tasks}'
         self.assertEqual(1, self.logs.output.count(words))
         # Another one of that name is told about again.
         self.tree.delete('/back/one')
