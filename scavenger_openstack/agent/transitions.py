@@ -30,6 +30,7 @@ from typing import NamedTuple
 from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
+from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
@@ -260,9 +261,12 @@ def _recent(times: Times, now: float) -> bool:
 
 def _changed(limit: _Limit, told: Cap) -> bool:
     """Whether a limit is another than the last line said.  A new reason
-    alone is no change: its numbers move all the time."""
+    alone is no change: its numbers move all the time.  Nor is it one of a
+    limit that follows the load from tick to tick."""
     if limit.cap.owner != told.owner:
         return True
+    if told.owner == leftover.OWNER:
+        return False
     if isinstance(told.value, str):
         return limit.cap.value != told.value or limit.lowest != limit.highest
     slack = CHANGE_SHARE * told.value

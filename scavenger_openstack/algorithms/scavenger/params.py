@@ -130,6 +130,18 @@ class Params:
                 '(cpu.idle of its groups). False: it competes with the '
                 'foreground by its weight.',
         'source': 'not in the paper; DESIGN 7.8'})
+    use_cpu_leftover: bool = dataclasses.field(default=True, metadata={
+        'help': 'With use_cpu_idle, where background work shares a parent '
+                'cgroup with other work: keep its CPU quota a little below '
+                'what everything else leaves over, so that no process '
+                'stands still beside it. False: no such quota.',
+        'source': 'not in the paper; DESIGN 7.8'})
+    cpu_leftover_share: float = dataclasses.field(default=0.97, metadata={
+        'help': 'Part of the CPU time left over by everything else that '
+                'background work gets. Less lets other processes start '
+                'sooner beside it and leaves more CPU time unused.',
+        'min': 0.1, 'max': 1.0,
+        'source': 'not in the paper; benchmarks/starvation.py'})
     use_cpu_set: bool = dataclasses.field(default=True, metadata={
         'help': 'Keep background work off the CPUs that foreground '
                 'workloads have to themselves. False: it may run there.',

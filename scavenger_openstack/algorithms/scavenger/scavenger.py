@@ -16,8 +16,9 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, the quota by IPC (4.4) is in ``quota``, what
-can be tuned in ``scavenger_params``.
+share the rule in ``reserve``, the quota by IPC (4.4) is in ``quota``, that
+by what is left over (ours) in ``leftover``, what can be tuned in
+``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -35,6 +36,7 @@ from typing import Any
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.scavenger.leftover import Leftover
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as pins_
 from scavenger_openstack.algorithms.scavenger.quota import Quota
@@ -146,6 +148,10 @@ class Controller:
         self._memory = self._new_memory()
         self._links: dict[str, Resource] = {}
         self._quota = self._new_quota()
+        self._leftover = Leftover(
+            share=self.params.cpu_leftover_share,
+            demand_factor=self.params.demand_factor,
+            blind_ticks=self.params.blind_ticks)
         self._frozen: dict[str, float] = {}
         self._overcommitted = Overcommitted(host, boot_id)
 
@@ -183,6 +189,9 @@ class Controller:
             min_deviation=p.ipc_min_deviation,
             increase=p.ipc_quota_increase_cores,
             decrease=p.ipc_quota_decrease_factor, blind_ticks=p.blind_ticks)
+        self._leftover.tune(
+            share=p.cpu_leftover_share, demand_factor=p.demand_factor,
+            blind_ticks=p.blind_ticks)
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""
@@ -200,9 +209,9 @@ class Controller:
             facts['memory'] = self._regulate_memory(tick)
         if params.use_network:
             facts['network'] = self._regulate_network(tick)
-        crowded = False
-        if params.use_cpu_set and rates.topology:
-            crowded, facts['cpu_set'] = _regulate_cpu_set(tick)
+        crowded, cpus = False, pins_.usable(rates.topology)
+        if params.use_cpu_set and cpus:
+            crowded, cpus, facts['cpu_set'] = _regulate_cpu_set(tick)
         if params.use_ipc or crowded:
             facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
         if params.use_cpu_idle:
@@ -210,6 +219,9 @@ class Controller:
                 Cap(group, Knob.CPU_IDLE, 1, NAME,
                     'background runs only where nothing else wants to')
                 for group in groups(tick.background)]
+            if params.use_cpu_leftover:
+                tick.caps += self._leftover.step(rates, tick.background, cpus)
+                facts['leftover'] = self._leftover.facts()
         self._decision = Decision(
             tuple(tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,
@@ -378,7 +390,9 @@ class Controller:
             self._forget(math.inf)
 
 
-def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
+def _regulate_cpu_set(tick: _Tick
+                      ) -> tuple[bool, frozenset[int], dict[str, Any]]:
+    """Whether no CPU is free, those that the background has, and facts."""
     every = pins_.usable(tick.rates.topology)
     allowed, _, pinned = pins_.of(tick.foreground, every)
     crowded = not allowed
@@ -391,7 +405,7 @@ def _regulate_cpu_set(tick: _Tick) -> tuple[bool, dict[str, Any]]:
     if crowded or len(allowed) < len(every):
         tick.caps += [Cap(group, Knob.CPU_SET, text, NAME, why)
                       for group in groups(tick.background)]
-    return crowded, {'allowed': text, 'pinned': pinned}
+    return crowded, allowed, {'allowed': text, 'pinned': pinned}
 
 
 def groups(background: Iterable[WorkloadRates]) -> list[str]:

@@ -307,8 +307,9 @@ class AgentTest(agents.AgentTestCase):
                       f'{self.tree.path("blkio", "/batch/a")}',
                       'does not exist'):
             self.assertIn(words, shown)
-        self.assertEqual(['cpu_idle'], [
-            cap['knob'] for cap in self.status()['would']])  # type: ignore
+        self.wait_for('only limits of CPUs are not set', lambda: {
+            cap['knob'] for cap in self.status()['would']  # type: ignore
+        } == {'cpu_cores', 'cpu_idle'})
 
     def test_status_without_an_agent_or_with_garbage(self) -> None:
         done = self.run_agent('status')

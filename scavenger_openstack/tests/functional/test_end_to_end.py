@@ -49,7 +49,8 @@ class EndToEnd(agents.AgentTestCase, databases.Sqlite):
             f'[DEFAULT]\ntransport_url = {self.broker.url}',
             f'control_exchange = exchange-{self.host}',
             f'[agent]\nhost = {self.host}',
-            '[scavenger]\nmode = enforce',
+            # On cgroup v1 a container's quota is never above its group's.
+            '[scavenger]\nmode = enforce\nuse_cpu_leftover = false',
             f'[conductor]\nenabled = true\nsync_s = {SYNC_S}',
             f'token_file = {self.directory}/token',
             f'[database]\nconnection = {self.url}')

@@ -27,7 +27,8 @@ class HistoryTest(agents.AgentTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.configure('[scavenger]', 'mode = enforce')
+        self.configure('[scavenger]', 'mode = enforce',
+                       'use_cpu_leftover = false')
 
     def limited(self) -> subprocess.Popen[str]:
         standalone = self.start('standalone')

@@ -177,7 +177,7 @@ class Whole(AgentTestCase):
                           found['workloads']))
         caps = found['caps']
         assert isinstance(caps, list)
-        self.assertEqual({'cpu_idle', 'cpu_set', 'memory_bytes'},
+        self.assertEqual({'cpu_cores', 'cpu_idle', 'cpu_set', 'memory_bytes'},
                          {cap['knob'] for cap in caps})
         counters = found['counters']
         assert isinstance(counters, dict)

@@ -35,6 +35,7 @@ from scavenger_openstack.agent.transitions import Event
 from scavenger_openstack.agent.transitions import IncidentEvent
 from scavenger_openstack.agent.transitions import KillEvent
 from scavenger_openstack.agent.transitions import LimitEvent
+from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.agent import test_status
 from scavenger_openstack.types import Action
@@ -111,6 +112,18 @@ class LimitsTest(testtools.TestCase):
         for now in range(1, 200):
             self.assertEqual([], self.step(now, cap(1.0 + 0.09 * (now % 2))))
         self.assertEqual(1, len(self.step(200, cap(1.2))))
+
+    def test_one_that_follows_the_load_is_not_told_each_time(self) -> None:
+        self.step(0, cap(1.0, owner=leftover.OWNER))
+        for now in range(1, 300):
+            self.assertEqual([], self.step(
+                now, cap(0.1 + now % 7, owner=leftover.OWNER)))
+        # Another controller's is told, and that it follows again.
+        for now, owner in ((300, 'o'), (400, leftover.OWNER)):
+            line, = self.step(now, cap(0.5, owner=owner))
+            self.assertIn(f'({owner})', line)
+        line, = self.step(500)
+        self.assertIn('limit removed: /batch/a cpu_cores', line)
 
     def test_a_limit_lasts_as_long_as_its_lease(self) -> None:
         self.step(0, cap(1.0))

@@ -1,0 +1,266 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The CPU quota that follows what everything else leaves over.
+
+Not in the papers.  The kernel compares ``cpu.idle`` between siblings only.
+Below one parent with a busy foreground, background that takes all the rest
+lets processes outside of that parent stand still for seconds; with a quota
+of a little less than the rest they do not (``benchmarks/starvation.py``).
+Directly below the root there is no such parent, and no such harm.
+
+A quota is set on what ``cpu.idle`` is set on: a group of containers, whose
+total the kernel then limits, whatever is born in it; or a VM.
+
+Weird input: ``None``, NaN and infinite numbers are unknown.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+from typing import Any
+from typing import NamedTuple
+
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import WorkloadRates
+
+OWNER = 'leftover'
+"""Of these limits: unlike others they move all the time."""
+
+LEAST_OF = 3
+"""Ticks of which the least leftover counts: a quota falls at once, and rises
+when that was possible in so many ticks in a row."""
+
+HELD_SHARE = 0.9
+"""What uses that much of its quota may want all that it can use."""
+
+VM_SLACK = 0.1
+"""The quota of a VM, each of which costs a call to libvirt, rises by more
+than this share only."""
+
+ROUNDING = 1e-9
+"""By this share sums of floats may miss the budget."""
+
+
+class Unit(NamedTuple):
+    """What one quota is for.  Numbers in cores.
+
+    ``most`` is what it can use, ``need`` what it is taken to need,
+    ``quota`` its last one, ``None`` if it had none.
+    """
+
+    name: str
+    most: float
+    need: float
+    floor: float
+    quota: float | None = None
+    slack: float = 0.0
+
+
+def nested(one: WorkloadRates) -> bool:
+    """Whether a workload's group may have foreground siblings in a parent
+    that is not the root.
+
+    libvirt puts all VMs into one parent.
+    """
+    return bool(one[0].instance) or (one[0].group or one[0].id).count('/') > 1
+
+
+def left_over(before_s: Mapping[int, float], busy_s: Mapping[int, float],
+              cpus: Collection[int], used: float, interval_s: float
+              ) -> float | None:
+    """Cores that everything but the background leaves of some CPUs.
+
+    That is what was idle of them and what the background used.  A CPU of
+    which the busy time is not known leaves nothing; ``None`` if that holds
+    for all.
+
+    :param before_s: busy seconds per CPU up to ``interval_s`` ago
+    :param busy_s: the same up to now
+    :param cpus: those that the background may run on
+    :param used: what it used in the interval, in cores
+    """
+    if not 0 < interval_s < math.inf:
+        return None
+    growths = [busy_s.get(cpu, math.nan) - before_s.get(cpu, math.nan)
+               for cpu in cpus]
+    known = [growth for growth in growths if 0 <= growth < math.inf]
+    if not known:
+        return None
+    # The kernel counts in ticks: only the sum over all CPUs is exact.
+    idle = len(known) - math.fsum(known) / interval_s
+    return min(max(0.0, idle + used), float(len(known)))
+
+
+def units(background: Iterable[WorkloadRates], factor: float,
+          quotas: Mapping[str, float]) -> list[Unit]:
+    """What gets a quota, from the workloads in it.
+
+    A floor is that of one workload, and more as far as several make use of
+    theirs: else 60 that stand still would count for 6 cores.
+
+    :param factor: of its use, that a workload is taken to need
+    :param quotas: the last ones
+    """
+    members: dict[str, list[WorkloadRates]] = {}
+    for one in background:
+        members.setdefault(one[0].group or one[0].id, []).append(one)
+    default = DEFAULT_FLOORS[Knob.CPU_CORES]
+    found = []
+    for name, every in members.items():
+        used = known_use(every)
+        needs = [one[0].vcpus if use is None else use * factor
+                 for one, use in zip(every, used, strict=True)]
+        floors = [one[0].floor.get(Knob.CPU_CORES, default) for one in every]
+        most = math.fsum(one[0].vcpus for one in every)
+        quota = quotas.get(name)
+        held = quota is not None and HELD_SHARE * quota <= math.fsum(
+            use or 0.0 for use in used)
+        found.append(Unit(
+            name=name, most=most, quota=quota,
+            need=most if held else min(most, math.fsum(needs)),
+            floor=max(*floors, math.fsum(map(min, needs, floors))),
+            slack=VM_SLACK if every[0][0].instance else 0.0))
+    return found
+
+
+def known_use(background: Iterable[WorkloadRates]) -> list[float | None]:
+    """Cores that each used in the last interval."""
+    return [use if use is not None and 0 <= use < math.inf else None
+            for use in (one.cpu_cores for one in background)]
+
+
+def quotas(budget: float, every: Sequence[Unit]) -> list[float]:
+    """The budget in cores, shared out: at least the floor for each.
+
+    Weighted max-min over need, then the rest by weight, which is what each
+    can use.  All fall when together they would exceed the budget, and only
+    then; each rises when it can.  What needs less than its floor counts with
+    what it needs.
+    """
+    wanted = [max(share, one.floor) for share, one in zip(split(
+        budget, [one.need for one in every], [one.most for one in every],
+        [min(one.need, one.floor) for one in every]), every, strict=True)]
+    found = [
+        new if one.quota is None or one.quota < one.floor
+        or new > one.quota * (1 + one.slack) else one.quota
+        for one, new in zip(every, wanted, strict=True)]
+    charged = math.fsum(
+        quota if quota > one.floor else min(quota, one.need)
+        for one, quota in zip(every, found, strict=True))
+    if charged > budget * (1 + ROUNDING):
+        found = list(map(min, found, wanted))
+    return found
+
+
+class Leftover:
+    """The quotas of the background, from one tick to the next."""
+
+    def __init__(self, *, share: float, demand_factor: float,
+                 blind_ticks: int) -> None:
+        """
+        :param share: part of what is left over that the background gets
+        :param demand_factor: of its use, that a workload is taken to need
+        :param blind_ticks: how long what was left over holds while it is
+            not known
+        """
+        self.tune(share=share, demand_factor=demand_factor,
+                  blind_ticks=blind_ticks)
+        self._forget('nothing is known yet')
+
+    def tune(self, *, share: float, demand_factor: float,
+             blind_ticks: int) -> None:
+        """Go on with other constants; what is known stays."""
+        self._share = share
+        self._factor = demand_factor
+        self._blind_ticks = blind_ticks
+
+    def _forget(self, why: str) -> None:
+        self._why = why
+        self._busy_s: Mapping[int, float] = {}
+        self._runs: frozenset[tuple[str, float]] = frozenset()
+        self._left: collections.deque[float] = collections.deque(
+            maxlen=LEAST_OF)
+        self._unsure = self._cpus = 0
+        self._quotas: dict[str, float] = {}
+
+    def step(self, rates: Rates, background: Sequence[WorkloadRates],
+             cpus: Collection[int]) -> list[Cap]:
+        """All quotas that should be in force now.
+
+        :param cpus: those that the background may run on
+        """
+        if not any(map(nested, background)):
+            self._forget('no background has siblings below the root')
+            return []
+        self._look(rates, background, cpus)
+        if not self._left:
+            self._quotas = {}
+            self._why = 'it is not known how busy the CPUs are'
+            return []
+        budget, every = self.budget, units(background, self._factor,
+                                           self._quotas)
+        why = (f'everything else leaves {min(self._left):.2f} of '
+               f'{self._cpus} CPUs: {budget:.2f} cores for all background')
+        self._quotas = {one.name: quota for one, quota in zip(
+            every, quotas(budget, every), strict=True)}
+        return [Cap(one.name, Knob.CPU_CORES, quota, OWNER, why)
+                for one, quota in zip(every, self._quotas.values(),
+                                      strict=True) if quota < one.most]
+
+    @property
+    def budget(self) -> float:
+        """Cores that the background may use; 0 while that is not known."""
+        return self._share * min(self._left, default=0.0)
+
+    def facts(self) -> dict[str, Any]:
+        """The numbers behind the quotas; plain JSON values."""
+        if not self._left:
+            return {'rule': 'off', 'why': self._why}
+        return {'rule': 'holding' if self._unsure else 'following',
+                'cpus': self._cpus, 'left_cores': min(self._left),
+                'budget_cores': self.budget}
+
+    def _look(self, rates: Rates, background: Sequence[WorkloadRates],
+              cpus: Collection[int]) -> None:
+        """Note what is left over.
+
+        What workloads used that have just come or gone is not known, and
+        looks like the foreground's: what was known before holds for some
+        ticks.
+        """
+        used = known_use(background)
+        left = left_over(
+            self._busy_s, rates.cpu_busy_s, cpus,
+            math.fsum(use for use in used if use is not None),
+            rates.interval_s)
+        runs = frozenset((one[0].id, one[0].created_s) for one in background)
+        sure = left is not None and None not in used and runs == self._runs
+        self._busy_s, self._runs, self._cpus = rates.cpu_busy_s, runs, len(
+            cpus)
+        self._unsure = 0 if sure else self._unsure + 1
+        if self._left and 0 < self._unsure <= self._blind_ticks:
+            return
+        if left is None:
+            self._left.clear()
+        else:
+            self._left.append(left)

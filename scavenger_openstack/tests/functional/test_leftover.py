@@ -1,0 +1,143 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The quota that follows what is left over, on real cgroups and CPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import transitions
+from scavenger_openstack.algorithms.scavenger import leftover
+from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.drivers.kernel import proc
+from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
+
+SPIN = "print('spins', flush=True)\nwhile True: pass"
+TICK_S = 0.5
+ONLY = scavenger.Params(use_memory=False, use_network=False, use_ipc=False)
+
+
+class LeftoverTest(test_loop.LoopTestCase):
+
+    def spin(self, below: str) -> subprocess.Popen[str]:
+        process = self.spawn(SPIN, self.tree, below)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    def others_s(self) -> float:
+        """CPU time of all but the background, since boot."""
+        with open('/proc/stat', 'rb') as file:
+            busy_s = sum(proc.busy_s(file.read()).values())
+        if base.version() == 1:
+            return busy_s - int(self.tree.read('cpuacct', '/batch',
+                                               'cpuacct.usage')) / 1e9
+        return busy_s - int(self.tree.read('cpu', '/batch', 'cpu.stat')
+                            .split()[1]) / 1e6
+
+    def in_force(self) -> float | None:
+        quota = self.tree.get('quota', '/batch').split()[0]
+        return None if quota in ('-1', 'max') else int(quota) / 100_000
+
+    def follow(self, loop: loop_.Loop) -> tuple[float, float]:
+        """Turn as often as the least of some ticks takes: the quota of the
+        group and what was left over, in cores."""
+        cpus = os.cpu_count() or 1
+        seen = []
+        for _ in range(leftover.LEAST_OF + 1):
+            began_s, before_s = time.monotonic(), self.others_s()
+            time.sleep(TICK_S)
+            tick = loop.tick(time.clock_gettime(time.CLOCK_BOOTTIME))
+            self.assertEqual([], tick.outcome.problems)
+            seen.append(cpus - (self.others_s() - before_s)
+                        / (time.monotonic() - began_s))
+        quota = self.in_force()
+        assert quota is not None
+        return quota, max(0.0, min(seen[1:]))
+
+    def test_follows_a_foreground_that_comes_and_goes(self) -> None:
+        loop = self.loop((scavenger.Controller(ONLY, interval_s=TICK_S),
+                          Mode.ENFORCE))
+        cpus = os.cpu_count() or 1
+        for _ in range(cpus):
+            self.spin('/batch/a')
+        alone = self.follow(loop)
+        services = [self.spin('/services/s') for _ in range(cpus)]
+        beside = self.follow(loop)
+        for process in services:
+            process.kill()
+            process.wait()
+        after = self.follow(loop)
+        self.assertLess(beside[0], 0.3 * cpus)
+        # Whatever else uses this machine: the quota is what is left.
+        for quota, left in (alone, beside, after):
+            wanted = max(0.1, 0.97 * left)
+            self.assertLess(abs(quota - wanted), 0.15 + 0.1 * wanted,
+                            (alone, beside, after))
+
+    def test_ends_without_a_trace_and_has_one_line(self) -> None:
+        loop = self.loop((scavenger.Controller(ONLY, interval_s=TICK_S),
+                          Mode.ENFORCE))
+        self.spin('/batch/a')
+        told = transitions.Transitions()
+        lines: list[str] = []
+        for number in range(8):
+            if number == 4:
+                self.spin('/services/s')
+            tick = loop.tick(time.clock_gettime(time.CLOCK_BOOTTIME))
+            assert tick.decided is not None
+            wanted = tick.decided.wanted
+            lines += [line for line in map(
+                transitions.sentence, told.limits(
+                    60.0 * number, 0.0, wanted,
+                    dict.fromkeys(self.leases.held())))
+                if ' cpu_cores ' in line]
+            time.sleep(TICK_S / 2)
+        self.assertEqual(leftover.OWNER, wanted[
+            self.id('/batch'), Knob.CPU_CORES].owner)
+        self.assertIsNotNone(self.in_force())
+        self.assertEqual(1, len(lines), '\n'.join(lines))
+        self.assertEqual([], loop.close())
+        self.assertIsNone(self.in_force())
+        self.assertEqual('0', self.tree.get('idle', '/batch'))
+
+    def test_beside_a_quota_of_its_own_below(self) -> None:
+        """Version 1 takes no lower one: that is said, the rest goes on."""
+        self.tree.put('quota', '/batch/a', '150000')
+        loop = self.loop((scavenger.Controller(ONLY, interval_s=TICK_S),
+                          Mode.ENFORCE))
+        for below in ('/batch/a', *('/services/s',) * (os.cpu_count() or 1)):
+            self.spin(below)
+        problems: set[str] = set()
+        for _ in range(leftover.LEAST_OF + 1):
+            time.sleep(TICK_S)
+            tick = loop.tick(time.clock_gettime(time.CLOCK_BOOTTIME))
+            problems.update(tick.outcome.problems)
+        self.assertEqual('1', self.tree.get('idle', '/batch'))
+        if base.version() == 1:
+            problem, = {one.partition(' = ')[0] for one in problems}
+            self.assertEqual(f'{self.id("/batch")} cpu_cores', problem)
+            self.assertIn('look at the limits of the cgroups above and below',
+                          ''.join(problems))
+        else:
+            self.assertEqual(set(), problems)
+            self.assertLess(self.in_force() or 9.0, 1.5)
+        self.assertEqual([], loop.close())
+        self.assertIsNone(self.in_force())
+        self.assertEqual('150000', self.tree.get('quota', '/batch/a'))
