@@ -41,8 +41,9 @@ _HZ = os.sysconf('SC_CLK_TCK')
 def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
     """Seconds that each CPU has run something, from ``/proc/stat``.
 
-    Time idle, waiting for I/O or stolen by a hypervisor is not busy; guest
-    time is part of user and nice time already.
+    Time idle or waiting for I/O is not busy; what a hypervisor below stole
+    is: a thread was to run then.  Guest time is part of user and nice time
+    already.
 
     :raises ValueError: a line is not as the kernel writes it.
     """
@@ -52,10 +53,10 @@ def busy_s(data: bytes, hz: int = _HZ) -> dict[int, float]:
             break
         if line.startswith(b'cpu '):
             continue
-        name, user, nice, system, _idle, _iowait, irq, softirq, *_ = (
+        name, user, nice, system, _idle, _iowait, irq, softirq, steal, *_ = (
             line.split())
-        found[int(name[3:])] = (int(user) + int(nice) + int(system)
-                                + int(irq) + int(softirq)) / hz
+        found[int(name[3:])] = (int(user) + int(nice) + int(system) + int(irq)
+                                + int(softirq) + int(steal)) / hz
     if not found:
         raise ValueError('no CPU is named')
     return found

@@ -59,7 +59,7 @@ class TestProc(testtools.TestCase):
     def test_what_it_says(self) -> None:
         host = self.proc()
         self.assertEqual(('b-1', 'AMD EPYC'), (host.boot_id, host.cpu_model))
-        self.assertEqual({0: 2.63, 1: 1.64}, proc.busy_s(STAT.encode(), 100))
+        self.assertEqual({0: 2.67, 1: 1.69}, proc.busy_s(STAT.encode(), 100))
         self.assertEqual({0, 1}, set(host.cpu_busy_s()))
         self.assertEqual((24684096 * 1024, 24375152 * 1024), host.memory())
         self.put('proc/meminfo', MEMINFO.replace('24375152', '1000'))
