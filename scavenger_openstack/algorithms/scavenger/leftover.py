@@ -20,7 +20,9 @@ of a little less than the rest they do not (``benchmarks/starvation.py``).
 Directly below the root there is no such parent, and no such harm.
 
 A quota is set on what ``cpu.idle`` is set on: a group of containers, whose
-total the kernel then limits, whatever is born in it; or a VM.
+total the kernel then limits, whatever is born in it; or a VM.  QEMU itself
+is in the cgroup of its VM, and hardly runs on a full host while that is idle
+(``benchmarks/qemu_answers.py``): then the quota alone holds a VM back.
 
 Weird input: ``None``, NaN and infinite numbers are unknown.
 """
@@ -56,6 +58,10 @@ HELD_SHARE = 0.9
 VM_SLACK = 0.1
 """The quota of a VM, each of which costs a call to libvirt, rises by more
 than this share only."""
+
+ROOM_FACTOR = 2.0
+"""After the host was full, VMs may be idle again when the budget is above
+so many times the floors."""
 
 ROUNDING = 1e-9
 """By this share sums of floats may miss the budget."""
@@ -202,6 +208,8 @@ class Leftover:
             maxlen=LEAST_OF)
         self._unsure = self._cpus = 0
         self._quotas: dict[str, float] = {}
+        self.full = False
+        """Whether no more is left over than the floors."""
 
     def step(self, rates: Rates, background: Sequence[WorkloadRates],
              cpus: Collection[int]) -> list[Cap]:
@@ -214,11 +222,13 @@ class Leftover:
             return []
         self._look(rates, background, cpus)
         if not self._left:
-            self._quotas = {}
+            self._quotas, self.full = {}, False
             self._why = 'it is not known how busy the CPUs are'
             return []
         budget, every = self.budget, units(background, self._factor,
                                            self._quotas)
+        least = math.fsum(one.floor for one in every)
+        self.full = budget <= least * (ROOM_FACTOR if self.full else 1.0)
         why = (f'everything else leaves {min(self._left):.2f} of '
                f'{self._cpus} CPUs: {budget:.2f} cores for all background')
         self._quotas = {one.name: quota for one, quota in zip(
@@ -238,7 +248,7 @@ class Leftover:
             return {'rule': 'off', 'why': self._why}
         return {'rule': 'holding' if self._unsure else 'following',
                 'cpus': self._cpus, 'left_cores': min(self._left),
-                'budget_cores': self.budget}
+                'budget_cores': self.budget, 'full': self.full}
 
     def _look(self, rates: Rates, background: Sequence[WorkloadRates],
               cpus: Collection[int]) -> None:

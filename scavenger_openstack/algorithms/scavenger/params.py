@@ -134,7 +134,9 @@ class Params:
         'help': 'With use_cpu_idle, where background work shares a parent '
                 'cgroup with other work: keep its CPU quota a little below '
                 'what everything else leaves over, so that no process '
-                'stands still beside it. False: no such quota.',
+                'stands still beside it; and set cpu.idle of VMs only while '
+                'something is left over, so that QEMU answers. False: no '
+                'such quota, and cpu.idle of VMs always.',
         'source': 'not in the paper; DESIGN 7.8'})
     cpu_leftover_share: float = dataclasses.field(default=0.97, metadata={
         'help': 'Part of the CPU time left over by everything else that '

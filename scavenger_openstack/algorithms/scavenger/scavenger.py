@@ -215,13 +215,16 @@ class Controller:
         if params.use_ipc or crowded:
             facts['ipc'] = self._regulate_quota(tick, crowded=crowded)
         if params.use_cpu_idle:
+            idle = tick.background
+            if params.use_cpu_leftover:
+                tick.caps += self._leftover.step(rates, idle, cpus)
+                facts['leftover'] = self._leftover.facts()
+                if self._leftover.full:     # QEMU has to answer
+                    idle = [one for one in idle if not one[0].instance]
             tick.caps += [
                 Cap(group, Knob.CPU_IDLE, 1, NAME,
                     'background runs only where nothing else wants to')
-                for group in groups(tick.background)]
-            if params.use_cpu_leftover:
-                tick.caps += self._leftover.step(rates, tick.background, cpus)
-                facts['leftover'] = self._leftover.facts()
+                for group in groups(idle)]
         self._decision = Decision(
             tuple(tick.caps),
             self._overcommitted.incidents(now, tick.overcommitted), facts,

@@ -15,8 +15,11 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import time
+
+import fixtures
 
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
@@ -25,6 +28,7 @@ from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 
@@ -141,3 +145,38 @@ class LeftoverTest(test_loop.LoopTestCase):
         self.assertEqual([], loop.close())
         self.assertIsNone(self.in_force())
         self.assertEqual('150000', self.tree.get('quota', '/batch/a'))
+
+
+class VmTest(virtual_host.VirtualHostTestCase):
+
+    def test_of_a_vm_only_the_vcpus_have_it(self) -> None:
+        """On a full host they alone hold it back: QEMU is not idle."""
+        host = self.hypervisor()
+        host.define_and_start(virtual_host.background('back')).tell('cpu 1')
+        agent = virtual_host.HostAgent(host, pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path))
+        self.addCleanup(agent.close)
+        loop = loop_.Loop(
+            agent.driver, ((scavenger.Controller(ONLY, interval_s=TICK_S),
+                            Mode.ENFORCE),), agent.leases, agent.actuator,
+            agent.state_dir / 'stop', require_watcher=False)
+        host.tree.make('/front')
+        for _ in range(os.cpu_count() or 1):
+            self.spawn(SPIN, host.tree, '/front')
+        top, = host.tree.path('cpu', '/machine').glob('*-back.libvirt-qemu')
+
+        def quotas() -> dict[str, bool]:
+            """Which parts of the machine have one."""
+            return {part: (top / part / 'cpu.cfs_quota_us').read_text()
+                    .strip() != '-1' for part in ('', 'vcpu0', 'emulator')}
+
+        def held_back() -> bool:
+            time.sleep(TICK_S)
+            tick = loop.tick(time.clock_gettime(time.CLOCK_BOOTTIME))
+            self.assertEqual([], tick.outcome.problems)
+            return (quotas() == {'': False, 'vcpu0': True, 'emulator': False}
+                    and (top / 'cpu.idle').read_text().strip() == '0')
+
+        self.wait_for('the vCPU alone is limited', held_back)
+        self.assertEqual([], loop.close())
+        self.assertFalse(any(quotas().values()))

@@ -30,6 +30,7 @@ from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
@@ -64,6 +65,7 @@ class Host:
         self.used: dict[str, float] = {}
         self.seen: set[str] = set()
         self.changes = 0
+        self.idle: set[str] = set()
 
     def step(self, others: float, wanted: Mapping[str, float],
              **rest: Any) -> Decision:
@@ -98,6 +100,8 @@ class Host:
         self.changes += sum(quotas[name] != self.quotas.get(name)
                             for name in quotas)
         self.quotas = quotas
+        self.idle = {cap.workload for cap in found.caps
+                     if cap.knob is Knob.CPU_IDLE}
         return found
 
 
@@ -285,6 +289,27 @@ class FollowTest(testtools.TestCase):
             seen.append((facts['rule'], GROUP in host.quotas))
         self.assertEqual([('holding', True)] * ONLY.blind_ticks
                          + [('off', False)], seen)
+
+
+class IdleTest(testtools.TestCase):
+
+    def test_of_vms_only_while_something_is_left(self) -> None:
+        host, seen = Host(2), []
+        for others in (1.0, 1.0, 2.0, 1.85, 1.85, 1.85, 1.5, 1.5, 1.5, 1.85,
+                       1.92):
+            host.step(others, {VM: 9})
+            self.assertLessEqual(host.idle, {VM})
+            seen.append(len(host.idle))
+        # Not known yet; left; full, also while it is not twice the floor;
+        # left, which holds while it is above the floor.
+        self.assertEqual([1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0], seen)
+
+    def test_of_containers_always(self) -> None:
+        host = Host(2)
+        for others in (2.0, 2.0, 0.0, 2.0):
+            host.step(others, {A: 9, VM: 9})
+            self.assertIn(GROUP, host.idle)
+        self.assertNotIn(VM, host.idle)
 
 
 @st.composite
