@@ -16,25 +16,38 @@ A background group runs stress-ng (six CPU hogs, three times the weight), a
 foreground group memcached and its client, which asks 2,500 times a second
 over 16 connections.  Three probes outside of both sleep and wake: two in the
 root cgroup, at 100 and at 1 Hz, one in a third group, at 10 Hz.  For each way
-to limit the background,
-with both groups below one parent (*nested*) or directly below the root
-(*top*): how late the worst probe was, in the worst round and in the median
-one; the P99 of memcached's answers; the CPUs that the background got.
-The ways are played in turn, round after round.
+to limit the background, with both groups below one parent (*nested*) or
+directly below the root (*top*): how late each probe was in the worst round,
+and the worst of them in the median round; the P99 of the foreground's
+answers; the CPUs that the background got.  The ways are played in turn, round
+after round.
 
     sudo python benchmarks/starvation.py [--rounds 5] [--seconds 12]
-        [--ways unmanaged,idle,weight,quota,both,follow] [--places nested,top]
+        [--kind containers] [--places nested,top]
+        [--ways alone,unmanaged,agent-idle,follow,agent]
 
-*weight* is the smallest there is, *quota* half of the CPUs, *both* cpu.idle
-with a quota of 90 % of the CPUs, *follow* cpu.idle with a quota of 97 % of
-what everything else leaves over, looked at twice a second.
+*alone* is without the hogs.  *agent* is scavenger-standalone, a process with
+its usual options and ``protect = cpu``; *agent-idle* the same with
+``use_cpu_leftover = false``.  Without an agent: *idle* is cpu.idle, *weight*
+the smallest there is, *quota* half of the CPUs, *both* cpu.idle with a quota
+of 90 % of the CPUs, *follow* cpu.idle with a quota of 97 % of what everything
+else leaves over, looked at twice a second; *follow-weight* that quota with
+the smallest weight instead of cpu.idle, *follow-quota* with neither.
+*lapses*: how often the agent stood still until its leases ran out.
 
-Needs stress-ng and memcached.
+With ``--kind vms`` they are two guests of a libvirtd of its own, under TCG,
+with a vCPU per CPU: the background spins, the foreground answers look-ups,
+200 a second.  libvirt puts both below one parent (*nested*).  Then there is
+also how long QEMU of the background took to answer ``blockStats``.
+
+Needs stress-ng and memcached, or libvirt and QEMU.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
@@ -42,19 +55,44 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import NamedTuple
+from typing import Protocol
 
+import running_agent
+from scavenger_openstack.demo.table import lines
+from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import virtual_host
 
 RATE, CONNECTIONS = 2500, 16
 PORT = 11299
 HOGS = 6
-WAYS = ('unmanaged', 'idle', 'weight', 'quota', 'both', 'follow')
+JOB = '/job'
+"""The hogs are in a child of the background group, where an agent sees a
+workload."""
+LOOKUPS = 'lookup per_s=200'
+WAYS = ('alone', 'unmanaged', 'agent-idle', 'follow', 'agent')
+OTHER_WAYS = ('idle', 'weight', 'quota', 'both', 'follow-weight',
+              'follow-quota')
+AGENTS = ('agent', 'agent-idle')
 HZ = (100, 1, 10)
 FOLLOW_EVERY_S, FOLLOW_SHARE, FLOOR_CORES = 0.5, 0.97, 0.1
 PERIOD_US = 100_000
+SETTLE_S = 5.0
+"""Until an agent has learned what is left over."""
+ANSWER_EVERY_S = 0.1
+CPUS = os.cpu_count() or 1
+AGENT = """
+[agent]
+protect = cpu
+[scavenger]
+use_cpu_leftover = {leftover}
+{more}"""
 PROBE = """
 import sys, time
 hz, until_s = float(sys.argv[1]), float(sys.argv[2])
@@ -92,36 +130,170 @@ class Round(NamedTuple):
     late_s: list[float]
     p99_s: float
     background_cpus: float
+    lapses: int
+    answers_s: list[float]
 
 
-def place(where: str, stack: contextlib.ExitStack
-          ) -> tuple[base.CgroupTree, str, base.CgroupTree, str]:
-    """Tree and path of the foreground and of the background group."""
-    first = stack.enter_context(base.CgroupTree())
-    if where == 'nested':
-        for group in ('/foreground', '/background'):
-            first.make(group)
-        return first, '/foreground', first, '/background'
-    return first, '', stack.enter_context(base.CgroupTree()), ''
+class Stage(Protocol):
+    """A foreground and a background, and what limits the latter.
+
+    ``config`` tells an agent of them.
+    """
+
+    config: str
+
+    def work(self) -> None:
+        """Let the background compute."""
+        ...
+
+    def idle(self, on: bool) -> None:
+        ...
+
+    def least_weight(self) -> None:
+        ...
+
+    def quota(self, cores: float | None) -> None:
+        ...
+
+    def cpu_s(self) -> float:
+        """CPU time that the background has used."""
+        ...
+
+    def ask(self, until_s: float) -> Callable[[], float]:
+        """Begin to use the foreground; what waits for its P99 in s."""
+        ...
+
+    def answer(self) -> None:
+        """Have QEMU of the background answer, if there is one."""
+        ...
 
 
-def limit(tree: base.CgroupTree, group: str, way: str) -> None:
+class Containers:
+    """memcached, and stress-ng."""
+
+    def __init__(self, stack: contextlib.ExitStack, where: str) -> None:
+        self._tree = stack.enter_context(base.CgroupTree())
+        self._bg, self._fg_group, self._group = self._tree, '', ''
+        if where == 'nested':
+            self._fg_group, self._group = '/foreground', '/background'
+            self._tree.make(self._fg_group)
+        else:
+            self._bg = stack.enter_context(base.CgroupTree())
+        self._bg.make(self._group + JOB)
+        self._weight('3072' if self._tree.version == 1 else '300')
+        self.config = (
+            '[libvirt]\nuri =\n[cgroups]\n'
+            f'background_parents = {self._bg.name}{self._group}\n'
+            f'foreground_parents = {self._tree.name}{self._fg_group}\n')
+        start(self._tree, self._fg_group, 'memcached', '-u', 'nobody', '-l',
+              '127.0.0.1', '-t', '2', '-p', str(PORT))
+
+    def work(self) -> None:
+        start(self._bg, self._group + JOB, 'stress-ng', '--cpu', str(HOGS))
+
+    def _weight(self, text: str) -> None:
+        self._bg.put('weight', self._group, text)
+
+    def idle(self, on: bool) -> None:
+        self._bg.put('idle', self._group, str(int(on)))
+
+    def least_weight(self) -> None:
+        self._weight('2' if self._tree.version == 1 else '1')
+
+    def quota(self, cores: float | None) -> None:
+        self._bg.put('quota', self._group, '-1' if cores is None
+                     else str(round(PERIOD_US * cores)))
+
+    def cpu_s(self) -> float:
+        if self._bg.version == 1:
+            return int(self._bg.read('cpuacct', self._group,
+                                     'cpuacct.usage')) / 1e9
+        return int(self._bg.read('cpu', self._group, 'cpu.stat')
+                   .split()[1]) / 1e6
+
+    def ask(self, until_s: float) -> Callable[[], float]:
+        client = start(self._tree, self._fg_group, sys.executable, '-c',
+                       CLIENT, str(PORT), str(RATE), str(CONNECTIONS),
+                       str(until_s))
+        return lambda: float(client.communicate(timeout=60)[0])
+
+    def answer(self) -> None:
+        pass
+
+
+class Guests:
+    """Two guests below libvirt's parent; they stay for all rounds."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._host = stack.enter_context(hypervisor.Hypervisor())
+        guests = [make(name, vcpus=CPUS, disks=(domain_guest.Disk.make(
+            self._host.disks / name),)) for name, make in (
+                ('front', front), ('back', virtual_host.background))]
+        consoles = []
+        for guest in guests:
+            consoles.append(self._host.define_and_start(guest))
+            consoles[-1].keep_time()
+        self._front, self._back = consoles
+        self._front.tell(LOOKUPS)
+        self._domain = self._host.connect().lookupByName('back')
+        below = self._host.tree.path('cpu', '/machine')
+        self._top, = (path for path in below.iterdir()
+                      if path.name.endswith('-back.libvirt-qemu'))
+        self._vcpus = sorted(self._top.rglob('vcpu*'))
+        self.config = running_agent.libvirt_section(self._host)
+
+    def work(self) -> None:
+        self._back.tell(f'cpu {CPUS}')
+
+    def idle(self, on: bool) -> None:
+        (self._top / 'cpu.idle').write_text(str(int(on)))
+
+    def least_weight(self) -> None:
+        (self._top / 'cpu.shares').write_text('2')
+
+    def quota(self, cores: float | None) -> None:
+        text = ('-1' if cores is None
+                else str(max(1000, round(PERIOD_US * cores / CPUS))))
+        for path in self._vcpus:
+            (path / 'cpu.cfs_period_us').write_text(str(PERIOD_US))
+            (path / 'cpu.cfs_quota_us').write_text(text)
+
+    def cpu_s(self) -> float:
+        path = self._host.tree.path('cpuacct', '/machine') / self._top.name
+        return int((path / 'cpuacct.usage').read_text()) / 1e9
+
+    def ask(self, until_s: float) -> Callable[[], float]:
+        def p99_s() -> float:
+            seconds = max(1, round(until_s - time.monotonic()))
+            found = [one['p99_s'] for one in self._front.reports(
+                seconds, timeout_s=seconds + 60.0) if 'p99_s' in one]
+            return statistics.median(found) if found else float('nan')
+        return p99_s
+
+    def answer(self) -> None:
+        self._domain.blockStats('vda')
+
+    def free(self) -> None:
+        """Take all limits away, and rest."""
+        self.idle(False)
+        (self._top / 'cpu.shares').write_text('1024')
+        self.quota(None)
+        self._back.tell('rest')
+
+
+def front(name: str, vcpus: int, disks: tuple[domain_guest.Disk, ...]
+          ) -> domain_guest.DomainGuest:
+    return domain_guest.DomainGuest(name=name, vcpus=vcpus, disks=disks)
+
+
+def limit(stage: Stage, way: str) -> None:
     """Set what the way is about on the background."""
-    v1 = tree.version == 1
-    tree.put('weight', group, '3072' if v1 else '300')
-    if way == 'idle':
-        tree.put('idle', group, '1')
-    elif way == 'weight':
-        tree.put('weight', group, '2' if v1 else '1')
-    elif way == 'quota':
-        tree.put('quota', group, f'{50000 * (os.cpu_count() or 1)}')
-    elif way == 'both':
-        tree.put('idle', group, '1')
-        tree.put('quota', group, f'{90000 * (os.cpu_count() or 1)}')
-    elif way == 'follow':
-        tree.put('idle', group, '1')
-    elif way != 'unmanaged':
-        raise SystemExit(f'{way}: no such way')
+    if way in ('idle', 'both', 'follow'):
+        stage.idle(True)
+    if way in ('weight', 'follow-weight'):
+        stage.least_weight()
+    if way in ('quota', 'both'):
+        stage.quota(CPUS * (0.5 if way == 'quota' else 0.9))
 
 
 def start(tree: base.CgroupTree, group: str,
@@ -135,106 +307,159 @@ def start(tree: base.CgroupTree, group: str,
         stderr=subprocess.DEVNULL)
 
 
-def cpu_s(tree: base.CgroupTree, group: str) -> float:
-    """CPU time that a group has used."""
-    if tree.version == 1:
-        return int(tree.read('cpuacct', group, 'cpuacct.usage')) / 1e9
-    fields = tree.read('cpu', group, 'cpu.stat').split()
-    return int(fields[1]) / 1e6
-
-
 def busy_s() -> float:
     """CPU time of the machine that was not idle."""
-    with open('/proc/stat') as file:
-        user, nice, system, _, _, irq, softirq = map(
-            int, file.readline().split()[1:8])
-    return ((user + nice + system + irq + softirq)
-            / os.sysconf('SC_CLK_TCK'))
+    with open('/proc/stat', 'rb') as file:
+        return sum(proc.busy_s(file.read()).values())
 
 
-def follow(tree: base.CgroupTree, group: str, ended: threading.Event
-           ) -> None:
-    """Leave the background a little less than is left over."""
+def at_once() -> None:
+    """Let this thread run before ordinary ones."""
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR,
                           os.sched_param(1))
-    cpus = os.cpu_count() or 1
-    time_s, busy, own = time.monotonic(), busy_s(), cpu_s(tree, group)
+
+
+def follow(stage: Stage, ended: threading.Event) -> None:
+    """Leave the background a little less than is left over."""
+    at_once()
+    time_s, busy, own = time.monotonic(), busy_s(), stage.cpu_s()
     while not ended.wait(FOLLOW_EVERY_S):
         last_s, last_busy, last_own = time_s, busy, own
-        time_s, busy, own = time.monotonic(), busy_s(), cpu_s(tree, group)
+        time_s, busy, own = time.monotonic(), busy_s(), stage.cpu_s()
         others = max(0.0, busy - last_busy - (own - last_own)) / (
             time_s - last_s)
-        cores = max(FLOOR_CORES, FOLLOW_SHARE * (cpus - others))
-        tree.put('quota', group, str(round(PERIOD_US * cores)))
+        stage.quota(max(FLOOR_CORES, FOLLOW_SHARE * (CPUS - others)))
 
 
-def play(where: str, way: str, seconds: float) -> Round:
+def answers(stage: Stage, ended: threading.Event, took_s: list[float]
+            ) -> None:
+    """How long QEMU takes, again and again."""
+    at_once()
+    while not ended.wait(ANSWER_EVERY_S):
+        asked_s = time.monotonic()
+        stage.answer()
+        took_s.append(time.monotonic() - asked_s)
+
+
+@contextlib.contextmanager
+def running(target: Callable[..., None], stage: Stage, *more: object
+            ) -> Iterator[None]:
+    ended = threading.Event()
+    thread = threading.Thread(target=target, args=(stage, ended, *more))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def play(stage: Stage, way: str, seconds: float) -> Round:
     """One round."""
     with contextlib.ExitStack() as stack:
-        fg, fg_group, bg, bg_group = place(where, stack)
         third = stack.enter_context(base.CgroupTree())
-        limit(bg, bg_group, way)
-        start(fg, fg_group, 'memcached', '-u', 'nobody', '-l', '127.0.0.1',
-              '-t', '2', '-p', str(PORT))
-        start(bg, bg_group, 'stress-ng', '--cpu', str(HOGS))
-        time.sleep(1)
-        before_s, begun_s = cpu_s(bg, bg_group), time.monotonic()
+        took_s: list[float] = []
+        if way != 'alone':
+            stage.work()
+        limit(stage, way)
+        if way.startswith('follow'):
+            stack.enter_context(running(follow, stage))
+        agent = None
+        if way in AGENTS:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            agent = stack.enter_context(running_agent.Agent(
+                pathlib.Path(directory), AGENT.format(
+                    leftover=way == 'agent', more=stage.config)))
+        time.sleep(SETTLE_S)
+        before_s, begun_s = stage.cpu_s(), time.monotonic()
         until_s = begun_s + seconds
-        if way == 'follow':
-            ended = threading.Event()
-            follower = threading.Thread(target=follow,
-                                        args=(bg, bg_group, ended))
-            follower.start()
-            stack.callback(follower.join)
-            stack.callback(ended.set)
+        stack.enter_context(running(answers, stage, took_s))
         probes = []
         for hz in HZ:
             argv = (sys.executable, '-c', PROBE, str(hz), str(until_s))
             probes.append(start(third, '', *argv) if hz == HZ[-1] else
                           subprocess.Popen(argv, stdout=subprocess.PIPE))
-        client = start(fg, fg_group, sys.executable, '-c', CLIENT, str(PORT),
-                       str(RATE), str(CONNECTIONS), str(until_s))
+        p99_s = stage.ask(until_s)()
         late_s = [float(probe.communicate(timeout=60)[0])
                   for probe in probes]
-        return Round(late_s, float(client.communicate(timeout=60)[0]),
-                     (cpu_s(bg, bg_group) - before_s)
-                     / (time.monotonic() - begun_s))
+        cpus = (stage.cpu_s() - before_s) / (time.monotonic() - begun_s)
+        return Round(
+            late_s, p99_s, cpus,
+            agent.log().count('the leases ran out') if agent else 0, took_s)
+
+
+def rounds(args: argparse.Namespace) -> dict[tuple[str, str], list[Round]]:
+    """All rounds, by place and way."""
+    found: dict[tuple[str, str], list[Round]] = {}
+    with contextlib.ExitStack() as stack:
+        guests = Guests(stack) if args.kind == 'vms' else None
+        for number in range(args.rounds):
+            for where in args.places.split(','):
+                for way in args.ways.split(','):
+                    running_agent.show(f'round {number + 1} {where} {way}')
+                    with contextlib.ExitStack() as inner:
+                        if guests is not None:
+                            inner.callback(guests.free)
+                        found.setdefault((where, way), []).append(play(
+                            guests or Containers(inner, where), way,
+                            args.seconds))
+    running_agent.show('')
+    return found
+
+
+def ms(seconds: float) -> str:
+    return f'{1e3 * seconds:.1f}'
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--seconds', type=float, default=12)
+    parser.add_argument('--kind', choices=('containers', 'vms'),
+                        default='containers')
     parser.add_argument('--ways', default=','.join(WAYS))
-    parser.add_argument('--places', default='nested,top')
+    parser.add_argument('--places', default='')
     args = parser.parse_args()
+    args.places = args.places or (
+        'nested' if args.kind == 'vms' else 'nested,top')
+    wrong = set(args.ways.split(',')) - {*WAYS, *OTHER_WAYS}
+    if wrong or set(args.places.split(',')) - {'nested', 'top'}:
+        parser.error(f'no such way or place: {", ".join(wrong)}')
+    if args.kind == 'vms' and args.places != 'nested':
+        parser.error('VMs are nested')
     for program in ('stress-ng', 'memcached'):
-        if not shutil.which(program):
+        if args.kind == 'containers' and not shutil.which(program):
             parser.error(f'{program} is not installed')
-    found: dict[tuple[str, str], list[Round]] = {}
-    cases = [(where, way) for where in args.places.split(',')
-             for way in args.ways.split(',')]
-    for number in range(args.rounds):
-        for where, way in cases:
-            found.setdefault((where, way), []).append(
-                play(where, way, args.seconds))
-            if sys.stderr.isatty():
-                print(f'\rround {number + 1} {where} {way}\033[K', end='',
-                      file=sys.stderr)
+    def work() -> int:
+        show(args, rounds(args))
+        return 0
+
+    return running_agent.guarded(work) if args.kind == 'vms' else work()
+
+
+def show(args: argparse.Namespace,
+         found: dict[tuple[str, str], list[Round]]) -> None:
+    """Print the table."""
     kernel = pathlib.Path('/proc/sys/kernel/osrelease').read_text().strip()
-    print(f'\rLinux {kernel}, {os.cpu_count()} CPUs, cgroup '
-          f'v{base.version()}, {args.rounds} rounds of {args.seconds:g} s')
-    print('place   way        latest s: root 100 Hz  root 1 Hz  group 10 Hz'
-          '  median round  memcached P99 ms  background CPUs')
-    for (where, way), rounds in found.items():
-        worst = [max(one.late_s[i] for one in rounds)
-                 for i in range(len(HZ))]
-        print(f'{where:7} {way:10} {worst[0]:22.3f} {worst[1]:10.3f} '
-              f'{worst[2]:12.3f} '
-              f'{statistics.median(max(one.late_s) for one in rounds):13.3f}'
-              f' {1e3 * statistics.median(o.p99_s for o in rounds):17.1f} '
-              f'{statistics.median(o.background_cpus for o in rounds):16.2f}')
-    return 0
+    print(f'Linux {kernel}, {CPUS} CPUs, cgroup v{base.version()}, '
+          f'{args.kind}, {args.rounds} rounds of {args.seconds:g} s')
+    body = []
+    for (where, way), every in found.items():
+        took_s = [one for each in every for one in each.answers_s]
+        body.append((
+            where, way,
+            *(f'{max(one.late_s[i] for one in every):.3f}'
+              for i in range(len(HZ))),
+            f'{statistics.median(max(one.late_s) for one in every):.3f}',
+            ms(statistics.median(one.p99_s for one in every)),
+            f'{statistics.median(o.background_cpus for o in every):.2f}',
+            str(sum(one.lapses for one in every)),
+            *((ms(statistics.median(took_s)), ms(max(took_s)))
+              if args.kind == 'vms' else ())))
+    print('\n'.join(lines(
+        ('place', 'way', 'latest s: root 100 Hz', 'root 1 Hz', 'group 10 Hz',
+         'median round', 'P99 ms', 'background CPUs', 'lapses',
+         *(('QEMU ms', 'worst') if args.kind == 'vms' else ())), body)))
 
 
 if __name__ == '__main__':
