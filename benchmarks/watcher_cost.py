@@ -36,7 +36,7 @@ import time
 from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent import status
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 
@@ -56,7 +56,7 @@ class Watched:
         self._owned.take()
         self._heartbeat = heartbeat.Heartbeat(LEASE_S)
         self._heartbeat.open(path / 'heartbeat')
-        mount = actions.cgroup_mounts()[0][0]
+        mount = cgroup.mounts()[0][0]
         for number in range(leases):
             records.save(self._owned.records, records.Lease(
                 workload=f'/none-{number}', knob='cpu_idle',

@@ -31,7 +31,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import domain
 from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore.grammar import Step
@@ -60,13 +60,13 @@ _NEVER = '192.0.2.1'
 """An address that no host has (RFC 5737)."""
 
 
-def of_step(step: Step, mounts: Sequence[actions.Mount]) -> str:
+def of_step(step: Step, mounts: Sequence[cgroup.Mount]) -> str:
     """The kind of a valid restore step, as seen from here.
 
     :raises RestoreError: its cgroup mount is missing.
     """
     if step['do'] == 'write':
-        return of_mount(actions.mount_of(step['dir'], mounts)[0])
+        return of_mount(cgroup.mount_of(step['dir'], mounts)[0])
     if step['do'] == 'domain':
         return of_libvirt(step['uri'])
     return of_network(step['netns'])
@@ -144,7 +144,7 @@ def _why_not_cgroup(kind: str, point: str) -> str:
     hint = ('; mount it, writable, in the mount namespace of '
             'scavenger-restore')
     try:
-        if (point not in [mount[0] for mount in actions.cgroup_mounts()]
+        if (point not in [mount[0] for mount in cgroup.mounts()]
                 or of_mount(point) != kind):
             return f'scavenger-restore has not that hierarchy there{hint}'
         os.close(os.open(f'{point}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC
@@ -224,7 +224,7 @@ class Prober(threading.Thread):
 def _own() -> list[str]:
     found = []
     try:
-        for point, _, _ in actions.cgroup_mounts():
+        for point, _, _ in cgroup.mounts():
             found.append(of_mount(point))
     except (OSError, RestoreError):
         pass            # the next round looks again

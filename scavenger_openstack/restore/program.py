@@ -41,6 +41,7 @@ from scavenger_openstack.restore.actions import Gone
 from scavenger_openstack.restore.actions import Refused
 from scavenger_openstack.restore.actions import RestoreError
 from scavenger_openstack.restore.beat import Beat
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import messages as say_
 from scavenger_openstack.restore.messages import Say
 from scavenger_openstack.restore import options
@@ -76,7 +77,7 @@ BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
 
 
 def lift(lease: Lease, *, directory: int | None = None,
-         mounts: Sequence[actions.Mount] | None = None) -> bool:
+         mounts: Sequence[cgroup.Mount] | None = None) -> bool:
     """Put a knob back to its original; whether that changed anything.
 
     Every step is tried, in order, whatever became of those before it.
@@ -86,10 +87,10 @@ def lift(lease: Lease, *, directory: int | None = None,
     :raises Gone: all that the lease names has died.
     :raises RestoreError: not everything reads back as the original.
     """
-    mounts = actions.cgroup_mounts() if mounts is None else mounts
+    mounts = cgroup.mounts() if mounts is None else mounts
     for step in lease.steps:
         actions.validate(step, mounts)
-    named = {actions.inode(step) for step in lease.steps}
+    named = {cgroup.inode(step) for step in lease.steps}
     changed, gone, problems = False, [], []
     for index, step in enumerate(lease.steps):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''
@@ -127,7 +128,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
     except FileNotFoundError:
         return []
     try:
-        left, mounts = [], actions.cgroup_mounts()
+        left, mounts = [], cgroup.mounts()
         owners = {os.geteuid(), 0, os.fstat(state_dir).st_uid}
         for name in sorted(os.listdir(here)):
             if name.endswith('.tmp') and delete:
@@ -165,7 +166,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
         os.close(here)
 
 
-def _lift_one(here: int, lease: Lease, mounts: Sequence[actions.Mount],
+def _lift_one(here: int, lease: Lease, mounts: Sequence[cgroup.Mount],
               say: Say, delete: bool) -> bool:
     what = f'{lease.knob} of {lease.workload}'
     try:

@@ -33,6 +33,7 @@ from typing import Any
 
 from scavenger_openstack.restore import actions as steps
 from scavenger_openstack.restore.actions import Refused
+from scavenger_openstack.restore import cgroup
 
 MAX_BYTES = 1024 * 1024
 """512 vCPUs, each on every other of 512 CPUs, take half of it."""
@@ -112,7 +113,7 @@ def parse(data: bytes, name: str = '') -> Lease:
                       ) from None
     if len(rest) >= NOTE_BYTES:
         lease.note_at = len(line) + 1
-        note = re.fullmatch('([0-9]{1,5}) (' + steps.CPUS + ')',
+        note = re.fullmatch('([0-9]{1,5}) (' + cgroup.CPUS + ')',
                             rest.decode(errors='replace').strip())
         lease.note = (int(note[1]), note[2]) if note else None
     return lease

@@ -23,7 +23,7 @@ import threading
 import fixtures
 
 from scavenger_openstack.restore import abilities
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import watcher
 
@@ -39,7 +39,7 @@ class Watching(fixtures.Fixture):
         super().__init__()
         self._path = state_dir
         self._mutex = threading.Lock()
-        mounts = [mount[0] for mount in actions.cgroup_mounts()]
+        mounts = [mount[0] for mount in cgroup.mounts()]
         self._kinds: Mapping[str, str] = dict.fromkeys(
             (*map(abilities.of_mount, mounts), abilities.of_network()), '')
 

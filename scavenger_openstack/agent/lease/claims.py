@@ -35,7 +35,7 @@ import re
 import time
 
 from scavenger_openstack import errors
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import state_directory
 
 LIBVIRT = '/run/libvirt'
@@ -91,7 +91,7 @@ class Claims:
             socket = re.search('[?&]socket=([^&]*)', uri)
             yield (os.path.dirname(socket[1]) if socket else LIBVIRT,
                    fcntl.LOCK_EX)
-        points = [mount[0].rstrip('/') for mount in actions.cgroup_mounts()]
+        points = [mount[0].rstrip('/') for mount in cgroup.mounts()]
         for path in (point + parent
                      for point in points for parent in self._parents):
             if not os.path.isdir(path):

@@ -62,6 +62,7 @@ from scavenger_openstack.drivers.base import Step
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions as steps_
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
@@ -87,14 +88,14 @@ def _key(lease: Lease) -> Key:
         return lease.workload, cast(Knob, lease.knob)
 
 
-def _kinds(lease: Lease, mounts: Sequence[steps_.Mount]) -> frozenset[str]:
+def _kinds(lease: Lease, mounts: Sequence[cgroup.Mount]) -> frozenset[str]:
     return frozenset(abilities.of_step(step, mounts) for step in lease.steps)
 
 
 def _kinds_left(lease: Lease) -> frozenset[str]:
     """Those of a lease that was found; its mounts may be missing."""
     try:
-        return _kinds(lease, steps_.cgroup_mounts())
+        return _kinds(lease, cgroup.mounts())
     except (OSError, steps_.RestoreError):
         return frozenset({'unknown'})
 
@@ -381,7 +382,7 @@ class Leases:
                       [dict(step) for step in steps], original, now_s(),
                       os.getpid(), name)
         try:
-            mounts = steps_.cgroup_mounts()
+            mounts = cgroup.mounts()
             for step in lease.steps:
                 steps_.validate(step, mounts)
             kinds = _kinds(lease, mounts)

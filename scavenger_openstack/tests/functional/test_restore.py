@@ -28,6 +28,7 @@ import uuid
 import fixtures
 
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.functional import base
@@ -172,7 +173,7 @@ class Knobs(RestoreTestCase):
 
     def test_unified(self) -> None:
         self.needs_v1('version 2 is beside it here')
-        tops = [point for point, kind, _ in actions.cgroup_mounts()
+        tops = [point for point, kind, _ in cgroup.mounts()
                 if kind == 'cgroup2']
         if not tops:
             self.skipTest('needs a cgroup v2 mount')
@@ -231,8 +232,8 @@ class CpuSet(RestoreTestCase):
         self.put(*self.named, knob='cpu_set')
         code = textwrap.dedent(f"""
             import os, signal
-            from scavenger_openstack.restore import actions, program
-            actions._widen = lambda *args: os.kill(os.getpid(), 9)
+            from scavenger_openstack.restore import cgroup, program
+            cgroup._widen = lambda *args: os.kill(os.getpid(), 9)
             program.main(['--all', '--state-dir', {str(self.state)!r}])
             """)
         self.assertEqual(-9, subprocess.run(

@@ -30,7 +30,7 @@ import fixtures
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import watcher
 from scavenger_openstack.tests.functional import base
@@ -98,7 +98,7 @@ class Answers(WatcherTestCase):
         self.watch()
         self.assertEqual('', self.answer(NET))
         mounts = {abilities.of_mount(mount[0])
-                  for mount in actions.cgroup_mounts()}
+                  for mount in cgroup.mounts()}
         self.assertEqual({NET: '', **dict.fromkeys(mounts, '')},
                          self.published())
         # Asked for while it runs.
@@ -168,7 +168,7 @@ class Answers(WatcherTestCase):
         self.assertIn('not permitted', self.answer(NET))
 
     def test_a_mount_that_is_read_only_or_missing(self) -> None:
-        mounts = [mount[0] for mount in actions.cgroup_mounts()
+        mounts = [mount[0] for mount in cgroup.mounts()
                   if mount[1] == 'cgroup']
         if len(mounts) < 3:
             self.skipTest('needs three cgroup v1 hierarchies')
@@ -182,7 +182,7 @@ class Answers(WatcherTestCase):
 
     def test_a_mount_that_becomes_read_only(self) -> None:
         process = self.watch_after('true')
-        point = actions.cgroup_mounts()[0][0]
+        point = cgroup.mounts()[0][0]
         kind = abilities.of_mount(point)
         self.assertEqual('', self.answer(kind))
         subprocess.run(['nsenter', '--mount', '--root', '-t',
@@ -203,7 +203,7 @@ class Answers(WatcherTestCase):
         self.hold(held)
 
     def hold(self, held: leases.Leases) -> None:
-        point = actions.cgroup_mounts()[0][0]
+        point = cgroup.mounts()[0][0]
         if held.state_dir.exists() and not (self.state / 'leases').exists():
             held.open()
             self.addCleanup(held.close)
@@ -253,7 +253,7 @@ class Answers(WatcherTestCase):
         (self.state / 'leases').mkdir(mode=0o700)
         lease = records.Lease('/batch/a', 'cpu_set', records.boot_id(), [
             {'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
-             'dir': f'{actions.cgroup_mounts()[0][0]}/scv-no-such-group'}],
+             'dir': f'{cgroup.mounts()[0][0]}/scv-no-such-group'}],
             name='a.json')
         file = self.state / 'leases' / lease.name
         file.write_bytes(records.dump(lease))

@@ -53,7 +53,7 @@ class Host(cpusets.Host):
         # What mountinfo says of a tree that is mounted.
         mount = str(self.top), 'cgroup2', self.top.stat().st_dev
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.restore.actions.cgroup_mounts',
+            'scavenger_openstack.restore.cgroup.mounts',
             lambda: [mount]))
 
     def cgroup(self, path: str, cpus: Iterable[int] | None = None) -> None:

@@ -29,7 +29,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack import errors
-from scavenger_openstack.restore import actions as steps
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.tests.unit import libvirtd
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import Cap
@@ -467,7 +467,7 @@ class Foreign(LimitsTestCase):
         it goes, though a limit is wanted all the time."""
         self.leases.hold(*CORES, [{
             'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
-            'dir': f'{steps.cgroup_mounts()[0][0]}/scv-no-such-group'}], None)
+            'dir': f'{cgroup.mounts()[0][0]}/scv-no-such-group'}], None)
         self.until_lifted((CORES, 0.5))
         self.tick((CORES, 0.5))
         self.assertEqual(50_000, self.machine.quota)

@@ -81,7 +81,7 @@ class OddKernel(testtools.TestCase):
                    for name in ('cpu', 'cpuset')] if self.version == 1 else
                   [(str(self.host.top), 'cgroup2', device)])
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.restore.actions.cgroup_mounts',
+            'scavenger_openstack.restore.cgroup.mounts',
             lambda: mounts))
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.drivers.kernel.sched_switch.Running', no_bpf))

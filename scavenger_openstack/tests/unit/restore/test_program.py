@@ -34,6 +34,8 @@ import testtools
 
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import network
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
@@ -156,12 +158,12 @@ class Steps(testtools.TestCase):
                  False),
                 ({**IO_MAX, 'text': 'rbps=max'}, '', True)):
             self.assertEqual(
-                expected, actions.same({**WRITE, **changes}, got),
+                expected, cgroup.same({**WRITE, **changes}, got),
                 f'{changes} {got}')
 
     def test_our_bucket_has_the_handle_of_the_driver(self) -> None:
         self.assertEqual(f'qdisc tbf {egress.HANDLE >> 16:x}: ',
-                         actions.BUCKET)
+                         network.BUCKET)
 
 
 class Files(testtools.TestCase):
@@ -256,7 +258,7 @@ class StateDirectory(testtools.TestCase):
             self.useFixture(fixtures.TempDir()).path, 'state')
         (self.path / 'leases').mkdir(parents=True, mode=0o700)
         self.path.chmod(0o700)
-        mounts = actions.cgroup_mounts()
+        mounts = cgroup.mounts()
         self.mount = mounts[0][0] if mounts else None
 
     def put(self, name: str, lease_: records.Lease) -> pathlib.Path:
@@ -577,7 +579,7 @@ class Watch(testtools.TestCase):
         state = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')
         (state / 'leases').mkdir(parents=True, mode=0o700)
         state.chmod(0o700)
-        mounts = actions.cgroup_mounts()
+        mounts = cgroup.mounts()
         if not mounts:
             self.skipTest('needs a cgroup tree: mount one')
         for number in range(count):

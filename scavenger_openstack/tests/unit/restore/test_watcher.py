@@ -25,6 +25,7 @@ import testtools
 
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import watcher
 
@@ -222,7 +223,7 @@ class Kinds(testtools.TestCase):
             [f'net {n} ' for n in range(2000)])))
 
     def test_of_steps(self) -> None:
-        mounts = actions.cgroup_mounts()
+        mounts = cgroup.mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         point = mounts[0][0]

@@ -31,7 +31,7 @@ from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import decider
 from scavenger_openstack import errors
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Knob
@@ -325,7 +325,7 @@ class TestHangs(IsolationTestCase):
 
     def test_its_record_stays_when_the_agent_ends(self) -> None:
         """The write may come into force after the last look."""
-        mounts = actions.cgroup_mounts()
+        mounts = cgroup.mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         directory = pathlib.Path(

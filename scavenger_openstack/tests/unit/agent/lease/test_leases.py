@@ -31,7 +31,7 @@ import testtools
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
-from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
 from scavenger_openstack.tests import watching
@@ -47,7 +47,7 @@ class LeasesTestCase(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
-        mounts = actions.cgroup_mounts()
+        mounts = cgroup.mounts()
         if not mounts:
             self.skipTest('no cgroup is mounted')
         self.steps = [{'do': 'write', 'inode': 7, 'file': 'cpuset.cpus',
@@ -267,7 +267,7 @@ class Alone(LeasesTestCase):
         """One kind that it cannot restore keeps no other from being held."""
         held = self.opened()
         watcher = self.useFixture(watching.Watching(self.path))
-        kind = abilities.of_step(self.steps[0], actions.cgroup_mounts())
+        kind = abilities.of_step(self.steps[0], cgroup.mounts())
         self.assertTrue(held.watched())
         held.hold(*A, self.steps, '0')
         watcher.kinds = {**watcher.kinds, kind: 'the mount is read-only'}
@@ -294,7 +294,7 @@ class Alone(LeasesTestCase):
             text = str(self.assertRaises(errors.NotRestorable, held.hold, *A,
                                          self.steps, '0'))
             self.assertIn('has not tried yet', text)
-        kind = abilities.of_step(self.steps[0], actions.cgroup_mounts())
+        kind = abilities.of_step(self.steps[0], cgroup.mounts())
         self.assertEqual(
             [kind], json.loads((self.path / 'wanted').read_text()))
         watcher.kinds = {kind: ''}

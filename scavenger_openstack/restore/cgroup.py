@@ -1,0 +1,397 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Restore steps that write files of cgroups; standard library only.
+
+A step is the write of a known text to a known file (:data:`FILES`) of a
+directory that lies strictly below a cgroup mount and still has the recorded
+inode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+import errno
+import os
+import re
+
+from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import parse_cpus
+from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreError
+from scavenger_openstack.restore.grammar import Step
+
+MAX_DEPTH = 64
+_CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
+CPUS = f'(?:{_CPUS}(?:,{_CPUS})*)?'
+_IO = '(?:[rw]bps|[rw]iops)=(?:max|[0-9]{1,20})'
+_THROTTLE = {f'blkio.throttle.{way}_{unit}_device': '[0-9]{1,20}'
+             for way in ('read', 'write') for unit in ('bps', 'iops')}
+FILES: Mapping[str, Mapping[str, str]] = {
+    'cgroup': {
+        'cpu.cfs_quota_us': '-1|[0-9]{1,16}',
+        'cpu.cfs_period_us': '[0-9]{1,9}',
+        'cpu.shares': '[0-9]{1,7}',
+        'cpu.idle': '[01]',
+        'cpuset.cpus': CPUS,
+        'memory.limit_in_bytes': '-1|[0-9]{1,20}',
+        'freezer.state': 'THAWED|FROZEN',
+        **_THROTTLE},
+    'cgroup2': {
+        'cpu.max': '(?:max|[0-9]{1,16}) [0-9]{1,9}',
+        'cpu.weight': '[0-9]{1,5}',
+        'cpu.idle': '[01]',
+        'cpuset.cpus': CPUS,
+        'memory.high': 'max|[0-9]{1,20}',
+        'memory.max': 'max|[0-9]{1,20}',
+        'io.max': f'{_IO}(?: {_IO}){{0,3}}',
+        'cgroup.freeze': '[01]'}}
+"""File system type -> file -> pattern of the whole text."""
+_ANY = {**FILES['cgroup'], **FILES['cgroup2']}
+"""A file that both have takes the same text in both."""
+_DEVICE = '[0-9]{1,4}:[0-9]{1,7}'
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_PARTITIONS = ('root', 'isolated')
+"""What ``cpuset.cpus.partition`` says of one that is valid."""
+_PAGE = os.sysconf('SC_PAGE_SIZE')
+_UNLIMITED_PAGES = (2 ** 63 - 1) // _PAGE
+_HINTS = {
+    errno.EROFS: 'mount the cgroup tree read-write',
+    errno.EACCES: 'run as root; a CPU set must fit in that of its parent',
+    errno.EPERM: 'run as root',
+    errno.EBUSY: 'the kernel is not ready for it yet',
+    errno.EINVAL: 'compare with the limits of the parent cgroup',
+    errno.ENOENT: 'mount its controller again'}
+
+Mount = tuple[str, str, int]
+"""Mount point, file system type, device number."""
+
+
+def mounts() -> list[Mount]:
+    """Where cgroup hierarchies are mounted, the shortest path first."""
+    found = []
+    with open('/proc/self/mountinfo', errors='surrogateescape') as file:
+        for line in file:
+            head, _, tail = line.partition(' - ')
+            kind = tail.partition(' ')[0]
+            if kind in FILES:
+                fields = head.split()
+                major, minor = fields[2].split(':')
+                point = re.sub(r'\\([0-7]{3})',
+                               lambda m: chr(int(m[1], 8)), fields[4])
+                found.append((point, kind,
+                              os.makedev(int(major), int(minor))))
+    return sorted(found, key=lambda mount: len(mount[0]))
+
+
+def check(step: Step) -> None:
+    """Hold a step against the closed set, whatever is mounted now.
+
+    :raises Refused: it is not in it.
+    """
+    grammar.only(step, {'do', 'dir', 'inode', 'file', 'text', 'device'})
+    grammar.text(step, 'dir', '(?:/[^/\0\n]+)+')
+    grammar.number(step, 'inode')
+    if {'.', '..'} & set(step['dir'].split('/')):
+        raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
+    grammar.text(step, 'file', '|'.join(map(re.escape, _ANY)))
+    grammar.text(step, 'text', _ANY[step['file']])
+    if step['file'] in _THROTTLE or step['file'] == 'io.max':
+        grammar.text(step, 'device', _DEVICE)
+    elif 'device' in step:
+        raise Refused(f'{step["file"]} takes no device')
+
+
+def validate(step: Step, mounts: Sequence[Mount]) -> None:
+    """Hold a step against the cgroup mounts.
+
+    A mount may be missing for a while (early in the boot, in a mount
+    namespace): that is no reason to refuse for ever.  A directory that is
+    there, and in no cgroup mount, is one.
+
+    :raises Refused: no cgroup is meant.
+    """
+    path = step['dir']
+    mount = _mounted(path, mounts)
+    if mount is None:
+        if os.path.lexists(path) or any(path == one[0] for one in mounts):
+            raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
+    elif step['file'] not in FILES[mount[1]]:
+        raise Refused(f'{mount[1]} has no file {step["file"]!r:.99}')
+
+
+def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
+    for mount in mounts:
+        if path.startswith(mount[0].rstrip('/') + '/'):
+            return mount
+    return None
+
+
+def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
+    """The mount that a directory of a step lies below.
+
+    :raises RestoreError: none now; it may come back.
+    """
+    mount = _mounted(path, mounts)
+    if mount is None:
+        raise RestoreError(f'{path} lies below no cgroup mount now: mount '
+                           'that hierarchy again, at the same place')
+    return mount
+
+
+def same(step: Step, got: str) -> bool:
+    """Whether a file that reads ``got`` holds what the step wants."""
+    file, text = step['file'], step['text']
+    if 'device' in step:
+        lines = dict(line.partition(' ')[::2] for line in got.splitlines())
+        found = lines.get(step['device'], '')
+        if file == 'io.max':
+            # The other limits of the line are other knobs.
+            now = _limits(found)
+            return all(now.get(key, 'max') == value
+                       for key, value in _limits(text).items())
+        return int(found or 0) == int(text)
+    if file == 'cpuset.cpus':
+        return parse_cpus(text) == parse_cpus(got)
+    if file.startswith('memory.') and 'max' not in (text, got):
+        return _pages(text) == _pages(got)
+    return bool(text == got)
+
+
+def _limits(text: str) -> dict[str, str]:
+    return dict(word.partition('=')[::2] for word in text.split())
+
+
+def _pages(text: str) -> int:
+    pages = int(text) // _PAGE
+    return _UNLIMITED_PAGES if text == '-1' else min(pages, _UNLIMITED_PAGES)
+
+
+def inode(step: Step) -> int:
+    """The directory whose CPU set the step restores, 0 for no such step."""
+    return step['inode'] if step.get('file') == 'cpuset.cpus' else 0
+
+
+def run(step: Step, mounts: Sequence[Mount], *,
+        named: Collection[int] = frozenset(), capped: str = '',
+        remember: Callable[[str], object] = str) -> bool:
+    """Write what a valid step says and read it back; whether it changed a
+    thing.
+
+    v1 takes no CPU set with CPUs that are offline, or that were and so are
+    missing in the parent's set: of such a set those are restored that the
+    parent has; all of the parent's, if it has none of them.  v2 takes CPUs
+    that a cgroup beside this one has as a partition, and ends the partition:
+    those are left out in the same way.
+
+    A v1 CPU set passes to groups made below it while it was capped.  Those
+    whose inode is not in ``named`` and whose set equals the capped one get
+    their parent's set.  ``remember`` is called with the capped set before
+    it is lost, ``capped`` is what it was told by a try that did not end.
+
+    :raises Gone: the step's object is no longer there.
+    :raises RestoreError: it does not read back as the original, or its
+        cgroup mount is missing now.
+    :raises Refused: the path leads somewhere else.
+    """
+    where = f'{step["dir"]}/{step["file"]}'
+    kind = mount_of(step['dir'], mounts)[1]
+    directory = None
+    try:
+        directory = _enter(step, mounts)
+        subtree = inode(step) and kind == 'cgroup'
+        if inode(step) and not subtree:
+            step = _beside_partitions(directory, step)
+        was = _read(directory, step['file'])
+        changed = not same(step, was)
+        if changed:
+            if subtree:
+                remember(was)
+            step = _put(directory, step, named, subtree)
+            got = _read(directory, step['file'])
+            if not same(step, got):
+                raise RestoreError(
+                    f'{where} reads {got!r:.99} after {step["text"]!r} was '
+                    'written: see who else writes it')
+        if subtree:
+            sets = [parse_cpus(text)
+                    for text in {capped, was if changed else ''} if text]
+            changed |= _widen(directory, sets, step['text'], named)
+        return changed
+    except (OSError, ValueError) as exc:
+        _still_there(step, mounts)
+        code = getattr(exc, 'errno', None)
+        raise RestoreError(
+            f'{where} does not take {step["text"]!r} '
+            f'({os.strerror(code) if code else exc}): '
+            f'{_HINTS.get(code or 0, "see the kernel log")}') from exc
+    finally:
+        if directory is not None:
+            os.close(directory)
+
+
+def _put(directory: int, step: Step, named: Collection[int],
+         subtree: object) -> Step:
+    """Write what the step says; return the step as the kernel takes it.
+
+    A parent in ``named`` is still to be restored: it limits nothing.
+    """
+    device, text = step.get('device', ''), step['text']
+    try:
+        _write(directory, step['file'], f'{device} {text}'.strip())
+    except OSError as exc:
+        if not subtree or exc.errno not in (errno.EINVAL, errno.EACCES):
+            raise
+        parent = os.open('..', _DIRECTORY, dir_fd=directory)
+        try:
+            if exc.errno == errno.EACCES and os.fstat(parent).st_ino in named:
+                raise
+            above = _read(parent, 'cpuset.cpus')
+        finally:
+            os.close(parent)
+        cpus = parse_cpus(text) & parse_cpus(above)
+        text = ','.join(map(str, sorted(cpus))) or above
+        _write(directory, step['file'], text)
+    return {**step, 'text': text}
+
+
+def _beside_partitions(directory: int, step: Step) -> Step:
+    """The step without the CPUs that cgroups beside have as partitions.
+
+    With what its parent has, if no other CPU is left.
+    """
+    taken: set[int] = set()
+    parent = os.open('..', _DIRECTORY, dir_fd=directory)
+    try:
+        with os.scandir(parent) as entries:
+            names = [entry.name for entry in entries
+                     if entry.is_dir(follow_symlinks=False)]
+        for name in names:
+            try:
+                taken |= _partition(name, parent, step['inode'])
+            except OSError as exc:      # it is gone
+                if exc.errno not in (errno.ENODEV, errno.ENOENT):
+                    raise
+        cpus = parse_cpus(step['text'])
+        if cpus.isdisjoint(taken):
+            return step
+        cpus = cpus - taken or parse_cpus(
+            _read(parent, 'cpuset.cpus.effective'))
+    finally:
+        os.close(parent)
+    return {**step, 'text': ','.join(map(str, sorted(cpus)))}
+
+
+def _partition(name: str, parent: int, us: int) -> set[int]:
+    """The CPUs that a cgroup has to itself; none if it is the inode ``us``."""
+    child = os.open(name, _DIRECTORY, dir_fd=parent)
+    try:
+        if (os.fstat(child).st_ino == us or
+                _read(child, 'cpuset.cpus.partition') not in _PARTITIONS):
+            return set()
+        try:
+            return parse_cpus(_read(child, 'cpuset.cpus.exclusive.effective'))
+        except FileNotFoundError:       # before Linux 6.7
+            return parse_cpus(_read(child, 'cpuset.cpus'))
+    finally:
+        os.close(child)
+
+
+def _enter(step: Step, mounts: Sequence[Mount]) -> int:
+    """Open the step's directory, following nothing on the way."""
+    path = step['dir']
+    point, _, device = mount_of(path, mounts)
+    fd = os.open(point, _DIRECTORY)
+    try:
+        for part in path[len(point):].strip('/').split('/'):
+            above, fd = fd, os.open(part, _DIRECTORY, dir_fd=fd)
+            os.close(above)
+        found = os.fstat(fd)
+        if found.st_dev != device:
+            raise Refused(f'{path} is not on the cgroup mount {point}')
+        if found.st_ino != step['inode']:
+            raise Gone(f'{path} was deleted and made again')
+    except BaseException as exc:
+        os.close(fd)
+        code = getattr(exc, 'errno', None)
+        if code == errno.ENOENT:
+            raise Gone(f'{path} is no longer there') from None
+        if code in (errno.ENOTDIR, errno.ELOOP):
+            raise Refused(f'{path} leads over something that is not a '
+                          'directory') from None
+        raise
+    return fd
+
+
+def _still_there(step: Step, mounts: Sequence[Mount]) -> None:
+    try:
+        os.close(_enter(step, mounts))
+    except OSError:
+        pass        # the error that made us look again says more
+
+
+def _read(directory: int, file: str) -> str:
+    if file == 'freezer.state':     # its own state, whatever its parent's is
+        own = _read(directory, 'freezer.self_freezing')
+        return 'THAWED' if own == '0' else 'FROZEN'
+    fd = os.open(file, os.O_RDONLY | _FILE, dir_fd=directory)
+    try:
+        return os.read(fd, 65536).decode().strip()
+    finally:
+        os.close(fd)
+
+
+def _write(directory: int, file: str, text: str) -> None:
+    fd = os.open(file, os.O_WRONLY | _FILE, dir_fd=directory)
+    try:
+        os.write(fd, text.encode() or b'\n')
+    finally:
+        os.close(fd)
+
+
+def _widen(directory: int, capped: Collection[set[int]], text: str,
+           named: Collection[int], depth: int = 0) -> bool:
+    """Give groups below that have a ``capped`` set that of their parent.
+
+    Not below :data:`MAX_DEPTH`: who nests deeper would have us fail.
+    """
+    changed = False
+    if depth > MAX_DEPTH:
+        return False
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries
+                 if entry.is_dir(follow_symlinks=False)]
+    for name in names if capped else []:
+        try:
+            child = os.open(name, _DIRECTORY, dir_fd=directory)
+        except FileNotFoundError:
+            continue
+        try:
+            if os.fstat(child).st_ino in named:
+                continue
+            own = _read(child, 'cpuset.cpus')
+            cpus = parse_cpus(own)
+            if cpus in capped and cpus != parse_cpus(text):
+                _write(child, 'cpuset.cpus', text)
+                own, changed = text, True
+            changed |= _widen(child, capped, own, named, depth + 1)
+        except OSError as exc:
+            if exc.errno not in (errno.ENODEV, errno.ENOENT):
+                raise
+        finally:
+            os.close(child)
+    return changed
