@@ -21,9 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import util
+import math
 import os
+import re
 import sys
 import threading
+import time
 from typing import Any
 
 from oslo_config import cfg
@@ -71,6 +74,13 @@ MESSAGE = 1000
 REBUILD_AFTER = 3
 """Timeouts in a row after which an agent connects again: the queue of its
 answers may have expired, which a healthy connection does not show."""
+
+REPEAT_S = 600.0
+"""The same refusal of a host is logged once in so long."""
+
+MOST_SAID = 1000
+
+_HOST = re.compile(r'"host": ?"([\w.-]{1,255})"')
 
 THREADS = 8
 """Reports that a conductor works on at the same time: more only wait for the
@@ -263,22 +273,45 @@ class _Endpoint:
 
 
 class _Dispatcher(oslo_messaging.RPCDispatcher):
-    """Says in one line what oslo.messaging shows a traceback for."""
+    """Says in one line what oslo.messaging shows a traceback for, of each
+    host now and then."""
+
+    def __init__(self, endpoints: Any) -> None:
+        super().__init__(endpoints, None)
+        self._said_s: dict[str, float] = {}
 
     def dispatch(self, incoming: Any) -> Any:
         try:
             return super().dispatch(incoming)
         except (oslo_messaging.UnsupportedVersion,
                 oslo_messaging.NoSuchMethod) as exc:
-            LOG.warning('refused a call: %s. This conductor speaks version '
-                        '%s: upgrade the older of agent and conductor',
-                        exc, VERSION)
+            self._say(_host(incoming), exc)
             raise oslo_messaging.ExpectedException() from exc
+
+    def _say(self, host: str, exc: Exception) -> None:
+        now = time.monotonic()
+        if now - self._said_s.get(host, -math.inf) < REPEAT_S:
+            return
+        if len(self._said_s) >= MOST_SAID:
+            self._said_s.clear()
+        self._said_s[host] = now
+        LOG.warning('refused a call of %s: %s. This conductor speaks version '
+                    '%s: upgrade the older of agent and conductor', host,
+                    printable(str(exc))[:MESSAGE], VERSION)
+
+
+def _host(incoming: Any) -> str:
+    """The host that a call says it is from."""
+    try:
+        found = _HOST.search(incoming.message['args']['report'][:4096])
+    except (AttributeError, LookupError, TypeError):
+        found = None
+    return found[1] if found else 'an unknown host'
 
 
 def _make(transport: Any, target: Any, dispatcher: Any, executor: Any) -> Any:
     return rpc_server.RPCServer(
-        transport, target, _Dispatcher(dispatcher.endpoints, None), executor)
+        transport, target, _Dispatcher(dispatcher.endpoints), executor)
 
 
 def _transport(conf: cfg.ConfigOpts) -> Any:

@@ -16,6 +16,8 @@ with a broker: tests/functional/test_conductor.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+import json
+import pathlib
 import threading
 import traceback
 from typing import TYPE_CHECKING
@@ -24,6 +26,11 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
+from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import hosts
+from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import rpc
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
@@ -144,6 +151,62 @@ class Mixin(_Base):
         self.assertIn('RPC version 2.0', self.log.output)
         self.assertNotIn('Traceback', self.log.output)
         self.assertEqual([], self.reports)
+
+    def agent(self, call: Callable[[bytes], bytes]) -> sync.Sync:
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        return sync.make(call, directory / 'sync', spool_bytes=2 ** 20,
+                         host='compute-7', boot_id='b', version='1',
+                         sync_s=10.0)
+
+    def test_another_major_version_is_one_line_in_both_logs(self) -> None:
+        """However often the agent tries again."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.rpc.VERSION', '2.0'))
+        agent = self.agent(self.new_client().sync)
+        self.assertEqual([False] * 3, [agent._turn() for _ in range(3)])
+        ours, theirs = sorted(
+            line for line in self.log.output.splitlines()
+            if 'upgrade the older' in line)
+        self.assertRegex(ours, 'refused a call of compute-7: .* version 2.0')
+        self.assertIn('reports do not reach the conductor: this agent speaks '
+                      'version ', theirs)
+
+    def test_one_minor_version_older_and_newer(self) -> None:
+        """An agent and a conductor, of which one knows more: each passes
+        over what it does not know, and goes without what it does not get."""
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        engine = connect.engine(f'sqlite:///{directory}/database')
+        self.addCleanup(engine.dispose)
+        schema.upgrade(engine)
+        conductor = service.Conductor(engine)
+
+        def later(data: bytes) -> bytes:
+            found = json.loads(data)
+            for part in (found, found.get('facts'), found.get('directives')):
+                if part is not None:
+                    part['later'] = {'one': [1, None]}
+            return json.dumps(found).encode()
+
+        def earlier(data: bytes) -> bytes:
+            return json.dumps({name: value for name, value
+                               in json.loads(data).items() if name not in (
+                                   'facts', 'workloads_digest')}).encode()
+
+        for version, tell, answer in (('1.1', later, earlier),
+                                      ('1.0', earlier, later)):
+            self.useFixture(fixtures.MonkeyPatch(
+                'scavenger_openstack.rpc.VERSION', version))
+            type(self).answers = staticmethod(
+                lambda data, token, answer=answer: answer(
+                    conductor.answer(data, token=token)))
+            call = self.new_client().sync
+            agent = self.agent(lambda data, call=call, tell=tell: call(
+                tell(data)))
+            self.assertTrue(agent._turn(), self.log.output)
+            self.assertTrue(agent._directives.digest)
+        with connect.reading(engine) as connection:
+            self.assertEqual(['compute-7'], [
+                row['name'] for row in hosts.reported(connection)])
 
     def test_several_at_once(self) -> None:
         gate = threading.Barrier(4)
