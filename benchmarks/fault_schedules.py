@@ -1,0 +1,373 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Many seeded schedules of faults: is everything stored exactly once?
+
+In a schedule on SQLite three agents report to two conductor processes on one
+database, which kill -9 ends in the middle of a transaction, or between commit
+and answer, and others take over.  Reports are lost, torn, doubled at the same
+moment, late, and from an earlier run; answers are lost; the agents start
+again.  In one with a broker the conductors, MariaDB and RabbitMQ are real
+processes that are killed, too (tests/functional/test_conductor_faults.py).
+
+Afterwards each incident, limit and kill is there once, hourly sums are those
+of all incidents, specs those of all samples (to 1e-9), and no override is
+lost.  A seed gives the same schedule again, but for where a kill hits.
+
+    python benchmarks/fault_schedules.py [--sqlite 1000] [--broker 30]
+        [--first SEED]
+
+It prints how far it is, and at the end (or after Ctrl-C) one line; the exit
+code is 0 if all went well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import unittest
+
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional import test_conductor_faults
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor import test_schedules
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+HOSTS = 3
+CONDUCTORS = 2
+TURNS = 60
+KILL_WITHIN_S = 0.02
+"""A kill in the middle comes within that: a report takes some 5 ms."""
+PROGRESS_S = 10.0
+OVERRIDE_S = 10 ** 9
+
+
+class Conductor:
+    """A process; it takes reports and answers over a socket.
+
+    :param url: of the database
+    """
+
+    def __init__(self, url: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if not self._pid:
+            with contextlib.suppress(BaseException):
+                self._socket.close()
+                _serve(theirs, url)
+            os._exit(1)
+        theirs.close()
+        self._file = self._socket.makefile('rb')
+
+    def send(self, data: bytes, now: float, kill: str = '') -> None:
+        """
+        :param kill: '' for not, ``answer`` before the answer, ``middle``
+            at any moment
+        """
+        self._socket.sendall(json.dumps({
+            'now': now, 'data': data.decode('latin-1'), 'kill': kill}
+            ).encode() + b'\n')
+
+    def answer(self) -> bytes | None:
+        """``None`` when it died before."""
+        try:
+            line = self._file.readline()
+        except ConnectionError:
+            line = b''
+        return line[:-1] if line.endswith(b'\n') else None
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+        self._file.close()
+        self._socket.close()
+
+
+def _serve(there: socket.socket, url: str) -> None:
+    """What a conductor process does, until it is killed."""
+    now = [0.0]
+    conductor = service.Conductor(connect.engine(url), lambda: now[0])
+    for line in there.makefile('rb'):
+        asked = json.loads(line)
+        now[0] = asked['now']
+        if asked['kill'] == 'middle':
+            threading.Timer(random.random() * KILL_WITHIN_S, _die).start()
+        try:
+            found = conductor.answer(asked['data'].encode('latin-1'))
+        except errors.ScavengerError as exc:
+            found = json.dumps({'refused': str(exc)}).encode()
+        if asked['kill'] == 'answer':
+            _die()
+        there.sendall(found.replace(b'\n', b' ') + b'\n')
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Schedule(test_schedules.Stored, unittest.TestCase):
+    """One schedule on a database of its own; it is asked, not run.
+
+    :param template: an SQLite file with the tables
+    """
+
+    def __init__(self, seed: int, template: pathlib.Path) -> None:
+        super().__init__()
+        self._seed = seed
+        self._choose = random.Random(seed)
+        self._directory = pathlib.Path(tempfile.mkdtemp(prefix='faults-'))
+        path = self._directory / 'database'
+        shutil.copyfile(template, path)
+        self._url = f'sqlite:///{path}'
+        self._conductors: list[Conductor] = []
+        self.reports = self.kills = 0
+
+    def runTest(self) -> None:
+        """Never."""
+
+    def play(self) -> None:
+        """
+        :raises AssertionError: what is stored is not what happened.
+        """
+        try:
+            self._conductors = [Conductor(self._url)
+                                for _ in range(CONDUCTORS)]
+            self._play()
+        finally:
+            for one in self._conductors:
+                one.end()
+            shutil.rmtree(self._directory)
+
+    def _play(self) -> None:
+        choose, now = self._choose, cloud.NOW
+        hosts = [test_schedules.Host(f'node-{number}', self._seed)
+                 for number in range(HOSTS)]
+        for host in hosts:      # so that they can have overrides
+            self._tell(host, host.report(now), now)
+        overrides = self._override()
+        on_the_way: list[wire.Report] = []
+        turns = 0
+        while turns < TURNS or any(host.waiting for host in hosts):
+            turns += 1
+            now += choose.choice([0.5, 10.0, 900.0, 30000.0])
+            host = choose.choice(hosts)
+            if turns < TURNS and len(host.waiting) < 40:
+                host.happens(now)
+            report = host.report(now)
+            on_the_way.append(report)
+            self._send(host, report, now)
+            for _ in range(choose.randrange(3)):    # some of long ago
+                old = choose.choice(on_the_way[-8:])
+                self._send(next(one for one in hosts
+                                if one.name == old.host), old, now)
+            if choose.random() < 0.1:
+                host.restart()
+        found = {one.workload for host in hosts for one in self._directives(
+            host, now).overrides}
+        self.assertEqual(overrides, found, 'overrides')
+        self.engine = connect.engine(self._url)
+        try:
+            self.check(hosts, now, f'seed {self._seed}')
+        finally:
+            self.engine.dispose()
+
+    def _send(self, host: test_schedules.Host, report: wire.Report,
+              now: float) -> None:
+        """To a conductor, with a fault or without."""
+        fate, data = self._choose.random(), codec.encode(report)
+        if fate < 0.1:
+            return                                  # it is lost
+        if fate < 0.2:
+            torn = data[:self._choose.randrange(len(data))]
+            self.assertIn('refused', json.loads(self._call(torn, now) or b''))
+        elif fate < 0.6:
+            self._tell(host, report, now)
+        elif fate < 0.7:
+            self._call(data, now)                   # the answer is lost
+        elif fate < 0.8:                            # at both, at once
+            for one in self._conductors:
+                one.send(data, now)
+            self.reports += len(self._conductors)
+            for one in self._conductors:
+                self._answered(host, report, one.answer())
+        else:
+            self._call(data, now, self._choose.choice(['answer', 'middle']))
+
+    def _tell(self, host: test_schedules.Host, report: wire.Report,
+              now: float) -> wire.Answer | None:
+        return self._answered(host, report, self._call(codec.encode(report),
+                                                       now))
+
+    def _call(self, data: bytes, now: float, kill: str = ''
+              ) -> bytes | None:
+        one = self._choose.choice(self._conductors)
+        one.send(data, now, kill)
+        self.reports += 1
+        found = one.answer()
+        if kill:
+            self.kills += 1
+            one.end()
+            self._conductors[self._conductors.index(one)] = Conductor(
+                self._url)
+        return found
+
+    def _answered(self, host: test_schedules.Host, report: wire.Report,
+                  found: bytes | None) -> wire.Answer | None:
+        if found is None or b'"refused"' in found[:12]:
+            return None
+        answer = codec.decode(found, wire.Answer, wire.MAX_ANSWER_BYTES)
+        host.answered(report.run_id, answer)
+        return answer
+
+    def _override(self) -> set[str]:
+        """One for each host; the workloads that they are for."""
+        engine = connect.engine(self._url)
+        with connect.writing(engine) as connection:
+            names = dict(connection.execute(tables.hosts.select(
+                ).with_only_columns(tables.hosts.c.id, tables.hosts.c.name)
+                ).tuples().all())
+            for number, (host_id, name) in enumerate(sorted(names.items())):
+                connection.execute(tables.overrides.insert().values(
+                    host_id=host_id, uuid=f'{number:032x}',
+                    workload=f'/batch/{name}', knob='cpu_cores', value=0.5,
+                    reason='a test', created_by='operator',
+                    created_s=cloud.NOW, expires_s=cloud.NOW + OVERRIDE_S))
+        engine.dispose()
+        return {f'/batch/{name}' for name in names.values()}
+
+    def _directives(self, host: test_schedules.Host, now: float
+                    ) -> wire.Directives:
+        answer = self._tell(host, host.report(now), now)
+        self.assertIsNotNone(answer)
+        self.assertIsNotNone(answer.directives)
+        return answer.directives
+
+
+class Progress:
+    """What is said, now and then and at the end."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total = what, total
+        self._began_s = time.monotonic()
+        self.done = 0
+        self.failed: list[int] = []
+        self.more: dict[str, int] = {}
+
+    def begin(self) -> None:
+        self._began_s = self._said_s = time.monotonic()
+
+    def one(self, seed: int, why: str, **more: int) -> None:
+        """A schedule has ended.
+
+        :param why: what went wrong, '' if nothing did
+        """
+        self.done += 1
+        for name, number in more.items():
+            self.more[name] = self.more.get(name, 0) + number
+        if why:
+            self.failed.append(seed)
+            print(f'seed {seed} FAILED: {why}', flush=True)
+        if time.monotonic() - self._said_s >= PROGRESS_S:
+            self._said_s = time.monotonic()
+            took_s = time.monotonic() - self._began_s
+            left_s = took_s / self.done * (self._total - self.done)
+            print(f'{self.done} of {self._total} {self._what}, '
+                  f'{left_s / 60:.0f} minutes left', flush=True)
+
+    def summary(self) -> str:
+        took_s = time.monotonic() - self._began_s
+        failed = (f'{len(self.failed)} FAILED (seeds '
+                  f'{", ".join(map(str, self.failed))})'
+                  if self.failed else 'none failed')
+        return ', '.join((
+            f'{self.done} of {self._total} {self._what}: {failed}',
+            *(f'{number} {name}' for name, number in self.more.items()),
+            f'{took_s:.0f} s'))
+
+
+def sqlite(progress: Progress, seeds: range) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        template = pathlib.Path(top, 'template')
+        engine = connect.engine(f'sqlite:///{template}')
+        schema.upgrade(engine)
+        engine.dispose()
+        for seed in seeds:
+            schedule, why = Schedule(seed, template), ''
+            try:
+                schedule.play()
+            except Exception:
+                why = traceback.format_exc().strip()
+            progress.one(seed, why, reports=schedule.reports,
+                         kills=schedule.kills)
+
+
+def broker(progress: Progress, seeds: range) -> None:
+    for seed in seeds:
+        test = test_conductor_faults.Faults('test_all_is_stored_once')
+        test.seed = seed
+        result = unittest.TestResult()
+        test.run(result)
+        if result.skipped:
+            print(f'not played: {result.skipped[0][1]}', flush=True)
+            progress.one(seed, 'skipped')
+            return
+        progress.one(seed, ''.join(
+            text for _, text in result.errors + result.failures))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--sqlite', type=int, default=1000, metavar='N',
+                        help='schedules on SQLite (1000)')
+    parser.add_argument('--broker', type=int, default=30, metavar='N',
+                        help='schedules with RabbitMQ and MariaDB (30)')
+    parser.add_argument('--first', type=int, default=1, metavar='SEED',
+                        help='the seed of the first (1)')
+    options = parser.parse_args()
+    logging.getLogger().addHandler(logging.NullHandler())
+    found = [Progress('schedules on SQLite', options.sqlite),
+             Progress('schedules with RabbitMQ and MariaDB', options.broker)]
+    with contextlib.suppress(KeyboardInterrupt):
+        for progress, play, count in zip(
+                found, (sqlite, broker), (options.sqlite, options.broker),
+                strict=True):
+            progress.begin()
+            play(progress, range(options.first, options.first + count))
+    print('; '.join(one.summary() for one in found))
+    whole = all(one.done == count for one, count in zip(
+        found, (options.sqlite, options.broker), strict=True))
+    return 0 if whole and not any(one.failed for one in found) else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
