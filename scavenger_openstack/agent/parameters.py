@@ -136,7 +136,8 @@ class Parameters:
         """What is to hold by section."""
         self._asked, refused = asked, {}
         by_section: dict[str, dict[str, float | str]] = {
-            name: {} for name in self._file}
+            name: {} for name in self._file
+            if controllers is None or name in controllers}
         for name, value in asked.items():
             section, _, option = name.partition('.')
             if section in by_section:

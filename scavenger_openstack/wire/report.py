@@ -100,7 +100,8 @@ class Facts(Wire, frozen=True):
     the host has, and what background work could use besides what it has now.
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
     ``refused`` says of each part of the directives that is not followed here
-    why: 'override ID', 'parameter NAME', 'priority ID'.  ``dropped`` counts
+    why: 'override ID', 'parameter NAME', 'priority ID', 'application ID'.
+    ``dropped`` counts
     statistics that the spool had no room for.
     """
 

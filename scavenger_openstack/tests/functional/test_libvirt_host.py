@@ -26,13 +26,17 @@ import fixtures
 from testtools import content
 from testtools import matchers
 
+from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional import test_loop
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
 
@@ -67,6 +71,41 @@ class HostTest(virtual_host.VirtualHostTestCase):
                                       for one in (cgroup, guest.uuid)])
         self.assertRaises(errors.Unsupported, driver.kill, guest.uuid)
         self.assertEqual(4, agent.put().lifted)
+
+    def test_a_priority_of_the_control_plane(self) -> None:
+        """It counts from the next tick on, and nothing is left of it in the
+        tick in which it is withdrawn."""
+        bench = self.hypervisor()
+        guest = domain_guest.tiny('one')
+        bench.start_all([guest])
+        agent = self.host(bench)
+        before = virtual_host.limits(bench, 'one')
+        found, wish = orders.NONE, test_loop.Wish()
+        wish.want((guest.uuid, Knob.CPU_CORES, 0.3))
+        loop = loop_.Loop(agent.driver, [(wish, Mode.ENFORCE)], agent.leases,
+                          agent.actuator, agent.state_dir / 'stop', False,
+                          orders=lambda: found)
+
+        def tick() -> tuple[Priority | None, set[Knob]]:
+            self.now += 1.0
+            sample = loop.tick(self.now).sample
+            assert sample is not None
+            return next((one.workload.priority for one in sample.workloads
+                         if one.workload.id == guest.uuid), None), {
+                             knob for _, knob in agent.leases.held()}
+
+        self.now = 1000.0
+        self.wait_for('the domain', lambda: tick()[0] is not None)
+        wish.want()
+        self.assertEqual((Priority.FOREGROUND, set()), tick())
+        found = orders.Orders(background=frozenset({guest.uuid}))
+        wish.want((guest.uuid, Knob.CPU_CORES, 0.3))
+        self.assertEqual((Priority.BACKGROUND, {Knob.CPU_CORES}), tick())
+        self.assertEqual(0.3, agent.driver.read(guest.uuid, Knob.CPU_CORES))
+        found = orders.NONE
+        wish.want()     # as controllers of foreground do
+        self.assertEqual((Priority.FOREGROUND, set()), tick())
+        self.assertEqual(before, virtual_host.limits(bench, 'one'))
 
     def test_a_vm_below_parents_of_cgroups(self) -> None:
         """However that is configured, it is one workload, a VM."""
