@@ -19,6 +19,7 @@ still turns; nothing else has to be asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import errno
 import json
 import os
@@ -40,6 +41,9 @@ MAX_BYTES = 1 << 26
 """No status is longer."""
 STALE_TICKS = 3
 """Intervals after which the status counts as old."""
+
+MOST_OF_CONDUCTOR = 4
+"""So many parameters, and wishes that are not followed, are in its line."""
 
 IN_FORCE = 'limits in force'
 
@@ -262,6 +266,10 @@ def _facts(facts: Mapping[str, Any]) -> str:
 def _conductor(document: Mapping[str, Any]) -> str:
     facts = document['conductor']
     answered_s = facts['answered_s']
+    refused = facts.get('refused', {})
+    holds = [f'{name} = {value}' for name, value
+             in facts.get('parameters', {}).items()
+             if f'parameter {name}' not in refused]
     return (('has not answered yet' if not answered_s else 'answered '
              f'{document["wall_time_s"] - answered_s:.0f} s ago')
             + (', waiting to be reported: '
@@ -269,7 +277,18 @@ def _conductor(document: Mapping[str, Any]) -> str:
                if facts['spool_bytes'] else '')
             + (f'; statistics dropped: {facts["dropped"]}'
                if facts['dropped'] else '')
+            + _some('; parameters from there: ', holds)
+            + _some('; not followed: ', [
+                f'{what}: {why}' for what, why in refused.items()])
             + (f': {facts["fault"]}' if facts['fault'] else ''))
+
+
+def _some(title: str, found: Sequence[str]) -> str:
+    """The first of them, '' if there are none."""
+    if not found:
+        return ''
+    return title + ', '.join(map(printable, found[:MOST_OF_CONDUCTOR])) + (
+        ' and more' if len(found) > MOST_OF_CONDUCTOR else '')
 
 
 def _libvirt(facts: Mapping[str, Any]) -> list[str]:

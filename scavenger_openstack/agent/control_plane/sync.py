@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
+import itertools
 import pathlib
 import random
 import threading
@@ -64,6 +65,8 @@ MOST_WAIT = 6
 SLOW_S = 15.0
 """A call that takes longer is a fault, though it has not failed yet: a broker
 that hangs may hold it for a minute."""
+MOST_SHOWN = 50
+"""So many parameters, and wishes that are not followed, are in the status."""
 MOST_WHY = 300
 """So much of an error goes to the log: a broker may have sent it."""
 END_S = 3.0
@@ -142,6 +145,11 @@ class Sync:
                               f'{time.monotonic() - called_s:.0f} s')
         return {'fault': fault, 'answered_s': self._answered_s,
                 'issued_s': self._directives.issued_s,
+                'parameters': dict(itertools.islice(
+                    self.orders.parameters.items(), MOST_SHOWN)),
+                'refused': dict(itertools.islice(itertools.chain(
+                    self._directives.refused.items(), self._seen.refused
+                    .items() if self._seen else ()), MOST_SHOWN)),
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
     def start(self) -> None:

@@ -16,6 +16,7 @@ with a broker: tests/functional/test_conductor.py."""
 from __future__ import annotations
 
 from collections.abc import Callable
+import functools
 import json
 import pathlib
 import threading
@@ -192,16 +193,18 @@ class Mixin(_Base):
                                in json.loads(data).items() if name not in (
                                    'facts', 'workloads_digest')}).encode()
 
+        def both(first: Callable[..., bytes], then: Callable[..., bytes],
+                 data: bytes, token: str = '') -> bytes:
+            return then(first(data))
+
         for version, tell, answer in (('1.1', later, earlier),
                                       ('1.0', earlier, later)):
             self.useFixture(fixtures.MonkeyPatch(
                 'scavenger_openstack.rpc.VERSION', version))
-            type(self).answers = staticmethod(
-                lambda data, token, answer=answer: answer(
-                    conductor.answer(data, token=token)))
-            call = self.new_client().sync
-            agent = self.agent(lambda data, call=call, tell=tell: call(
-                tell(data)))
+            type(self).answers = staticmethod(functools.partial(
+                both, conductor.answer, answer))
+            agent = self.agent(functools.partial(
+                both, tell, self.new_client().sync))
             self.assertTrue(agent._turn(), self.log.output)
             self.assertTrue(agent._directives.digest)
         with connect.reading(engine) as connection:

@@ -126,7 +126,17 @@ class TableTest(testtools.TestCase):
                 ({'answered_s': 988.0, 'spool_bytes': 3 * 2 ** 20,
                   'dropped': 7, 'fault': 'it is away'},
                  'answered 12 s ago, waiting to be reported: 3 MiB; '
-                 'statistics dropped: 7: it is away')):
+                 'statistics dropped: 7: it is away'),
+                ({'parameters': {'a.b': 3.0, 'a.c': 'x'},
+                  'refused': {'parameter a.c': 'wrong', 'priority v': 'why'}},
+                 'has not answered yet; parameters from there: a.b = 3.0; '
+                 'not followed: parameter a.c: wrong, priority v: why'),
+                ({'parameters': {'a\nb': '\x1b[2J'}},
+                 'has not answered yet; parameters from there: a\\nb = '
+                 '\\x1b[2J'),
+                ({'refused': dict.fromkeys('abcde', 'x')},
+                 'has not answered yet; not followed: a: x, b: x, c: x, d: x '
+                 'and more')):
             self.assertIn(f'conductor  {told}\n', self.said(
                 wall_time_s=1000.0, conductor={**facts, **changes}) + '\n')
 
