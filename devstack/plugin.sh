@@ -34,7 +34,7 @@ function start_scavenger {
         --config-file $SCAVENGER_CONF" root root
 }
 
-# The agent takes its limits back when it ends; the watcher outlives it.
+# The agent removes its limits when it ends; the watcher outlives it.
 function stop_scavenger {
     stop_process scavenger-agent
     stop_process scavenger-restore

@@ -88,7 +88,7 @@ class Params:
         'min': 3, 'max': 1000,
         'source': 'PerfCloud, section III-B: as few as three'})
     beta: float = dataclasses.field(default=0.8, metadata={
-        'help': 'Part of the cap that is taken away while there is '
+        'help': 'Part of the limit that is taken away while there is '
                 'contention, each interval.',
         'min': 0.01, 'max': 0.99, 'source': 'PerfCloud, section III-C'})
     gamma: float = dataclasses.field(default=0.005, metadata={

@@ -116,24 +116,24 @@ class Params:
                 'again.',
         'min': 0.01, 'max': 0.99, 'source': 'not in a paper'})
     plateau_s: float = dataclasses.field(default=120.0, metadata={
-        'help': 'Seconds after which a cap has grown to where it was cut. '
+        'help': 'Seconds after which a limit has grown to where it was cut. '
                 'More disturbs less often and delays more background work.',
         'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
     trial_samples: int = dataclasses.field(default=3, metadata={
-        'help': 'Samples after which a cap is judged.',
+        'help': 'Samples after which a limit is judged.',
         'min': 1, 'max': 100, 'source': 'DESIGN 6'})
     back_off_s: float = dataclasses.field(default=300.0, metadata={
         'help': 'Seconds for which an antagonist is not limited again after '
-                'a cap that did not help; twice as long each time, up to a '
+                'a limit that did not help; twice as long each time, up to a '
                 'day.',
         'min': 1.0, 'max': 86400.0, 'source': 'not in a paper'})
     remember_s: float = dataclasses.field(default=3600.0, metadata={
-        'help': 'Seconds for which the last good cap of an antagonist is '
+        'help': 'Seconds for which the last good limit of an antagonist is '
                 'remembered, for when it comes back, and all that is known '
                 'of a VM that is started again.',
         'min': 0.0, 'max': 604800.0, 'source': 'not in a paper'})
     max_caps_per_min: int = dataclasses.field(default=6, metadata={
-        'help': 'New caps of a host in a minute; beyond, there are only '
+        'help': 'New limits of a host in a minute; beyond, there are only '
                 'incidents.',
         'min': 0, 'max': 1000, 'source': 'DESIGN 6; the number is not in '
                                          'a paper'})

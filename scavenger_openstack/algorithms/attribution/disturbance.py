@@ -271,9 +271,9 @@ class Disturbance:
 
         :param limited: the antagonists that are limited for it, or would be
         """
-        action = (f'cap {", ".join(limited)}' if limited
+        action = (f'limit {", ".join(limited)}' if limited
                   else 'nothing now' if self.named
-                  else 'nothing: nobody else has a part in it')
+                  else 'nothing: no other workload has a part in it')
         return [Incident(
             id=incident_id(host, boot_id, name, self.signal, self.start_s),
             time_s=self.start_s, host=host, victim=name,

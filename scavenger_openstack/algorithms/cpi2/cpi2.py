@@ -103,7 +103,7 @@ class Params:
                 'io_wait, in bytes per second.',
         'min': 1.0, 'max': 1e12, 'source': 'not in the paper'})
     cap_s: float = dataclasses.field(default=300.0, metadata={
-        'help': 'Seconds that a cap lasts. Longer protects longer if the '
+        'help': 'Seconds that a limit lasts. Longer protects longer if the '
                 'antagonist goes on, and delays batch work for nothing if '
                 'it does not.',
         'min': 1.0, 'max': 86400.0, 'source': 'CPI2, section 5, table 2'})
@@ -353,8 +353,8 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=f'cap {antagonist}' if antagonist else
-            'nothing: nobody correlates enough')
+            action=f'limit {antagonist}' if antagonist else
+            'nothing: no suspect correlates enough')
         victim.flagged.clear()
         if antagonist:
             self._cap(antagonist, dict(suspects)[antagonist], key[0], now)

@@ -202,14 +202,14 @@ class IncidentsTest(testtools.TestCase):
         self.assertEqual(['began'], self.whats(0, incident()))
         self.assertEqual([], self.whats(1, incident(value=9.0)))
         self.assertEqual(['changed'], self.whats(2, incident(
-            antagonists=('/batch/a',), action='cap /batch/a')))
-        last = incident(antagonists=('/batch/a',), action='cap /batch/a',
+            antagonists=('/batch/a',), action='limit /batch/a')))
+        last = incident(antagonists=('/batch/a',), action='limit /batch/a',
                         outcome='confirmed')
         self.assertEqual(['changed'], self.whats(3, last))
         [event] = self.step(80)
         self.assertEqual(
             'incident ended (attribution): victim v, cause cpu: cpi 2, '
-            'threshold 1; antagonists: /batch/a; action: cap /batch/a; '
+            'threshold 1; antagonists: /batch/a; action: limit /batch/a; '
             'outcome: confirmed', transitions.sentence(event))
 
     def test_one_victim_cannot_fill_the_history(self) -> None:

@@ -59,7 +59,7 @@ CAPS = st.builds(
 
 INCIDENT = Incident(
     '1', 5.0, 'h', '/services/web', 'io_wait', 0.0312, 0.01, 'disk',
-    (('/batch/a', 0.9),), ('/batch/a', '/batch/b'), 'cap /batch/a',
+    (('/batch/a', 0.9),), ('/batch/a', '/batch/b'), 'limit /batch/a',
     'confirmed')
 
 
@@ -102,7 +102,7 @@ class TableTest(testtools.TestCase):
             self) -> None:
         self.assertIn(
             'incident: victim /services/web, cause disk: io_wait 0.0312, '
-            'threshold 0.01; antagonists: /batch/a, /batch/b; action: cap '
+            'threshold 0.01; antagonists: /batch/a, /batch/b; action: limit '
             '/batch/a; outcome: confirmed', self.said(INCIDENT))
 
     def test_an_incident_without_antagonists_action_and_numbers(self

@@ -179,7 +179,7 @@ class ReportTest(SyncTestCase):
     def test_events(self) -> None:
         incident = Incident('0' * 32, 90.0, 'h', 'v', 'cpi', 2.0,
                             float('nan'), 'cache', (('/a', 0.9), ('/b', 0.1)),
-                            ('/a', '/c'), 'cap /a')
+                            ('/a', '/c'), 'limit /a')
         found = self.make(evidence=lambda name, one: [
             ('v', 'cpi', [5.0, 0.0], [1.0, None])] if name == 'one' else ())
         now = records.now_s()

@@ -40,7 +40,7 @@ class NamingTest(ShopCase):
         self.assertEqual({'shop0', 'shop1', 'shop2'}, {
             one.victim for one in self.decision.incidents})
         incident = self.incident()
-        self.assertEqual(('cpi', ('hog',), 'cap hog'), (
+        self.assertEqual(('cpi', ('hog',), 'limit hog'), (
             incident.signal, incident.antagonists, incident.action))
         self.assertEqual('hog', incident.suspects[0][0])
         self.assertEqual('memory_bandwidth', incident.cause)
@@ -137,7 +137,7 @@ class NamingTest(ShopCase):
         self.assertEqual({('throttled_share', 'own_limit', ())}, {
             (one.signal, one.cause, one.antagonists)
             for one in self.decision.incidents})
-        self.assertIn('nobody else', self.incident().action)
+        self.assertIn('no other workload', self.incident().action)
         for decision in self.turn(120):
             self.assertEqual((), decision.caps)
         self.throttled = 0.0
