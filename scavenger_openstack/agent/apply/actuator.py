@@ -422,9 +422,9 @@ class Actuator:
             self.gone[cap.workload, cap.knob] = str(exc)
             self.lift((cap.workload, cap.knob))
             return
-        outcome.problems.append(self._refused(
-            cap, exc, f'{cap.workload} {cap.knob} = {cap.value} not set, '
-                      f'{refusals.when(exc)}: {exc}'))
+        outcome.problems.append(self._refused(cap, exc, (
+            f'{cap.workload} {cap.knob} = {amounts.of_knob(*cap[1:3])} not '
+            f'set, {refusals.when(exc)}: {exc}')))
 
     def _refused(self, cap: Cap, exc: Exception, message: str) -> str:
         key = (cap.workload, cap.knob)
@@ -438,8 +438,8 @@ class Actuator:
             self._tick, (cap.workload, cap.knob), cap.value)
 
     def _complain(self, key: Key, message: str) -> str:
-        """Log a problem when it is new."""
-        kind = message.split(':', 1)[-1]
+        """Log a problem when it is new, and not just of other numbers."""
+        kind = ''.join(c for c in message.partition(':')[2] if c > '9')
         if self._complained.get(key) != kind:
             if len(self._complained) >= MOST_COMPLAINTS:
                 self._complained.clear()    # most are of what has ended

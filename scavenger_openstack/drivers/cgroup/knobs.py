@@ -42,6 +42,8 @@ from scavenger_openstack.types import Value
 MIN_QUOTA_US = 1000
 """The kernel takes no smaller quota."""
 
+MIB = 2 ** 20
+
 ROUNDING_US = 1e-6
 """By so much a product of floats may miss a whole number."""
 
@@ -245,8 +247,9 @@ def _write_memory_v1(d: Directory, value: Value) -> None:
 def _refused(d: Directory, limit: int, use: int) -> errors.Refused:
     unmet = max(1, use - limit)
     return errors.Refused(
-        f'{d.path} uses {use} bytes that cannot be reclaimed, {unmet} more '
-        f'than the limit of {limit}; pause it, let it shrink or end it',
+        f'{d.path} uses {use / MIB:.1f} MiB that cannot be reclaimed, '
+        f'{unmet / MIB:.1f} more than the limit of {limit / MIB:.1f}; let it '
+        'shrink, or end it',
         unmet_bytes=unmet)
 
 

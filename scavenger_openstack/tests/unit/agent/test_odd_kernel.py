@@ -170,7 +170,7 @@ class OddKernel(testtools.TestCase):
             self.now += 1
             tick = one.tick(self.now)
             # The reasons stay in the status meanwhile.
-            for knob in 'cpu_idle = 1', 'cpu_set = 2-5':
+            for knob in 'cpu_idle = 1', 'cpu_set = CPUs 2-5':
                 self.assertIn(f'{knob} not set, tried again within 30 ticks',
                               ''.join(tick.outcome.problems))
             tries.append(self.host.tries - before)

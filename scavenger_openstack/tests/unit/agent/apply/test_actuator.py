@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import fixtures
 import testtools
 
 from scavenger_openstack.agent.apply import actuator as actuator_
@@ -101,6 +102,26 @@ class OriginalTest(testtools.TestCase):
             self.tick(0.25)
         self.assertEqual((0.25, before), self.host.handed[-1])
         self.assertEqual(before, self.leases.held()[KEY].steps)
+
+    def test_the_same_with_other_numbers(self) -> None:
+        """Limits and use change in each tick: one line all the same."""
+        log = self.useFixture(fixtures.FakeLogger())
+        sizes = [2 ** 30]
+        for kind in (errors.Refused, errors.DriverError):
+
+            def refuse(workload: str, knob: Knob, value: Value,
+                       original: Sequence[base.Step] = (),
+                       kind: type[errors.DriverError] = kind) -> None:
+                raise kind(f'{workload} uses {sizes[0] / 3:.1f} MiB, {kind}')
+            self.host.write = refuse    # type: ignore[method-assign]
+            for _ in range(20):
+                sizes[0] = sizes[0] * 9 // 10
+                caps = [Cap(KEY[0], Knob.MEMORY_BYTES, sizes[0], 'test', '')]
+                self.actuator.reconcile(
+                    {(KEY[0], Knob.MEMORY_BYTES): caps[0]},
+                    self.actuator.look(caps))
+        self.assertEqual(2, len(log.output.splitlines()), log.output)
+        self.assertIn('memory_bytes = 112 MiB not set', log.output)
 
     def test_complaints_of_many_workloads(self) -> None:
         """Batch jobs come and go, and none of them can be limited."""
