@@ -217,7 +217,7 @@ class Service:
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
         self._rows = instances.Rows()
-        self._logged_missing: tuple[str, ...] = ()
+        self._logged_missing: frozenset[str] = frozenset()
         self._sync = load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
         if self._sync:      # those that were kept hold from the start
@@ -349,12 +349,13 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _log_missing(self, missing: tuple[str, ...]) -> None:
-        """Log once what protecting takes on this host and is not there."""
-        if missing != self._logged_missing:
-            for sentence in missing:
-                if sentence not in self._logged_missing:
-                    LOG.warning('missing: %s', sentence)
-            self._logged_missing = missing
+        """Log what protecting takes on this host and is not there: once for
+        each resource, though the workload that it names may change."""
+        before, self._logged_missing = self._logged_missing, frozenset(
+            sentence.partition(':')[0] for sentence in missing)
+        for sentence in missing:
+            if sentence.partition(':')[0] not in before:
+                LOG.warning('missing: %s', sentence)
 
     def _tell(self, tick: loop_.Tick) -> None:
         state = (f'stopped: {tick.why_stopped}' if tick.stopped else
