@@ -234,8 +234,7 @@ class Service:
                            *conf.cgroups.background_parents],
                           _uris(conf))
             if self._enforcing else None)
-        # Tried already when the first limit is to be set.
-        self._leases.want(kinds(conf))
+        self._leases.want(kinds(conf))      # tried before the first limit
         self._recorder = (recording.Recorder(record, self._driver)
                           if record else None)
         self._actuator = actuator_.Actuator(
