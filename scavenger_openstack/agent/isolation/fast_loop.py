@@ -49,8 +49,9 @@ written unchanged: after a lift behind our back it comes back."""
 LOOK_S = 0.02
 """How often to find out which CPUs are online."""
 
-STOP_TIMEOUT_S = 5.0
-"""How long to wait for a write that hangs in the kernel."""
+STOP_TIMEOUT_S, STOP_AGAIN_S = 5.0, 0.5
+"""How long to wait for a write that hangs in the kernel, at first and again:
+the tick waits, too."""
 
 SWITCH_INTERVAL_S = 0.0001
 """How long another Python thread may keep this one waiting (CPython's
@@ -163,10 +164,11 @@ class FastLoop:
 
         :raises DriverError: the thread hangs in a write; call again
         """
+        timeout_s = STOP_AGAIN_S if self._stop else STOP_TIMEOUT_S
         self._stop = True
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT_S)
+            self._thread.join(timeout_s)
             if self._thread.is_alive():
                 raise errors.DriverError(
                     'blind isolation: the write of a CPU set has not come '
