@@ -41,6 +41,12 @@ def possible(root_dir: str = '/') -> frozenset[int]:
                  ) or counted()
 
 
+def isolated(root_dir: str = '/') -> frozenset[int]:
+    """Those that the host keeps free of all that is not put there
+    (``isolcpus``)."""
+    return _read(f'{root_dir.rstrip("/")}/sys/devices/system/cpu/isolated')
+
+
 def counted() -> frozenset[int]:
     """The CPUs that Python knows of, numbered from 0: where the kernel lists
     none."""

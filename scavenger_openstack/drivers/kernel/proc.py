@@ -86,7 +86,7 @@ def read_topology(root_dir: str = '/') -> dict[int, Cpu]:
     online = _cpus(f'{top}/cpu/online')
     if not online:
         online = online_cpus.counted()
-    isolated = _cpus(f'{top}/cpu/isolated')
+    isolated = online_cpus.isolated(root_dir)
     nodes: dict[int, int] = {}
     for name in _names(f'{top}/node'):
         if name.startswith('node') and name[4:].isdigit():

@@ -142,10 +142,10 @@ def layout(cpus: Iterable[int]) -> struct.Struct:
 class Running:
     """Who runs on each CPU of this machine, now.
 
-    At the start a short-lived thread visits each CPU, so that each has
-    switched once.  A CPU that it may not enter (this process has a cpuset), or
-    where it gets no turn, stays unknown until its next switch, and unknown is
-    not idle.
+    At the start a short-lived thread visits each CPU that is not isolated, so
+    that each has switched once.  A CPU that it may not enter (this process
+    has a cpuset), or where it gets no turn, stays unknown until its next
+    switch, and unknown is not idle.
 
     A CPU that is taken offline goes idle first and stays so: those that were
     offline at the last :meth:`look` do not count.
@@ -275,7 +275,8 @@ class Running:
         return fd
 
     def _visit(self) -> None:
-        for cpu in range(len(self._array())):
+        every = range(len(self._array()))
+        for cpu in sorted(frozenset(every) - online_cpus.isolated()):
             try:
                 os.sched_setaffinity(0, {cpu})
             except OSError:

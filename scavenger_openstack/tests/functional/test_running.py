@@ -23,6 +23,7 @@ import time
 import fixtures
 from testtools import matchers
 
+from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
@@ -84,6 +85,19 @@ class RunningTestCase(base.FunctionalTestCase):
         with fixtures.MonkeyPatch('os.sched_setaffinity', hang):
             self.running()
         self.assertLess(time.monotonic() - start_s, 15)
+
+    def test_no_isolated_cpu_is_visited(self):
+        seen, enter = set(), os.sched_setaffinity
+
+        def note(thread, cpus):
+            seen.update(cpus)
+            enter(thread, cpus)
+
+        with fixtures.MonkeyPatch('os.sched_setaffinity', note), \
+                fixtures.MonkeyPatch(f'{online_cpus.__name__}.isolated',
+                                     lambda: frozenset(self.cpus[-1:])):
+            self.running()
+        self.assertEqual(set(self.cpus[:-1]), seen & set(self.cpus))
 
     def test_who_runs(self):
         cpu = self.cpus[-1]
