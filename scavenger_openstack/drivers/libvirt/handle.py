@@ -103,7 +103,7 @@ class Handle:
         try:
             with self._doing(f'job of domain {self.uuid}'):
                 job = self._domain.jobStats().get('type', idle)
-        except (errors.Denied, errors.Unsupported):
+        except errors.Unsupported:
             job = None      # it comes in: libvirt tells only where it is from
         if job != idle:
             raise Busy(f'domain {self.uuid} migrates or is being saved: '
