@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import logging
 from typing import Any
 
 from oslo_log import log
@@ -75,6 +76,7 @@ class Isolation:
         self._preview = preview.Preview(params)
         self._observing = False
         self._wait_s = self._retry_s = 0.0
+        self._failing = False       # each start since it was said
         self._state = 'off'
 
     at_start: frozenset[str] = frozenset()
@@ -107,6 +109,7 @@ class Isolation:
         cpus = pins_.usable(rates.topology)
         buffer_cores = perfiso.buffer_cores(self._params, len(cpus))
         if self.mode is Mode.OFF or not buffer_cores:
+            self._failing = False
             self.stop('off' if self.mode is Mode.OFF else
                       f'off: buffer_cores is 0 on {len(cpus)} CPUs, '
                       'cpu.idle is used instead')
@@ -120,10 +123,12 @@ class Isolation:
         problem = self._problem()
         failed = self._fast is not None and bool(self._fast.problem)
         if not enforce:
+            self._failing = False
             self._wait_s = self._retry_s = 0.0
         if not groups or problem or rates.time_s < self._retry_s:
             self.stop(problem)
             if failed and self._fast is None:
+                self._failing = True
                 self._rest(rates.time_s, WRITE_RETRY_S, LONGEST_WRITE_RETRY_S)
             return False
         # Whatever mode the controller is in that says the same.
@@ -248,6 +253,9 @@ class Isolation:
         current = bounds.allowed
         if self._fast is not None:
             self._wait_s = 0.0      # it has turned since the last tick
+            if self._failing:
+                self._failing = False
+                LOG.info('blind isolation: %s', self._state)
             if topology is self._topology or topology == self._topology:
                 if bounds != self._fast.bounds:
                     self._fast.bounds = bounds
@@ -277,7 +285,7 @@ class Isolation:
             perfiso.Controller(
                 self._params, topology=topology, current=current),
             write, self._leases.check, bounds,
-            self._params.poll_interval_ms / 1000)
+            self._params.poll_interval_ms / 1000, quiet=self._failing)
         self._fast.start()
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
@@ -302,5 +310,6 @@ class Isolation:
 
     def _say(self, state: str) -> None:
         if state != self._state:
-            LOG.info('blind isolation: %s', state)
+            LOG.log(logging.DEBUG if self._failing else logging.INFO,
+                    'blind isolation: %s', state)
             self._state = state

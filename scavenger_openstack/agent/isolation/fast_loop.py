@@ -24,6 +24,7 @@ reader does not show it to itself (``Running.observe``).
 from __future__ import annotations
 
 from collections.abc import Callable
+import logging
 import sys
 import threading
 import time
@@ -100,13 +101,15 @@ class FastLoop:
     :param bounds: the CPUs to choose from, those whose idleness counts, and
         those that the background has besides
     :param interval_s: time from one poll to the next
+    :param quiet: what fails did so before, and was logged
     :raises ConfigError: the interval is out of bounds
     """
 
     def __init__(self, running: Running, controller: Controller,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
-                 bounds: perfiso.Bounds, interval_s: float) -> None:
+                 bounds: perfiso.Bounds, interval_s: float, *,
+                 quiet: bool = False) -> None:
         if not SHORTEST_S <= interval_s <= LONGEST_S:
             running.close()
             raise errors.ConfigError(
@@ -117,6 +120,7 @@ class FastLoop:
         self._set_cpus = set_cpus
         self._leases_check = leases_check
         self._interval_s = interval_s
+        self._quiet = quiet
         self._stop = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._main, daemon=True,
@@ -214,8 +218,9 @@ class FastLoop:
 
     def _fail(self, problem: str) -> None:
         if problem != self.problem:
-            LOG.warning('blind isolation: the CPU set is not moved, tried '
-                        'again every %g s: %s', RETRY_S, problem)
+            LOG.log(logging.DEBUG if self._quiet else logging.WARNING,
+                    'blind isolation: the CPU set is not moved, tried again '
+                    'every %g s: %s', RETRY_S, problem)
         self.problem = problem
         self._wake.wait(RETRY_S)
 

@@ -275,6 +275,9 @@ class TestNotTaken(IsolationTestCase):
         self.starts: list[int] = []
         self.now = 0
 
+    def lines(self) -> list[str]:
+        return str(self.logs.output).splitlines()
+
     def test_bpf_is_loaded_ever_later(self) -> None:
         def refused(cpus: frozenset[int]) -> None:
             raise errors.DriverError('not this set')
@@ -283,9 +286,15 @@ class TestNotTaken(IsolationTestCase):
         self.start()
         self.turn(60)
         self.assertEqual([1, 3, 5, 8, 13, 22, 39], self.starts)
+        # It is said once, and once that it is over.
+        self.assertEqual(3, len(self.lines()), self.logs.output)
+        for text in ('running on', 'moved, tried', 'off: not this set'):
+            self.assertIn(text, self.logs.output)
         # Once it was taken, it begins anew.
         self.host.group.set = taken     # type: ignore[method-assign]
         self.turn(74)
+        self.assertEqual(4, len(self.lines()), self.logs.output)
+        self.assertIn('running on', self.lines()[-1])
         self.host.group.set = refused   # type: ignore[method-assign]
         self.isolation.stop()
         self.host.group.written.clear()
