@@ -348,8 +348,7 @@ class Service:
         self._cpu_s, self._seen_s = used_s, seen_s
 
     def _log_missing(self, missing: tuple[str, ...]) -> None:
-        """Log what protecting takes on this host and is not there: once for
-        each resource, though the workload that it names may change."""
+        """Log what protecting lacks on this host: each resource once."""
         before, self._logged_missing = self._logged_missing, frozenset(
             sentence.partition(':')[0] for sentence in missing)
         for sentence in missing:
