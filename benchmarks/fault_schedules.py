@@ -13,11 +13,12 @@
 
 """Many seeded schedules of faults: is everything stored exactly once?
 
-In a schedule on SQLite three agents report to two conductor processes on one
-database, which kill -9 ends in the middle of a transaction, or between commit
-and answer, and others take over.  Reports are lost, torn, doubled at the same
-moment, late, and from an earlier run; answers are lost; the agents start
-again.  In one with a broker the conductors, MariaDB and RabbitMQ are real
+In a schedule on SQLite three agents, each a process with its spool on disk,
+report to two conductor processes on one database.  kill -9 ends conductors in
+the middle of a transaction, or between commit and answer, and agents in the
+middle of writing what happened; others take their place.  Reports are lost,
+torn, doubled at the same moment, hours late, and from an earlier run; answers
+are lost.  In one with a broker the conductors, MariaDB and RabbitMQ are real
 processes that are killed, too (tests/functional/test_conductor_faults.py).
 
 Afterwards each incident, limit and kill is there once, hourly sums are those
@@ -34,7 +35,10 @@ code is 0 if all went well.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
+import copy
 import json
 import logging
 import os
@@ -43,13 +47,16 @@ import random
 import shutil
 import signal
 import socket
+import sqlite3
 import sys
 import tempfile
 import threading
 import time
 import traceback
+from typing import Any
 import unittest
 
+from scavenger_openstack.agent.control_plane import spool
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
@@ -68,32 +75,33 @@ KILL_WITHIN_S = 0.02
 """A kill in the middle comes within that: a report takes some 5 ms."""
 PROGRESS_S = 10.0
 OVERRIDE_S = 10 ** 9
+SPOOL_BYTES = 64 << 20
 
 
-class Conductor:
-    """A process; it takes reports and answers over a socket.
+class Process:
+    """A process that answers over a socket, line by line.
 
-    :param url: of the database
+    :param serve: what it does, with its end of the socket and ``words``
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, serve: Callable[..., None], *words: Any) -> None:
         self._socket, theirs = socket.socketpair()
         self._pid = os.fork()
         if not self._pid:
             with contextlib.suppress(BaseException):
                 self._socket.close()
-                _serve(theirs, url)
+                serve(theirs, *words)
             os._exit(1)
         theirs.close()
         self._file = self._socket.makefile('rb')
 
-    def send(self, data: bytes, now: float, kill: str = '') -> None:
+    def send(self, data: bytes = b'', kill: str = '', **words: Any) -> None:
         """
         :param kill: '' for not, ``answer`` before the answer, ``middle``
             at any moment
         """
         self._socket.sendall(json.dumps({
-            'now': now, 'data': data.decode('latin-1'), 'kill': kill}
+            'data': data.decode('latin-1'), 'kill': kill, **words}
             ).encode() + b'\n')
 
     def answer(self) -> bytes | None:
@@ -113,17 +121,24 @@ class Conductor:
         self._socket.close()
 
 
-def _serve(there: socket.socket, url: str) -> None:
-    """What a conductor process does, until it is killed."""
-    now = [0.0]
-    conductor = service.Conductor(connect.engine(url), lambda: now[0])
+def _asked(there: socket.socket) -> Iterator[dict[str, Any]]:
+    """What is asked of a process, which may be killed meanwhile."""
     for line in there.makefile('rb'):
         asked = json.loads(line)
-        now[0] = asked['now']
+        asked['data'] = asked['data'].encode('latin-1')
         if asked['kill'] == 'middle':
             threading.Timer(random.random() * KILL_WITHIN_S, _die).start()
+        yield asked
+
+
+def _conduct(there: socket.socket, url: str) -> None:
+    """What a conductor does, until it is killed."""
+    now = [0.0]
+    conductor = service.Conductor(connect.engine(url), lambda: now[0])
+    for asked in _asked(there):
+        now[0] = asked['now']
         try:
-            found = conductor.answer(asked['data'].encode('latin-1'))
+            found = conductor.answer(asked['data'])
         except errors.ScavengerError as exc:
             found = json.dumps({'refused': str(exc)}).encode()
         if asked['kill'] == 'answer':
@@ -131,8 +146,73 @@ def _serve(there: socket.socket, url: str) -> None:
         there.sendall(found.replace(b'\n', b' ') + b'\n')
 
 
+def _spool(there: socket.socket, directory: pathlib.Path, name: str) -> None:
+    """What an agent does, until it is killed: what comes with ``now`` happens,
+    ``run`` is acknowledged; the answer is its next report."""
+    kept = spool.Spool(directory, SPOOL_BYTES)
+    for asked in _asked(there):
+        if asked['data']:
+            kept.add(codec.decode(asked['data'], wire.Report,
+                                  wire.MAX_REPORT_BYTES).entries)
+        if 'run' in asked:
+            kept.acknowledged(asked['run'], asked['sequence'])
+        run, entries = kept.batch(6, wire.MAX_REPORT_BYTES // 2)
+        there.sendall(codec.encode(cloud.report(
+            *entries, host=name, run=run, sent_s=asked['now'])) + b'\n')
+
+
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Agent:
+    """An agent: what happened on its host, and the process that tells it."""
+
+    def __init__(self, name: str, seed: int, top: pathlib.Path) -> None:
+        self.host = test_schedules.Host(name, seed)
+        self._directory = top / name
+        self.start()
+
+    def start(self) -> None:
+        self._process = Process(_spool, self._directory, self.host.name)
+
+    def end(self) -> None:
+        self._process.end()
+
+    def happens(self, now: float, kill: bool) -> None:
+        """Some entries more; with ``kill`` the agent dies meanwhile, and what
+        its spool does not have then has never happened."""
+        before = copy.deepcopy(self.host)
+        self.host.happens(now)
+        entries, self.host.waiting = self.host.waiting, []
+        if not entries:
+            return
+        there = self.waiting()
+        self._process.send(codec.encode(cloud.report(*entries)), now=now,
+                           kill='middle' if kill else '')
+        self._process.answer()
+        if kill:
+            self.end()
+            if self.waiting() == there:
+                self.host = before
+            self.start()
+
+    def waiting(self) -> int:
+        """How many entries are in the spool."""
+        path = self._directory / spool.FILE
+        if not path.exists():
+            return 0
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            return db.execute('SELECT count(*) FROM entries').fetchone()[0]
+
+    def report(self, now: float) -> wire.Report:
+        self._process.send(now=now)
+        return codec.decode(self._process.answer() or b'', wire.Report,
+                            wire.MAX_REPORT_BYTES)
+
+    def answered(self, run: str, sequence: int, now: float) -> None:
+        self._process.send(now=now, run=run, sequence=sequence)
+        self._process.answer()
 
 
 class Schedule(test_schedules.Stored, unittest.TestCase):
@@ -149,7 +229,8 @@ class Schedule(test_schedules.Stored, unittest.TestCase):
         path = self._directory / 'database'
         shutil.copyfile(template, path)
         self._url = f'sqlite:///{path}'
-        self._conductors: list[Conductor] = []
+        self._conductors: list[Process] = []
+        self._agents: list[Agent] = []
         self.reports = self.kills = 0
 
     def runTest(self) -> None:
@@ -160,49 +241,48 @@ class Schedule(test_schedules.Stored, unittest.TestCase):
         :raises AssertionError: what is stored is not what happened.
         """
         try:
-            self._conductors = [Conductor(self._url)
+            self._conductors = [Process(_conduct, self._url)
                                 for _ in range(CONDUCTORS)]
+            self._agents = [Agent(f'node-{number}', self._seed,
+                                  self._directory)
+                            for number in range(HOSTS)]
             self._play()
         finally:
-            for one in self._conductors:
+            for one in (*self._conductors, *self._agents):
                 one.end()
             shutil.rmtree(self._directory)
 
     def _play(self) -> None:
-        choose, now = self._choose, cloud.NOW
-        hosts = [test_schedules.Host(f'node-{number}', self._seed)
-                 for number in range(HOSTS)]
-        for host in hosts:      # so that they can have overrides
-            self._tell(host, host.report(now), now)
+        choose, now, agents = self._choose, cloud.NOW, self._agents
+        for agent in agents:    # so that they can have overrides
+            self._tell(agent.report(now), now)
         overrides = self._override()
         on_the_way: list[wire.Report] = []
         turns = 0
-        while turns < TURNS or any(host.waiting for host in hosts):
+        while turns < TURNS or any(agent.waiting() for agent in agents):
             turns += 1
             now += choose.choice([0.5, 10.0, 900.0, 30000.0])
-            host = choose.choice(hosts)
-            if turns < TURNS and len(host.waiting) < 40:
-                host.happens(now)
-            report = host.report(now)
+            agent = choose.choice(agents)
+            if turns < TURNS and agent.waiting() < 40:
+                kill = choose.random() < 0.15
+                agent.happens(now, kill)
+                self.kills += kill
+            report = agent.report(now)
             on_the_way.append(report)
-            self._send(host, report, now)
+            self._send(report, now)
             for _ in range(choose.randrange(3)):    # some of long ago
-                old = choose.choice(on_the_way[-8:])
-                self._send(next(one for one in hosts
-                                if one.name == old.host), old, now)
-            if choose.random() < 0.1:
-                host.restart()
-        found = {one.workload for host in hosts for one in self._directives(
-            host, now).overrides}
+                self._send(choose.choice(on_the_way[-8:]), now)
+        found = {one.workload for agent in agents
+                 for one in self._directives(agent, now).overrides}
         self.assertEqual(overrides, found, 'overrides')
         self.engine = connect.engine(self._url)
         try:
-            self.check(hosts, now, f'seed {self._seed}')
+            self.check([agent.host for agent in agents], now,
+                       f'seed {self._seed}')
         finally:
             self.engine.dispose()
 
-    def _send(self, host: test_schedules.Host, report: wire.Report,
-              now: float) -> None:
+    def _send(self, report: wire.Report, now: float) -> None:
         """To a conductor, with a fault or without."""
         fate, data = self._choose.random(), codec.encode(report)
         if fate < 0.1:
@@ -211,42 +291,44 @@ class Schedule(test_schedules.Stored, unittest.TestCase):
             torn = data[:self._choose.randrange(len(data))]
             self.assertIn('refused', json.loads(self._call(torn, now) or b''))
         elif fate < 0.6:
-            self._tell(host, report, now)
+            self._tell(report, now)
         elif fate < 0.7:
             self._call(data, now)                   # the answer is lost
         elif fate < 0.8:                            # at both, at once
             for one in self._conductors:
-                one.send(data, now)
+                one.send(data, now=now)
             self.reports += len(self._conductors)
             for one in self._conductors:
-                self._answered(host, report, one.answer())
+                self._answered(report, one.answer(), now)
         else:
             self._call(data, now, self._choose.choice(['answer', 'middle']))
 
-    def _tell(self, host: test_schedules.Host, report: wire.Report,
-              now: float) -> wire.Answer | None:
-        return self._answered(host, report, self._call(codec.encode(report),
-                                                       now))
+    def _tell(self, report: wire.Report, now: float) -> wire.Answer | None:
+        return self._answered(report, self._call(codec.encode(report), now),
+                              now)
 
     def _call(self, data: bytes, now: float, kill: str = ''
               ) -> bytes | None:
         one = self._choose.choice(self._conductors)
-        one.send(data, now, kill)
+        one.send(data, kill, now=now)
         self.reports += 1
         found = one.answer()
         if kill:
             self.kills += 1
             one.end()
-            self._conductors[self._conductors.index(one)] = Conductor(
-                self._url)
+            self._conductors[self._conductors.index(one)] = Process(
+                _conduct, self._url)
         return found
 
-    def _answered(self, host: test_schedules.Host, report: wire.Report,
-                  found: bytes | None) -> wire.Answer | None:
+    def _answered(self, report: wire.Report, found: bytes | None, now: float
+                  ) -> wire.Answer | None:
         if found is None or b'"refused"' in found[:12]:
             return None
         answer = codec.decode(found, wire.Answer, wire.MAX_ANSWER_BYTES)
-        host.answered(report.run_id, answer)
+        if report.entries and answer.acknowledged:
+            agent = next(one for one in self._agents
+                         if one.host.name == report.host)
+            agent.answered(report.run_id, answer.acknowledged, now)
         return answer
 
     def _override(self) -> set[str]:
@@ -265,9 +347,8 @@ class Schedule(test_schedules.Stored, unittest.TestCase):
         engine.dispose()
         return {f'/batch/{name}' for name in names.values()}
 
-    def _directives(self, host: test_schedules.Host, now: float
-                    ) -> wire.Directives:
-        answer = self._tell(host, host.report(now), now)
+    def _directives(self, agent: Agent, now: float) -> wire.Directives:
+        answer = self._tell(agent.report(now), now)
         self.assertIsNotNone(answer)
         self.assertIsNotNone(answer.directives)
         return answer.directives
