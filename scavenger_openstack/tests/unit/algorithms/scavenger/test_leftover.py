@@ -279,6 +279,14 @@ class FollowTest(testtools.TestCase):
             host.step(0.0, {A: 0.0})
         self.assertAlmostEqual(2 * SHARE, host.quotas[GROUP])
 
+    def test_isolated_cpus_are_not_left_over(self) -> None:
+        for params in (ONLY, Params(use_cpu_set=False)):
+            host = Host(4, params)
+            host.topology[3] = Cpu(3, 0, 0, isolated=True)
+            for _ in range(3):
+                host.step(0.0, {A: 0.0})
+            self.assertAlmostEqual(3 * SHARE, host.quotas[GROUP])
+
     def test_off_when_the_cpus_cannot_be_read_any_more(self) -> None:
         host = Host(2)
         for _ in range(5):
