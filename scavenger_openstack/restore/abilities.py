@@ -32,7 +32,7 @@ import time
 from typing import NamedTuple
 
 from scavenger_openstack.restore import cgroup
-from scavenger_openstack.restore import domain
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore.grammar import Step
 from scavenger_openstack.restore import network
@@ -53,7 +53,7 @@ MOUNTS_S = 30.0
 HANGS_S = 120.0
 """When nothing was tried for so long, a try hangs: nothing is known."""
 _WANTED = re.compile(r'cgroup \d{1,20}:\d{1,20} (?:/[^/\0\n]+)+'
-                     rf'|domain \d{{1,20}} {domain.URI}'
+                     rf'|domain \d{{1,20}} {grammar.URI}'
                      rf'|net \d{{1,20}} {network.NETNS}')
 _NOTHING: Mapping[str, str] = {}
 _NEVER = '192.0.2.1'

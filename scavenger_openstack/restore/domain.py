@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterator
-from collections.abc import Mapping
 import functools
 import re
 import time
@@ -49,27 +48,7 @@ from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore.grammar import Step
 from scavenger_openstack.restore import virsh
 
-URI = r'qemu(?:\+unix)?:///system(?:\?socket=(?:/[A-Za-z0-9_.@-]+)+)?'
-UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-NAMESPACE = 'https://docs.scavenger-openstack.org/lease/1'
-_N = '[0-9]{1,18}'
-_CPUS = ('[0-9]{1,5}(?:-[0-9]{1,5})?'
-         '(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,999}')
-_DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
-_LIMIT = rf'{_DISK}\.(?:total|read|write)_%s_sec(?:_max(?:_length)?)?={_N}'
-GRAMMAR: Mapping[str, str] = {
-    'cpu_cores': f'vcpu_quota=(?:-1|{_N})|vcpu_period={_N}',
-    'cpu_set': rf'(?:vcpupin\.[0-9]{{1,4}}|emulatorpin)={_CPUS}',
-    'memory_bytes': f'balloon_kib={_N}',
-    'io_bytes_per_s': _LIMIT % 'bytes',
-    'io_ops_per_s': _LIMIT % 'iops',
-    'paused': 'state=(?:running|paused)'}
-"""Knob -> pattern of ``key=value``."""
-
 _PERIOD = '100000'
-_FREE_QUOTA_US = 2**44 - 1
-"""The longest quota there is, which is none: on cgroup v2 libvirt 8 takes no
--1."""
 _TURNS = 3
 _MOST_LINE = 1 << 22
 _FIRST_S = 1.0
@@ -92,17 +71,17 @@ def validate(step: Step) -> None:
     """
     grammar.only(step, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
                         'values'})
-    grammar.text(step, 'uri', URI)
-    grammar.text(step, 'uuid', UUID)
+    grammar.text(step, 'uri', grammar.URI)
+    grammar.text(step, 'uuid', grammar.UUID)
     grammar.number(step, 'pid')
     grammar.number(step, 'started')
-    grammar.text(step, 'knob', '|'.join(GRAMMAR))
-    values = step.get('values')
+    grammar.text(step, 'knob', '|'.join(grammar.DOMAIN))
+    pattern, values = grammar.DOMAIN[step['knob']], step.get('values')
     if not (isinstance(values, dict) and values):
         raise Refused(f'values {values!r:.99} are none')
     for key, value in values.items():
         if not (isinstance(value, str)
-                and re.fullmatch(GRAMMAR[step['knob']], f'{key}={value}')):
+                and re.fullmatch(pattern, f'{key}={value}')):
             raise Refused(f'{key!r:.99} = {value!r:.99} is not allowed')
     if step['knob'] == 'cpu_cores' and len(values) != 2:
         raise Refused('a quota needs its period')
@@ -162,7 +141,7 @@ def _lift(step: Step, control: str, ask: Ask) -> bool:
 
 def _turn(step: Step, ask: Ask, *, last: bool) -> bool:
     """Whether there was anything to do, and it has to be looked at again."""
-    uuid, uri = step['uuid'], f'{NAMESPACE}/{step["knob"]}'
+    uuid, uri = step['uuid'], f'{grammar.NAMESPACE}/{step["knob"]}'
     live, inactive = _live(step, ask), _xml(step, ask, ' --inactive')
     recorded = _record(live, step) is not None
     # One that is not persistent shows there what it is now.
@@ -258,7 +237,7 @@ def _xml(step: Step, ask: Ask, which: str) -> ElementTree.Element:
 
 def _record(root: ElementTree.Element, step: Step
             ) -> ElementTree.Element | None:
-    return root.find(f'metadata/{{{NAMESPACE}/{step["knob"]}}}lease')
+    return root.find(f'metadata/{{{grammar.NAMESPACE}/{step["knob"]}}}lease')
 
 
 def _same(root: ElementTree.Element, step: Step) -> bool:
@@ -271,7 +250,7 @@ def _same(root: ElementTree.Element, step: Step) -> bool:
 
 def _quota(text: str) -> str:
     """A quota of a vCPU, ``-1`` for any that is none."""
-    return text if 0 < int(text or 0) < _FREE_QUOTA_US else '-1'
+    return text if 0 < int(text or 0) < grammar.FREE_QUOTA_US else '-1'
 
 
 def _values(root: ElementTree.Element, step: Step

@@ -14,7 +14,9 @@
 
 """The fields of a restore step, and how it may end; standard library only.
 
-Every kind of step in the closed set of :mod:`.actions` is made of these.
+Every kind of step in the closed set of :mod:`.actions` is made of these.  What
+a driver writes with a limit, and a step has to find again, stands here once:
+drivers take it from here.
 """
 
 from __future__ import annotations
@@ -26,6 +28,37 @@ from typing import Any
 MAX_TEXT = 4096
 
 Step = Mapping[str, Any]
+
+MARK = 0x5ca0
+"""What is ours on network devices: the handle ``5ca0:`` of a token bucket, the
+preference of a filter and the group of an IFB (23712)."""
+IFB = 'scv'
+"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
+
+URI = r'qemu(?:\+unix)?:///system(?:\?socket=(?:/[A-Za-z0-9_.@-]+)+)?'
+"""What may be connected to as root: some transports of libvirt run
+programs."""
+UUID = '[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
+NAMESPACE = 'https://docs.scavenger-openstack.org/lease/1'
+"""The namespace of a knob's record in a domain is below it."""
+CPUS = ('[0-9]{1,5}(?:-[0-9]{1,5})?'
+        '(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,999}')
+"""A list of CPUs or nodes, as libvirt writes it."""
+DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
+"""The name that libvirt knows a disk by, such as ``vda``."""
+FREE_QUOTA_US = 2 ** 44 - 1
+"""The longest CPU quota that libvirt (since 7.0) and the kernel take: no
+limit.  On cgroup v2 libvirt sets ``max`` for it, and libvirt 8 takes no -1."""
+_N = '[0-9]{1,18}'
+_LIMIT = rf'{DISK}\.(?:total|read|write)_%s_sec(?:_max(?:_length)?)?={_N}'
+DOMAIN: Mapping[str, str] = {
+    'cpu_cores': f'vcpu_quota=(?:-1|{_N})|vcpu_period={_N}',
+    'cpu_set': rf'(?:vcpupin\.[0-9]{{1,4}}|emulatorpin)={CPUS}',
+    'memory_bytes': f'balloon_kib={_N}',
+    'io_bytes_per_s': _LIMIT % 'bytes',
+    'io_ops_per_s': _LIMIT % 'iops',
+    'paused': 'state=(?:running|paused)'}
+"""Knob -> pattern of ``key=value``: what each sets through libvirt."""
 
 
 class RestoreError(Exception):

@@ -32,12 +32,10 @@ from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import RestoreError
 from scavenger_openstack.restore.grammar import Step
 
-BUCKET = 'qdisc tbf 5ca0: '
-"""How ``tc`` shows a token bucket of ours: all have this handle."""
-PREFERENCE = '23712'
+BUCKET = f'qdisc tbf {grammar.MARK:x}: '
+"""How ``tc`` shows a token bucket of ours."""
+PREFERENCE = str(grammar.MARK)
 """The preference of a filter, and the group of an IFB, that are ours."""
-IFB = 'scv'
-"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
 _OPEN = ('rate', '10gbit', 'burst', '64mb', 'limit', '128mb')
 _LINK = '[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}'
 NETNS = '(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?'
@@ -106,7 +104,7 @@ def free_tap(step: Step) -> bool:
     :raises RestoreError: the redirect or the IFB does not go away.
     """
     netns, _, where = _where(step)
-    ifb, said = f'{IFB}{step["ifindex"]}', ''
+    ifb, said = f'{grammar.IFB}{step["ifindex"]}', ''
     taps: list[str] = []
     # What waits goes on its way, meanwhile, instead of being lost.
     tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',

@@ -43,6 +43,9 @@ class Rooms(Directive):
             if room and path(room) is not None:
                 lines += [f'   * - {level}', f'     - ``{room}``',
                           f'     - {described(room)}']
+                for below in rooms_below(room):
+                    lines += ['   * -', f'     - ``{below}``',
+                              f'     - {described(below)}']
         found = nodes.Element()
         self.state.nested_parse(StringList(lines, 'rooms'), 0, found)
         return found.children
@@ -54,6 +57,12 @@ def path(room: str) -> pathlib.Path | None:
         if found.exists():
             return found
     return None
+
+
+def rooms_below(room: str) -> list[str]:
+    return sorted(f'{room}/{found.parent.name}' for found
+                  in (HERE / room).glob('*/__init__.py')
+                  if found.read_text())
 
 
 def described(room: str) -> str:

@@ -30,8 +30,9 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.kernel import netlink
 from scavenger_openstack.drivers.kernel.netlink import attribute
 from scavenger_openstack.drivers.kernel.netlink import attributes
+from scavenger_openstack.restore import grammar
 
-PREFERENCE = 0x5ca0
+PREFERENCE = grammar.MARK
 """The place of our filter among others (``pref 23712``): it is ours."""
 
 _NEWQDISC, _DELQDISC, _GETQDISC = 36, 37, 38

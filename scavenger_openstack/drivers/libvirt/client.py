@@ -37,12 +37,9 @@ from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
 LOG = logging.getLogger(__name__)
-
-URI = re.compile(r'qemu(\+unix)?:///system(\?socket=(/[A-Za-z0-9_.@-]+)+)?')
-"""What scavenger-restore may be told to connect to: it runs as root, and
-some transports of libvirt run programs."""
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 3
@@ -120,7 +117,7 @@ LOOP = Loop()
 class Libvirt:
     """One libvirtd.
 
-    :param uri: how it is reached, see :data:`URI`
+    :param uri: how it is reached, see :data:`.grammar.URI`
     :param cpu: where the controller of that name is, if there is one
     :raises Missing: libvirt-python is.
     :raises ConfigError: the URI is of another kind.
@@ -128,7 +125,7 @@ class Libvirt:
 
     def __init__(self, uri: str, cpu: cgroup_files.Mount | None = None
                  ) -> None:
-        if not URI.fullmatch(uri):
+        if not re.fullmatch(grammar.URI, uri):
             raise errors.ConfigError(
                 f'[libvirt] uri: {uri!r:.199} cannot work: it has to be '
                 'qemu:///system, or with another socket '

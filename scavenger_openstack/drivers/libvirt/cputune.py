@@ -23,7 +23,7 @@ from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt.safe_xml import count
 from scavenger_openstack.drivers.libvirt.safe_xml import cpus
 from scavenger_openstack.drivers.libvirt.safe_xml import some
-from scavenger_openstack.drivers.libvirt import versions
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
 
 REALTIME = frozenset(('fifo', 'rr'))
@@ -72,4 +72,4 @@ def quota_us(tune: ElementTree.Element | None) -> int | None:
     if text is None or text.strip().startswith('-'):
         return None
     quota = count(text)
-    return quota if 0 < quota < versions.FREE_QUOTA_US else None
+    return quota if 0 < quota < grammar.FREE_QUOTA_US else None

@@ -29,10 +29,8 @@ from xml.etree import ElementTree
 
 from scavenger_openstack.drivers.libvirt import safe_xml
 from scavenger_openstack.drivers.libvirt.safe_xml import shown
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Knob
-
-NAMESPACE = 'https://docs.scavenger-openstack.org/lease/1'
-"""That of a knob is below it."""
 
 KEY = 'scavenger'
 """The prefix under which it shows in the XML."""
@@ -40,17 +38,9 @@ KEY = 'scavenger'
 MAX_VALUES = 4096
 """So many a record may hold: 16 vCPUs take 17, a disk takes up to 9."""
 
-_N = '[0-9]{1,18}'
-_LIMIT = rf'{safe_xml.DISK}\.(total|read|write)_%s_sec(_max(_length)?)?'
 GRAMMAR: Mapping[Knob, re.Pattern[str]] = {
-    knob: re.compile(grammar) for knob, grammar in {
-        Knob.CPU_CORES: f'vcpu_quota=(-1|{_N})|vcpu_period={_N}',
-        Knob.CPU_SET: r'(vcpupin\.[0-9]{1,4}|emulatorpin)='
-                      + safe_xml.CPUS,
-        Knob.MEMORY_BYTES: f'balloon_kib={_N}',
-        Knob.IO_BYTES_PER_S: f'{_LIMIT % "bytes"}={_N}',
-        Knob.IO_OPS_PER_S: f'{_LIMIT % "iops"}={_N}',
-        Knob.PAUSED: 'state=(running|paused)'}.items()}
+    Knob(knob): re.compile(pattern)
+    for knob, pattern in grammar.DOMAIN.items()}
 """What each knob sets through libvirt, as ``key=value``."""
 
 Values = Mapping[str, str]
@@ -59,7 +49,7 @@ Values = Mapping[str, str]
 
 def uri(knob: Knob) -> str:
     """The namespace of a knob's record."""
-    return f'{NAMESPACE}/{knob}'
+    return f'{grammar.NAMESPACE}/{knob}'
 
 
 def build(knob: Knob, originals: Values) -> str:
@@ -144,7 +134,7 @@ def pins(root: ElementTree.Element) -> dict[str, str]:
 
 def fits(knob: Knob, key: str, value: str) -> bool:
     """Whether a record may hold this."""
-    grammar = GRAMMAR.get(knob)
-    return (grammar is not None
-            and grammar.fullmatch(f'{key}={value}') is not None
+    pattern = GRAMMAR.get(knob)
+    return (pattern is not None
+            and pattern.fullmatch(f'{key}={value}') is not None
             and (knob is not Knob.CPU_SET or safe_xml.is_cpus(value)))

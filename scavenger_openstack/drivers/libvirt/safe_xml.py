@@ -21,20 +21,15 @@ from collections.abc import Iterator
 import re
 from xml.etree import ElementTree
 
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import MAX_CPU
 from scavenger_openstack.types import parse_cpus
 
 MAX_CHARS = 1 << 22
 """No domain needs more; 500 disks take a tenth of it."""
 
-CPUS = '[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?){0,999}'
-"""A list of CPUs or nodes, as libvirt and the kernel write it."""
-
-DISK = '[A-Za-z][A-Za-z0-9]{1,15}'
-"""The name that libvirt knows a disk by, such as ``vda``."""
-
 _COUNT = re.compile('[0-9]{1,18}')
-_CPUS = re.compile(CPUS)
+_CPUS = re.compile(grammar.CPUS)
 _SHOWN_CHARS = 80
 
 

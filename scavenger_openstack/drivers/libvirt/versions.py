@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-FREE_QUOTA_US = 2**44 - 1
-"""The longest CPU quota that libvirt (since 7.0) and the kernel take: no
-limit.  On cgroup v2 libvirt sets ``max`` for it."""
+from scavenger_openstack.restore import grammar
+
 
 TAKES_NEGATIVE = 9_000_000
 """libvirt since 9.0 sets no quota on cgroup v2 when it is told -1.  8.x wrote
@@ -64,4 +63,4 @@ def no_quota_us(daemon: int | None, cgroup_version: int | None) -> int:
     """
     if cgroup_version != 2 or (daemon or 0) >= TAKES_NEGATIVE:
         return -1
-    return FREE_QUOTA_US
+    return grammar.FREE_QUOTA_US

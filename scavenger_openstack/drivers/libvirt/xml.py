@@ -47,6 +47,7 @@ from scavenger_openstack.drivers.libvirt.safe_xml import cpus
 from scavenger_openstack.drivers.libvirt.safe_xml import shown
 from scavenger_openstack.drivers.libvirt.safe_xml import some
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import printable
@@ -83,9 +84,9 @@ FLOOR_KEYS: Mapping[str, tuple[Knob, float]] = {
 _OURS = 'scavenger:'
 _PRIORITY, _APPLICATION = 'scavenger:priority', 'scavenger:application'
 _IMAGE_APPLICATION = 'scavenger_application'
-_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+_UUID = re.compile(grammar.UUID)
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
-_DISK = re.compile(safe_xml.DISK)
+_DISK = re.compile(grammar.DISK)
 _DEVICE = re.compile(r'(?!\.\.?$)[^/\s:]{1,15}')
 _NUMBER = re.compile(r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?')
 _APPLICATION_CHARS = 128

@@ -41,15 +41,13 @@ from scavenger_openstack.drivers.kernel import nftables
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel.token_bucket import Bucket
 from scavenger_openstack import errors
+from scavenger_openstack.restore import grammar
 
-HANDLE = 0x5ca00000
+HANDLE = grammar.MARK << 16
 """The handle ``5ca0:`` of every token bucket that is ours."""
 
-GROUP = 0x5ca0
+GROUP = grammar.MARK
 """The device group (23712) of every IFB that is ours."""
-
-PREFIX = 'scv'
-"""The IFB of a VM whose first tap has the index 7 is ``scv7``."""
 
 Links = Mapping[str, rtnetlink.Link]
 """The taps of one VM by name, the first first."""
@@ -289,7 +287,7 @@ class Taps:
         still serves another tap of its VM stays.
         """
         for name, ifb in self._namespace.links('ifb').items():
-            index = name.removeprefix(PREFIX)
+            index = name.removeprefix(grammar.IFB)
             if (ifb.group == GROUP and name != index and index.isdecimal()
                     and not self._namespace.exists(int(index))):
                 with contextlib.suppress(OSError):
@@ -304,4 +302,4 @@ class Taps:
 
 
 def _ifb_name(links: Links) -> str:
-    return f'{PREFIX}{next(iter(links.values())).ifindex}'
+    return f'{grammar.IFB}{next(iter(links.values())).ifindex}'

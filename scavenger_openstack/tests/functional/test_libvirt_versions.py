@@ -29,6 +29,7 @@ from scavenger_openstack.drivers import host as host_
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.libvirt import versions
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.tests.functional import test_libvirt_changes
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
@@ -89,7 +90,7 @@ class TestNoQuota(test_libvirt_changes.ChangesCase):
         agent = self.agent(host)
         before = self.limits(host, 'one')
         caps = {Knob.CPU_CORES: 0.2}
-        free = versions.FREE_QUOTA_US
+        free = grammar.FREE_QUOTA_US
         with fixtures.MonkeyPatch(
                 f'{versions.__name__}.no_quota_us', lambda *_: free):
             self.cap(agent, guest.uuid, caps)

@@ -29,6 +29,7 @@ from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import domain
 from scavenger_openstack.restore import records
@@ -70,6 +71,17 @@ URIS = ('', 'qemu', 'qemu:///system', 'qemu:///session', 'qemu:///system\n',
 
 def step(**changes: Any) -> dict[str, Any]:
     return {**STEP, **changes}
+
+
+def connects(uri: str) -> bool:
+    """Whether the driver would connect to it."""
+    try:
+        client.Libvirt(uri)
+    except client.Missing:
+        return True
+    except errors.ConfigError:
+        return False
+    return True
 
 
 class Closed(testtools.TestCase):
@@ -137,14 +149,9 @@ class Closed(testtools.TestCase):
     def test_what_it_shares_with_the_driver(self) -> None:
         """What one side writes the other takes, and no more."""
         for uri in URIS:
-            self.assertEqual(client.URI.fullmatch(uri) is not None,
-                             self.allowed(uri=uri), uri)
+            self.assertEqual(connects(uri), self.allowed(uri=uri), uri)
         for knob in Knob:
             name = str(knob)
-            self.assertEqual(knob in metadata.GRAMMAR,
-                             name in domain.GRAMMAR, knob)
-            self.assertEqual(f'{domain.NAMESPACE}/{name}',
-                             metadata.uri(knob))
             for key, value in itertools.product(KEYS, TEXTS):
                 # A quota comes with its period.
                 values = {**(STEP['values'] if key in STEP['values'] else {}),

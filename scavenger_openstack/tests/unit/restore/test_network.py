@@ -20,10 +20,8 @@ import uuid
 
 import testtools
 
-from scavenger_openstack.drivers.kernel import ingress
-from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
-from scavenger_openstack.restore import network
+from scavenger_openstack.restore import grammar
 
 TAP = {'do': 'tap', 'netns': '', 'dev': 'tap5f0a1b2c-3d', 'ifindex': 5}
 
@@ -63,15 +61,8 @@ class Tap(testtools.TestCase):
                               {key: value for key, value in TAP.items()
                                if key != missing}, [])
 
-    def test_our_marks_are_those_of_the_driver(self) -> None:
-        self.assertEqual(str(ingress.PREFERENCE), network.PREFERENCE)
-        self.assertEqual(str(tap.GROUP), network.PREFERENCE)
-        self.assertEqual(tap.PREFIX, network.IFB)
-        self.assertEqual(f'qdisc tbf {tap.HANDLE >> 16:x}: ',
-                         network.BUCKET)
-
     def test_the_name_of_an_ifb_fits(self) -> None:
-        self.assertLess(len(f'{network.IFB}{2**31 - 1}'), 16)
+        self.assertLess(len(f'{grammar.IFB}{2**31 - 1}'), 16)
 
     def test_no_such_namespace(self) -> None:
         name = f'scv-{uuid.uuid4().hex[:8]}'

@@ -32,10 +32,8 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
-from scavenger_openstack.restore import network
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
@@ -160,10 +158,6 @@ class Steps(testtools.TestCase):
             self.assertEqual(
                 expected, cgroup.same({**WRITE, **changes}, got),
                 f'{changes} {got}')
-
-    def test_our_bucket_has_the_handle_of_the_driver(self) -> None:
-        self.assertEqual(f'qdisc tbf {egress.HANDLE >> 16:x}: ',
-                         network.BUCKET)
 
 
 class Files(testtools.TestCase):

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.drivers.libvirt import metadata
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.tests.unit.examples import EXAMPLES
 from scavenger_openstack.types import Knob
@@ -32,7 +33,7 @@ def inside(*records: tuple[Knob | str, str], more: str = ''
            ) -> ElementTree.Element:
     """A domain with these records, under the namespaces of these knobs."""
     texts = [text.replace('<lease', f'<lease xmlns="'
-                          f'{metadata.NAMESPACE}/{knob}"', 1)
+                          f'{grammar.NAMESPACE}/{knob}"', 1)
              for knob, text in records]
     return ElementTree.XML(f'<domain><metadata><a/>{"".join(texts)}'
                            f'</metadata>{more}</domain>')

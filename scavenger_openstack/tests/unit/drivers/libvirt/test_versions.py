@@ -16,7 +16,6 @@ from __future__ import annotations
 import testtools
 
 from scavenger_openstack.drivers.libvirt import versions
-from scavenger_openstack.restore import domain
 
 
 class Versions(testtools.TestCase):
@@ -44,7 +43,3 @@ class NoQuota(testtools.TestCase):
             self.assertEqual(
                 wanted, versions.no_quota_us(daemon, cgroup_version),
                 f'{daemon} on cgroup v{cgroup_version}')
-
-    def test_the_restorer_knows_it(self) -> None:
-        self.assertEqual(versions.FREE_QUOTA_US,
-                         domain._FREE_QUOTA_US)
