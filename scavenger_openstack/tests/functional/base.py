@@ -280,7 +280,9 @@ class FunctionalTestCase(testtools.TestCase):
         if tree is not None:
             paths = [str(tree.path(c, below) / 'cgroup.procs')
                      for c in tree.mounts]
-            join = f'for p in {paths!r}: open(p, "w").write("0")\n'
+            join = (f'for p in {paths!r}:\n'
+                    '    with open(p, "w") as file:\n'
+                    '        file.write("0")\n')
         process = subprocess.Popen(
             [sys.executable, '-u', '-c', join + code],
             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)

@@ -153,7 +153,11 @@ class TestKill(CgroupsCase):
         self.tree.make('/bg/a')
         self.tree.make('/bg/a/deep')
         driver = self.driver('b', killable_parents=[self.parent])
-        inside = [self.up(SLEEP, '/bg/a'), self.up(SLEEP, '/bg/a/deep'),
+        beside = '/bg/a'
+        if self.tree.version == 2:      # none has processes and children
+            beside = '/bg/a/beside'
+            self.tree.make(beside)
+        inside = [self.up(SLEEP, beside), self.up(SLEEP, '/bg/a/deep'),
                   self.up(SLEEP, '/bg/a/deep')]
         outside = self.up(SLEEP, '/bg/b')
         driver.write(f'{self.parent}/a', Knob.PAUSED, 1)

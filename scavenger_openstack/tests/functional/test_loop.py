@@ -209,7 +209,7 @@ class LoopTest(LoopTestCase):
             loop.tick(self.now)
         self.assertEqual(('-1', '50000'), (self.quota('/batch/a'),
                                            self.quota('/batch/b')))
-        self.assertEqual(1, logs.output.count('faulty failed; its caps'))
+        self.assertEqual(1, logs.output.count('faulty failed; its limits'))
         self.assertIn('ZeroDivisionError', logs.output)
 
     def test_the_stop_file_takes_all_back(self) -> None:
@@ -583,7 +583,8 @@ class MemoryTest(LoopTestCase):
         self.assertEqual(0, loop.counters['kills'])
         # Without it, the foreground's need counts.
         found = orders_.NONE
-        self.turn(loop)
+        self.wait_for('it is killed', lambda: self.turn(loop)
+                      and loop.counters['kills'], 8)
         self.assertEqual(1, loop.counters['kills'])
 
     def test_refused_memory_kills_with_consent_in_the_same_tick(self) -> None:
