@@ -100,8 +100,8 @@ class Turns:
 class Loop(fast_loop.FastLoop):
     """One that its reader knows."""
 
-    def __init__(self, running: Turns, *rest: Any) -> None:
-        super().__init__(running, *rest)
+    def __init__(self, running: Turns, *rest: Any, **options: Any) -> None:
+        super().__init__(running, *rest, **options)
         running.loop = self
 
 
