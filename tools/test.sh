@@ -103,7 +103,8 @@ fi
 control='(api|commands|commands_refused|conductor|database|manage|servers)'
 first="test_(guest_.*|simulate|kills|libvirt_kills|tap_kills|$control)\."
 cat >"$scratch/first" <<END
-- worker: ['functional\.test_(guest_|simulate\.)']
+- worker: ['functional\.test_guest_(cpus|demo|image)\.']
+- worker: ['functional\.test_(guest_(?!cpus|demo|image)|simulate\.)']
 - worker: ['functional\.test_kills\.']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
