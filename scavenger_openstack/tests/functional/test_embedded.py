@@ -81,7 +81,8 @@ class EmbeddedTestCase(agents.AgentTestCase):
         # The API's user has to come to the database.
         self.directory.chmod(0o755)
         self.port = free_port()
-        self.configure('[scavenger]', 'mode = enforce', '[conductor]',
+        self.configure('[scavenger]', 'mode = enforce',
+                       'use_cpu_leftover = false', '[conductor]',
                        'enabled = true', f'sync_s = {SYNC_S}',
                        '[api]', f'port = {self.port}')
         self.place = self.directory / 'state-standalone'
