@@ -330,7 +330,7 @@ class TestIo(CgroupsCase):
 
         tick(4e6)
         self.tree.write('blkio', '/bg/a', files[0], f'{self.number} 1000000')
-        for _ in range(actuator.LOOK_TICKS):
+        for _ in range(actuator.LOOK_TICKS + 1):    # seen, and set again
             tick(4e6)
         self.assertEqual([f'{self.number} 1000000', f'{self.number} 4000000'],
                          self.texts('blkio', '/bg/a', *files))
