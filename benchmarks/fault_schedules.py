@@ -355,7 +355,7 @@ class Schedule(test_schedules.Stored, unittest.TestCase):
 
 
 class Progress:
-    """What is said, now and then and at the end."""
+    """The lines of progress, and the summary."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total = what, total

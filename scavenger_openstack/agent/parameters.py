@@ -99,7 +99,7 @@ class Parameters:
         self._file: dict[str, Any] = {}
         for name in conf_.PARAMS.keys() & {*conf.agent.controllers,
                                            perfiso.Controller.name}:
-            # What is wrong in the file is said where it is made of it.
+            # A fault of the file is reported by the program that reads it.
             with contextlib.suppress(cfg.Error, ValueError):
                 self._file[name] = conf_.params_of(conf, name,
                                                    conf_.PARAMS[name])

@@ -47,7 +47,7 @@ PROG = 'scavenger-standalone'
 WATCHER_START_S = 10.0
 
 KEEP = {'keep_days': 30, 'keep_rows': 200_000}
-"""What stays in the database of one host, which nobody looks after."""
+"""What stays in the database of one host, which has no administrator."""
 
 NEEDED = ('alembic', 'bcrypt', 'flask', 'jsonschema', 'microversion_parse',
           'msgspec', 'oslo_middleware', 'oslo_policy', 'sqlalchemy')

@@ -78,4 +78,4 @@ class Purging:
 
 
 def _quiet(table: str, rows: int) -> None:
-    """Nobody waits for it."""
+    """Report no progress."""

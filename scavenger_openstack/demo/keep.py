@@ -111,7 +111,7 @@ class Plane:
         """Wait until the API answers.
 
         :raises DriverError: it does not.
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         """
         deadline_s = time.monotonic() + READY_S
         while True:

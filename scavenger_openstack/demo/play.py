@@ -70,7 +70,7 @@ class Play:
         """Play all rounds; :attr:`records` grows by what
         :func:`result.summary` takes.
 
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         :raises DriverError: a phase could not be played.
         """
         repeats = self._settings.repeats
@@ -96,7 +96,7 @@ class Play:
     def phase(self, phase: phases_.Phase, number: int) -> dict[str, Any]:
         """Play one phase and return what was recorded.
 
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         :raises DriverError: a program failed, or a knob was left changed.
         """
         before = self.knobs()

@@ -165,7 +165,7 @@ class Agent:
         :param more: arguments
         :param anew: without the state of one before
         :raises DriverError: it does not start.
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         """
         directory = self._stage.directory
         if anew:

@@ -136,7 +136,7 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
 
 
 def _end_kept(directory: pathlib.Path) -> int | None:
-    """Ask a demo that plays on until somebody ends it to end; its lock, None
+    """Ask a demo that plays on until it is ended to end; its lock, None
     when it still has that, or has removed it."""
     with contextlib.suppress(OSError, ValueError):
         os.kill(int((directory / 'lock').read_text()), signal.SIGTERM)

@@ -36,7 +36,7 @@ def watch(foreground: str, background: str, *, seconds: float,
     Nothing is touched: the mode is ``observe``.
 
     :raises DriverError: the product does not start.
-    :raises Interrupted: somebody wants to stop.
+    :raises Interrupted: a signal asks to stop.
     """
     text = product.config(background=background, foreground=foreground,
                           mode='observe')

@@ -152,7 +152,7 @@ class Who:
     def play(self) -> dict[str, Any]:
         """Play it; what :mod:`scavenger_openstack.demo.who_result` takes.
 
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         :raises DriverError: a program failed before the first look; what
             fails later is in the record, as ``problem``.
         """
@@ -195,14 +195,14 @@ class Who:
         """Start the agent again, with what it knows.
 
         :raises DriverError: it does not start.
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         """
         self._agent.start(self._config(), anew=False)
 
     def play_on(self) -> None:
         """Play the act again and again, and look at nothing.
 
-        :raises Interrupted: somebody wants to stop.
+        :raises Interrupted: a signal asks to stop.
         :raises DriverError: a program failed.
         """
         while True:
