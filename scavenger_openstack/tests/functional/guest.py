@@ -206,6 +206,11 @@ class Outcome:
             else:
                 self.facts[record['status']] = record
 
+    def failed(self) -> bool:
+        """Whether a test did not pass, of those that ended."""
+        return bool(self.outside) or any(
+            found['status'] == 'fail' for found in self.tests.values())
+
     def tail(self) -> str:
         """The last words on the console."""
         return '\n'.join(self.console.splitlines()[-CONSOLE_LINES:])
@@ -216,6 +221,7 @@ class GuestCase(testtools.TestCase):
 
     guest: ClassVar[Guest]
     outcome: ClassVar[Outcome | None] = None
+    stood_still: ClassVar[Outcome | None] = None
     why_not: ClassVar[str] = ''
 
     @classmethod
@@ -223,8 +229,23 @@ class GuestCase(testtools.TestCase):
         super().setUpClass()
         try:
             cls.outcome = cls.guest.run()
+            # In there a test that hangs is interrupted long before: what did
+            # not get even that far is the emulator, or its kernel.
+            if not cls.outcome.ended and not cls.outcome.failed():
+                cls.stood_still = cls.outcome
+                cls.outcome = cls.guest.run()
         except Unavailable as exc:
             cls.why_not = str(exc)
+
+    def test_first_boot(self) -> None:
+        if self.outcome is None:
+            self.skipTest(self.why_not)
+        if self.stood_still is not None:
+            running = [name for name, found in self.stood_still.tests.items()
+                       if found['status'] == 'running']
+            self.skipTest(f'stood still after {self.guest.deadline_s} s in '
+                          f'{running} and was booted again; its console:\n'
+                          f'{self.stood_still.tail()}')
 
     def report(self, name: str) -> None:
         """Say what the test of this name came to in the guest."""

@@ -36,6 +36,8 @@ import unittest
 
 SITE = '/opt/site'
 TEST_TIMEOUT_S = 300
+AGAIN_S = 60
+"""After this long a test that hangs is interrupted again, as it tidies up."""
 PORT_TIMEOUT_S = 10
 
 MOUNTS = (('proc', '/proc', ''), ('sysfs', '/sys', ''),
@@ -96,10 +98,10 @@ class Report(unittest.TestResult):
         self._began_s = time.monotonic()
         self._came_to = {'status': 'ok'}
         self.say(test=test.id(), status='running')
-        signal.alarm(TEST_TIMEOUT_S)
+        signal.setitimer(signal.ITIMER_REAL, TEST_TIMEOUT_S, AGAIN_S)
 
     def stopTest(self, test: unittest.TestCase) -> None:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         super().stopTest(test)
         self.say(test=test.id(), took_s=time.monotonic() - self._began_s,
                  **self._came_to)
@@ -119,7 +121,29 @@ class Report(unittest.TestResult):
             self.say(test='', **self._came_to)
 
 
+def processes() -> str:
+    """What the processes do that are not the kernel's own, a line each."""
+    said = []
+    for stat in glob.glob('/proc/[0-9]*/stat'):
+        try:
+            with open(stat) as file:
+                name, _, rest = file.read().rpartition(')')
+            with open(os.path.dirname(stat) + '/wchan') as file:
+                where = file.read()
+            with open(os.path.dirname(stat) + '/cmdline') as file:
+                command = file.read().replace('\0', ' ').strip()
+        except OSError:
+            continue    # it has ended
+        fields = rest.split()
+        if command:
+            said.append(f'{name}) {fields[0]} in {where}, ticks of CPU '
+                        f'{fields[11]}+{fields[12]}, policy {fields[38]}: '
+                        f'{command[:100]}')
+    return '\n'.join(said)
+
+
 def late(number: int, frame: Any) -> None:
+    print(processes())
     raise TimeoutError(f'not within {TEST_TIMEOUT_S} s')
 
 
