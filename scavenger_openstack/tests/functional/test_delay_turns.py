@@ -28,22 +28,25 @@ from scavenger_openstack.types import WorkloadSample
 
 SLEEPERS = '''
 import os, time
-pages = bytearray(1 << 16)
+pages = bytearray({size})
 other = os.fork()
 if not other:
     time.sleep(600)
-pages[::4096] = bytes(16)
+pages[::4096] = bytes({size} >> 12)
 os.kill(other, 9)
 os.wait()
 for _ in range({more}):
     if not os.fork():
-        pages[::4096] = bytes(16)
+        pages[::4096] = bytes({size} >> 12)
         break
 else:
     print('up')
 time.sleep(600)
 '''
-"""Each copies a page that it shares, by which it is known as accounted."""
+"""Each copies pages that it shares, by which it is known as accounted."""
+
+SIZE = 1 << 20
+"""So many that it shows also where the clock is coarse: in an emulator."""
 
 
 class TurnsTest(delays.DelaysTestCase):
@@ -51,7 +54,8 @@ class TurnsTest(delays.DelaysTestCase):
     def idle(self, below: str, processes: int) -> None:
         """A workload of so many processes that do nothing."""
         self.tree.make(below)
-        self.said(self.spawn(SLEEPERS.format(more=processes - 1), self.tree,
+        self.said(self.spawn(SLEEPERS.format(size=SIZE,
+                                               more=processes - 1), self.tree,
                              below))
         self.wait_for('all are there', lambda: len(self.pids(
             below)) == processes)
@@ -106,7 +110,7 @@ class TurnsTest(delays.DelaysTestCase):
         found = self.known(ticks)
         self.assertEqual(ticks, found.pop('fore/victim'))
         if base.pace() < base.EMULATED:     # else its clock is too coarse
-            self.assertEqual({}, found)
+            self.assertLess(sum(found.values()), ticks // 10, str(found))
 
     def test_small_ones_do_not_wait_for_large_ones(self) -> None:
         """Nor these for ever for room beside the small ones."""

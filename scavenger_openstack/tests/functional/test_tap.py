@@ -55,8 +55,9 @@ class Rates(taps.TapTestCase):
             while len(got) < 3 and max(got, default=0.0) < 0.93:
                 # Again, if the machine was too busy to send so much.
                 got.append(self.vm.goodput(seconds) / rate)
-            self.assertLess(abs(max(got) - (1 - HEADERS)), 0.07 - HEADERS,
-                            f'{got} of {rate}')
+            self.assertLess(max(got), 1.07 - 2 * HEADERS, f'{got} of {rate}')
+            if base.pace() < base.EMULATED:     # else it cannot send so much
+                self.assertGreater(max(got), 0.93, f'{got} of {rate}')
         self.driver.write(VM, RATE, 2.5e6)
         back = self.vm.goodput(1, back=True, warm_up_s=0.2)
         self.assertGreater(back, free / 3, f'{back} of {free} bytes/s')
@@ -228,9 +229,14 @@ class Life(taps.TapTestCase):
     def test_tap_renamed(self) -> None:
         step = self.step()
         self.driver.write(VM, RATE, 1e6)
+        # Before Linux 6.2 what is up cannot be renamed.
+        self.vm.ip('link', 'set', taps.TAP, 'down')
         self.vm.ip('link', 'set', taps.TAP, 'name', 'renamed')
+        self.vm.ip('link', 'set', 'renamed', 'up')
         self.assertTrue(self.lift(step))
+        self.vm.ip('link', 'set', 'renamed', 'down')
         self.vm.ip('link', 'set', 'renamed', 'name', taps.TAP)
+        self.vm.ip('link', 'set', taps.TAP, 'up')
         self.same()
 
     def test_namespace_deleted(self) -> None:
@@ -325,7 +331,9 @@ class Lowered(base.FunctionalTestCase):
                     driver.write(VM, RATE, after)
                     taps.receive(receiver, 0.5)
                     got = taps.receive(receiver, 1)
-                self.assertLess(abs(got / after - 1), 0.15, f'{interface}')
+                self.assertLess(abs(got / after - 1),
+                                0.15 if base.pace() < base.EMULATED else 0.3,
+                                f'{interface}')
             self.assertTrue(actions.run(step, []))
 
     @contextlib.contextmanager
