@@ -61,8 +61,17 @@ class Signals:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
+        terminals = [fd for fd in (1, 2) if os.isatty(fd)]
+
+        def closed(number: int, frame: FrameType | None) -> None:
+            null = os.open(os.devnull, os.O_WRONLY)
+            for fd in terminals:    # what it cannot say is no failure
+                os.dup2(null, fd)
+            os.close(null)
+            stop(number, frame)
+
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, stop if os.isatty(0)
+            signal.signal(signal.SIGHUP, closed if os.isatty(0)
                           else self._asked_to_reload)
         signal.signal(signal.SIGUSR2, self._asked_to_show)
         try:
