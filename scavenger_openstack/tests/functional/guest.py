@@ -47,6 +47,11 @@ from scavenger_openstack.tests.functional.guest_image import Unavailable
 HERE = pathlib.Path(__file__).parent
 CONSOLE_LINES = 40
 
+LOOK_S = 5.0
+SILENT_S = 240.0
+"""A guest that lives says so every second.  Its seconds may be long ones: on
+a busy machine, and where its clock is made of instructions."""
+
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None)
 
@@ -98,10 +103,10 @@ class Guest:
             with open(scratch / 'disk', 'wb') as disk:
                 disk.truncate(self.disk_bytes)
             made = time.monotonic()
-            ended = self._boot(kind, base.directory / 'kernel', scratch)
+            fault = self._boot(kind, base.directory / 'kernel', scratch)
             return Outcome(
                 (scratch / 'report').read_text(errors='replace'),
-                (scratch / 'console').read_text(errors='replace'), ended,
+                (scratch / 'console').read_text(errors='replace'), fault,
                 made - began, time.monotonic() - made)
 
     def _write_initrd(self, base: guest_image.Base,
@@ -134,13 +139,14 @@ class Guest:
         return found
 
     def _boot(self, kind: guest_image.Architecture, kernel: pathlib.Path,
-              scratch: pathlib.Path) -> bool:
-        """Whether it ended by itself; what it said is in ``scratch``."""
+              scratch: pathlib.Path) -> Stuck | None:
+        """None when it ended by itself; what it said is in ``scratch``."""
         for name in ('report', 'console'):
             (scratch / name).touch()
         qemu = subprocess.Popen(
             [kind.qemu, *kind.options, '-nodefaults', '-display', 'none',
-             '-no-reboot', '-smp', self.cpus,
+             '-name', 'guest,debug-threads=on', '-no-reboot',
+             '-smp', self.cpus,
              '-m', f'{self.memory_bytes // 2**20}M',
              '-kernel', str(kernel), '-initrd', str(scratch / 'initrd'),
              '-append', f'{kind.append} panic=-1 quiet {self.append}',
@@ -153,16 +159,79 @@ class Guest:
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, preexec_fn=_end_with_us)
         try:
-            _, said = qemu.communicate(timeout=self.deadline_s)
+            said = attend(qemu, scratch / 'report', self.deadline_s)
             if qemu.returncode:
                 raise RuntimeError(f'{kind.qemu} ended with '
                                    f'{qemu.returncode}: {said.strip()}')
-            return True
-        except subprocess.TimeoutExpired:
-            return False
+            return None
+        except Stuck as exc:
+            return exc
         finally:
             qemu.kill()
             qemu.communicate()
+
+
+class Stuck(Exception):
+    """A guest did not end in time; the message says what QEMU did.
+
+    ``silent`` is whether it had stopped to say that it lives.
+    """
+
+    def __init__(self, message: str, silent: bool) -> None:
+        super().__init__(message)
+        self.silent = silent
+
+
+def attend(qemu: subprocess.Popen[str], report: pathlib.Path,
+           deadline_s: float, silent_s: float = SILENT_S,
+           look_s: float = LOOK_S) -> str:
+    """Wait until QEMU ends; what it wrote to standard error.
+
+    :param report: grows while the guest lives
+    :raises Stuck: it took too long, or the guest was silent too long.
+    """
+    began = heard = time.monotonic()
+    size = 0
+    while True:
+        try:
+            return qemu.communicate(timeout=look_s)[1]
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+        if (grown := report.stat().st_size) > size:
+            size, heard = grown, now
+        if now - heard > silent_s:
+            raise Stuck(f'silent for {now - heard:.0f} s\n'
+                        + threads(qemu.pid), True)
+        if now - began > deadline_s:
+            raise Stuck(f'not within {deadline_s:.0f} s\n'
+                        + threads(qemu.pid), False)
+
+
+def threads(pid: int, seconds: float = 1.0) -> str:
+    """What the threads of a process do, a line each.
+
+    :param seconds: for so long it is looked at how much CPU time they use
+    """
+    before = _ticks(pid)
+    time.sleep(seconds)
+    return '\n'.join(
+        f'{what}, {ticks - before.get(task, (0, ""))[0]} ticks of CPU in '
+        f'{seconds:g} s' for task, (ticks, what) in _ticks(pid).items())
+
+
+def _ticks(pid: int) -> dict[str, tuple[int, str]]:
+    """Of each thread: ticks of CPU time, and its name, state and place."""
+    found = {}
+    for task in pathlib.Path(f'/proc/{pid}/task').glob('*'):
+        try:
+            name, _, rest = (task / 'stat').read_text().rpartition(')')
+            where = (task / 'wchan').read_text()
+        except OSError:
+            continue    # it has ended, or is not ours
+        fields = rest.split()
+        found[task.name] = (int(fields[11]) + int(fields[12]),
+                            f'{name}) {fields[0]} in {where}')
+    return found
 
 
 def _end_with_us() -> None:
@@ -180,15 +249,15 @@ def _flat(suite: Any) -> Iterator[unittest.TestCase]:
 class Outcome:
     """What the tests in a guest came to.
 
-    :param ended: it was switched off in time
+    :param fault: why it was not switched off in time, if it was not
     :param made_s: seconds that it took to make what it booted
     :param ran_s: seconds from its start to its end
     """
 
-    def __init__(self, report: str, console: str, ended: bool,
+    def __init__(self, report: str, console: str, fault: Stuck | None,
                  made_s: float, ran_s: float) -> None:
         self.console = console
-        self.ended = ended
+        self.fault = fault
         self.made_s = made_s
         self.ran_s = ran_s
         self.facts: dict[str, Any] = {}
@@ -206,10 +275,14 @@ class Outcome:
             else:
                 self.facts[record['status']] = record
 
-    def failed(self) -> bool:
-        """Whether a test did not pass, of those that ended."""
-        return bool(self.outside) or any(
-            found['status'] == 'fail' for found in self.tests.values())
+    def stuck(self) -> str:
+        """What a guest was doing that did not end, for people."""
+        running = [name for name, found in self.tests.items()
+                   if found['status'] == 'running']
+        last = self.facts.get('beat', {}).get('uptime_s', 0.0)
+        return (f'in {running}: {self.fault or "it ended"}\nafter '
+                f'{self.ran_s:.0f} s its clock had come to {last:.0f} s; its '
+                f'console:\n{self.tail()}')
 
     def tail(self) -> str:
         """The last words on the console."""
@@ -229,9 +302,10 @@ class GuestCase(testtools.TestCase):
         super().setUpClass()
         try:
             cls.outcome = cls.guest.run()
-            # In there a test that hangs is interrupted long before: what did
-            # not get even that far is the emulator, or its kernel.
-            if not cls.outcome.ended and not cls.outcome.failed():
+            # What hangs in there is interrupted and fails; a guest that does
+            # not even say that it lives shows a fault of the emulator, or of
+            # its kernel.
+            if cls.outcome.fault and cls.outcome.fault.silent:
                 cls.stood_still = cls.outcome
                 cls.outcome = cls.guest.run()
         except Unavailable as exc:
@@ -241,11 +315,8 @@ class GuestCase(testtools.TestCase):
         if self.outcome is None:
             self.skipTest(self.why_not)
         if self.stood_still is not None:
-            running = [name for name, found in self.stood_still.tests.items()
-                       if found['status'] == 'running']
-            self.skipTest(f'stood still after {self.guest.deadline_s} s in '
-                          f'{running} and was booted again; its console:\n'
-                          f'{self.stood_still.tail()}')
+            self.skipTest('stood still and was booted again, '
+                          + self.stood_still.stuck())
 
     def report(self, name: str) -> None:
         """Say what the test of this name came to in the guest."""
@@ -258,12 +329,10 @@ class GuestCase(testtools.TestCase):
         if status == 'fail':
             self.fail(f'in the guest:\n{text}')
         if status != 'ok':
-            self.addDetail('console', content.text_content(
-                self.outcome.tail()))
-            self.fail(f'{status} when the guest '
-                      + ('ended' if self.outcome.ended else
-                         f'had had {self.guest.deadline_s} s')
-                      + f'\n{self.outcome.outside}')
+            self.addDetail('guest', content.text_content(
+                self.outcome.stuck()))
+            self.fail(f'{status} when the guest ended'
+                      f'\n{self.outcome.outside}')
 
 
 def reports(guest: Guest) -> Callable[[type[GuestCase]], type[GuestCase]]:
@@ -289,6 +358,6 @@ def show(guest: Guest) -> int:
             print(found.get('text', ''))
     print(f'{outcome.outside}made in {outcome.made_s:.1f} s, ran '
           f'{outcome.ran_s:.1f} s: {outcome.facts}')
-    return not outcome.ended or any(
+    return outcome.fault is not None or any(
         found['status'] not in ('ok', 'skip')
         for found in outcome.tests.values())
