@@ -60,6 +60,7 @@ FILE_BYTES_PER_S = 2_000_000
 FILE_EVERY_S = 2.0
 FLOWS = 16
 
+COMPILE_S = 120.0
 UNIT_ITERATIONS = 100_000
 CALIBRATE_S = 60.0
 
@@ -188,10 +189,15 @@ def build(directory: pathlib.Path) -> None:
                                  'itself, install gcc and libc6-dev')
     for program in PROGRAMS:
         source = SOURCES / f'{program}.c'
-        done = subprocess.run(
-            [compiler, '-O2', '-pthread', '-o', str(directory / program),
-             str(source)], capture_output=True, text=True, check=False,
-            start_new_session=True)
+        try:
+            done = subprocess.run(
+                [compiler, '-O2', '-pthread', '-o', str(directory / program),
+                 str(source)], capture_output=True, text=True, check=False,
+                start_new_session=True, timeout=COMPILE_S)
+        except subprocess.TimeoutExpired as exc:
+            raise errors.DriverError(
+                f'{source}: {compiler} did not end in {COMPILE_S:.0f} s'
+            ) from exc
         if done.returncode:
             raise errors.DriverError(
                 f'{source} does not compile: {done.stderr.strip()[-400:]} '

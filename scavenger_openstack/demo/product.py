@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+import contextlib
 import json
 import pathlib
 import shutil
@@ -140,7 +141,8 @@ def end(process: subprocess.Popen[bytes], what: str) -> None:
         process.wait(END_S)
     except subprocess.TimeoutExpired as exc:
         process.kill()
-        process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)     # not if it is frozen, for instance
         raise errors.DriverError(
             f'scavenger-standalone does not end within {END_S:g} s of '
             f'SIGTERM{what}') from exc

@@ -270,7 +270,12 @@ class Stage:
                 process.wait(1 if process.poll() is None else 0)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+                try:
+                    process.wait(cgroups.END_S)
+                except subprocess.TimeoutExpired:
+                    problems.append(
+                        f'process {process.pid} of the demo did not end '
+                        f'within {cgroups.END_S:g} s of SIGKILL')
         if not problems:
             shutil.rmtree(self.directory, ignore_errors=True)
         if self._lock is not None:

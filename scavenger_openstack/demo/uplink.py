@@ -39,6 +39,8 @@ NETNS = pathlib.Path('/run/netns')
 MTU = 64000
 SINK_ADDRESS = '10.77.3.2'
 PORT = 7001
+COMMAND_S = 20.0
+REMOVE_S = 10.0
 QUEUE = ('burst', '64kb', 'latency', '100ms')
 ROLES = ('host', 'fg', 'bg', 'sink')
 NAME = re.compile(rf'scv-([0-9a-f]{{6}})-({"|".join(ROLES)})')
@@ -51,14 +53,14 @@ def run(*argv: str) -> str:
     """
     try:
         done = subprocess.run(argv, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=20,
+                              stdin=subprocess.DEVNULL, timeout=COMMAND_S,
                               start_new_session=True, check=False)
     except FileNotFoundError as exc:
         raise errors.DriverError(f'{argv[0]} is not installed; the demo '
                                  'needs iproute2 and util-linux') from exc
     except subprocess.TimeoutExpired as exc:
-        raise errors.DriverError(f'{" ".join(argv)}: no answer in 20 s'
-                                 ) from exc
+        raise errors.DriverError(
+            f'{" ".join(argv)}: no answer in {COMMAND_S:.0f} s') from exc
     if done.returncode:
         raise errors.DriverError(
             f'{" ".join(argv)}: {done.stderr.strip() or done.returncode}; '
@@ -137,12 +139,17 @@ class Uplink:
                    'eth0').strip()
 
     def remove(self) -> None:
+        """Delete the namespaces.
+
+        :raises DriverError: one does not go in :data:`REMOVE_S`.
+        """
+        until_s = time.monotonic() + REMOVE_S
         for netns in self.netns.values():
-            for _ in range(50):
+            while True:
                 try:
                     delete(netns)
                     break
                 except errors.DriverError:
+                    if time.monotonic() > until_s:
+                        raise
                     time.sleep(0.1)
-            else:
-                delete(netns)

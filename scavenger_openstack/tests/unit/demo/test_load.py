@@ -182,3 +182,13 @@ class Programs(testtools.TestCase):
                                              0.2))
         exc = self.assertRaises(errors.DriverError, disk.losetup, '--all')
         self.assertIn('losetup --all: no answer', str(exc))
+
+    def test_a_compiler_that_hangs(self) -> None:
+        self.program('cc', 'exec sleep 60')
+        self.useFixture(fixtures.EnvironmentVariable(
+            'CC', str(self.directory / 'cc')))
+        self.useFixture(fixtures.MonkeyPatch(f'{load.__name__}.COMPILE_S',
+                                             0.2))
+        exc = self.assertRaises(errors.DriverError, load.build,
+                                self.directory)
+        self.assertIn('did not end in 0 s', str(exc))
