@@ -27,6 +27,7 @@ from scavenger_openstack.demo import stage
 from scavenger_openstack.demo import uplink
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import short_demo
 
 DEADLINE_S = 300.0
 SHORT = ('--rounds', '1', '--phase-seconds', '2')
@@ -58,10 +59,11 @@ class DemoTestCase(base.FunctionalTestCase):
         self.addCleanup(shutil.rmtree, directory)
         self.output = pathlib.Path(directory)
 
-    def start(self, *argv: str) -> subprocess.Popen[str]:
+    def start(self, *argv: str, module: str = short_demo.__name__
+              ) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, '-m', 'scavenger_openstack.cmd.demo',
-             '--output', str(self.output), *argv],
+            [sys.executable, '-m', module, '--output', str(self.output),
+             *argv],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.addCleanup(self._sweep, process)

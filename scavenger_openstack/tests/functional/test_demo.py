@@ -35,7 +35,9 @@ from scavenger_openstack.tests.functional.demos import traces
 class DemoTest(demos.DemoTestCase):
 
     def test_two_short_phases(self) -> None:
-        process = self.start('--only', 'alone,unmanaged', '--json', *SHORT)
+        """As it is installed, with nothing cut short."""
+        process = self.start('--only', 'alone,unmanaged', '--json', *SHORT,
+                             module='scavenger_openstack.cmd.demo')
         name = self.name_of(process)
         out, err = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(0, process.returncode, err)

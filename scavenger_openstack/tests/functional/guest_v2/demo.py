@@ -34,8 +34,8 @@ from scavenger_openstack.demo import stage
 from scavenger_openstack.demo import uplink
 from scavenger_openstack.demo import who
 from scavenger_openstack.tests.functional import base
-from scavenger_openstack.tests.functional.guest_v2 import short_demo
 from scavenger_openstack.tests.functional.guest_v2 import tree
+from scavenger_openstack.tests.functional import short_demo
 
 DEADLINE_S = 280.0
 COMPILER = '#!/bin/sh\nexec ln -s "/opt/programs/${4##*/}" "$4"\n'

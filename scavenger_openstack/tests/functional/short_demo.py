@@ -28,11 +28,12 @@ from scavenger_openstack.demo import who
 
 def main() -> int:
     disk.SIZE_MIB = 48
+    phases.LEARN_S = 6.0
     who.QUIET_S = 6.0
     who.DRAIN_S = 3.0
     for name, phase in phases.PHASES.items():
         phases.PHASES[name] = dataclasses.replace(
-            phase, warm_up_s=6.0 if phase.agent else 1.0)
+            phase, warm_up_s=phases.LEARN_S if phase.agent else 1.0)
     return demo.main()
 
 
