@@ -28,11 +28,11 @@ from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack import errors
-from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
-from scavenger_openstack.tests.functional.test_cgroups import HOLD
-from scavenger_openstack.tests.functional.test_cgroups import MIB
-from scavenger_openstack.tests.functional.test_cgroups import restore
-from scavenger_openstack.tests.functional.test_cgroups import SPIN
+from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
+from scavenger_openstack.tests.functional.cgroup_cases import HOLD
+from scavenger_openstack.tests.functional.cgroup_cases import MIB
+from scavenger_openstack.tests.functional.cgroup_cases import restore
+from scavenger_openstack.tests.functional.cgroup_cases import SPIN
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 

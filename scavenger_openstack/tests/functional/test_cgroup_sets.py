@@ -22,10 +22,10 @@ import resource
 import textwrap
 
 from scavenger_openstack import errors
-from scavenger_openstack.tests.functional.test_cgroups import CgroupsCase
-from scavenger_openstack.tests.functional.test_cgroups import restore
-from scavenger_openstack.tests.functional.test_cgroups import SLEEP
-from scavenger_openstack.tests.functional.test_cgroups import SPIN
+from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
+from scavenger_openstack.tests.functional.cgroup_cases import restore
+from scavenger_openstack.tests.functional.cgroup_cases import SLEEP
+from scavenger_openstack.tests.functional.cgroup_cases import SPIN
 from scavenger_openstack.types import Knob
 
 

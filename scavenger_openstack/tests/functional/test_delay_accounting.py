@@ -41,8 +41,8 @@ from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers import host
 from scavenger_openstack.tests import descriptors
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import confinement
 from scavenger_openstack.tests.functional import delays
-from scavenger_openstack.tests.functional import test_privileges
 from scavenger_openstack.types import WorkloadRates
 from scavenger_openstack.types import WorkloadSample
 
@@ -358,7 +358,7 @@ class DelaysTest(delays.DelaysTestCase):
 
         def run(*capabilities: str) -> tuple[str, str]:
             done = subprocess.run(
-                [*test_privileges.confined(list(capabilities)),
+                [*confinement.confined(list(capabilities)),
                  sys.executable, '-c', ALONE,
                  f'{self.tree.name}/fore/victim'],
                 capture_output=True, text=True, timeout=60)

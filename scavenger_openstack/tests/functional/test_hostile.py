@@ -28,7 +28,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.control_plane import sync
-from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 
@@ -113,7 +113,7 @@ class Hostile:
             value = inner
 
 
-class HostileTest(test_loop.LoopTestCase):
+class HostileTest(loops.LoopTestCase):
 
     def test_whatever_it_answers(self) -> None:
         self.useFixture(fixtures.FakeLogger())
@@ -126,7 +126,7 @@ class HostileTest(test_loop.LoopTestCase):
             Hostile(chance, names), self.state_dir.parent / 'sync',
             spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
             sync_s=10.0, allow_background=True)
-        wish = test_loop.Wish()
+        wish = loops.Wish()
         loop = self.loop((wish, Mode.ENFORCE), orders=lambda: conductor.orders)
         followed = limited = stopped = 0
         for number in range(COUNT):

@@ -27,7 +27,7 @@ from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
-from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -37,7 +37,7 @@ TICK_S = 0.5
 ONLY = scavenger.Params(use_memory=False, use_network=False, use_ipc=False)
 
 
-class LeftoverTest(test_loop.LoopTestCase):
+class LeftoverTest(loops.LoopTestCase):
 
     def spin(self, below: str) -> subprocess.Popen[str]:
         process = self.spawn(SPIN, self.tree, below)

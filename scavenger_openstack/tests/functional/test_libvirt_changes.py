@@ -11,77 +11,24 @@
 # under the License.
 
 
-
 """A capped domain becomes another: resized, rebuilt, renamed, hot-plugged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 import contextlib
 import dataclasses
 import signal
-import time
 
 from testtools import content
 
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import domain_life
+from scavenger_openstack.tests.functional.domain_life import ChangesCase
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_libvirt_life
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
-
-TICK_S = 0.2
-SOON_S = 30.0
-"""Four ticks do on a quiet machine: for libvirt to tell, to remove the old
-limits, to set them again, and one more."""
-
-
-class ChangesCase(test_libvirt_life.LifeCase):
-
-    def cores(self, host: hypervisor.Hypervisor) -> float | None:
-        """What all vCPUs of the only domain may use; ``None``: no limit."""
-        group, = host.tree.path('cpu', '/machine').glob('qemu-*')
-        found = 0.0
-        for vcpu in group.glob('**/vcpu*'):
-            if not (vcpu / 'tasks').read_text():
-                continue        # of one that was unplugged
-            quota, period = (int((vcpu / f'cpu.cfs_{file}_us').read_text())
-                             for file in ('quota', 'period'))
-            if quota < 0:
-                return None
-            found += quota / period
-        return round(found, 3)
-
-    def ticks(self, agent: virtual_host.Agent, uuid: str,
-              caps: Mapping[Knob, Value], host: hypervisor.Hypervisor,
-              wanted: object) -> None:
-        """Tick until the limits are ``wanted``."""
-        seen = []
-        until_s = time.monotonic() + SOON_S
-        while time.monotonic() < until_s:
-            agent.tick({uuid: caps})
-            seen.append(self.found(host))
-            if seen[-1] == wanted:
-                break
-            time.sleep(TICK_S)
-        self.addDetail('ticks', content.text_content('\n'.join(
-            map(str, seen))))
-        self.assertEqual(wanted, seen[-1], str(seen))
-        self.assertEqual({(uuid, knob) for knob in caps},
-                         set(agent.leases.held()))
-
-    def found(self, host: hypervisor.Hypervisor) -> tuple[object, list[str]]:
-        """CPU cores, and bytes per second of each disk."""
-        return self.cores(host), [
-            line for line in self.limits(host, 'one') if 'iotune' in line]
-
-    def lifted(self, agent: virtual_host.Agent, host: hypervisor.Hypervisor,
-               name: str, before: list[str]) -> None:
-        self.nothing_held(agent)
-        self.assertEqual(before, self.limits(host, name))
-        self.warned_of()
 
 
 class TestMadeAnew(ChangesCase):
@@ -98,7 +45,7 @@ class TestMadeAnew(ChangesCase):
         self.assertEqual((None, []), self.found(host))
         tuned = ('<iotune> <total_bytes_sec>5000000</total_bytes_sec> '
                  f'<group_name>{knobs.GROUP}</group_name> </iotune>')
-        self.ticks(agent, guest.uuid, test_libvirt_life.CAPS, host,
+        self.ticks(agent, guest.uuid, domain_life.CAPS, host,
                    (0.2, [tuned] * len(guest.disks)))
         for key, lease in agent.leases.held().items():
             self.assertNotEqual(old[key], lease)

@@ -34,7 +34,7 @@ from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_perf
+from scavenger_openstack.tests.functional import played_counters
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Rates
@@ -55,7 +55,7 @@ class CountersCase(virtual_host.VirtualHostTestCase):
         return self.hypervisor(unified=unified, **options)
 
     def counting(self) -> perf.Perf:
-        found = perf.Perf(perf.Settings(), events=test_perf.PLAYED)
+        found = perf.Perf(perf.Settings(), events=played_counters.PLAYED)
         self.addCleanup(found.close)
         return found
 

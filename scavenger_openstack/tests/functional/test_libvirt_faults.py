@@ -32,9 +32,9 @@ from testtools import matchers
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_kills
+from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import kills
-from scavenger_openstack.tests.functional import test_libvirt_life
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 
@@ -49,7 +49,7 @@ BOOT_TIMEOUT_S = 10.0
 LEASE_S = 3.0
 
 
-class TestItEnds(test_libvirt_life.LifeCase):
+class TestItEnds(domain_life.LifeCase):
     """By itself, while it is capped."""
 
     def capped(self, code: bytes = b'', extra: str = ''
@@ -72,7 +72,7 @@ class TestItEnds(test_libvirt_life.LifeCase):
               uuid: str, why: str) -> None:
         """Its lease goes, silently; started again it is capped again."""
         def gone() -> bool:
-            agent.tick({uuid: test_libvirt_life.CAPS})
+            agent.tick({uuid: domain_life.CAPS})
             return not agent.sample() and not agent.leases.held()
         self.wait_for('no lease', gone, timeout_s=BOOT_TIMEOUT_S)
         self.assertEqual(f'shut off ({why})', host.virsh(
@@ -81,7 +81,7 @@ class TestItEnds(test_libvirt_life.LifeCase):
         host.virsh('start one --paused')
         self.assertEqual(self.before, self.limits(host, 'one'))
         self.wait_for('capped anew', lambda: (
-            agent.tick({uuid: test_libvirt_life.CAPS}),
+            agent.tick({uuid: domain_life.CAPS}),
             self.limits(host, 'one') != self.before)[-1])
         self.nothing_held(agent)
         self.assertEqual(self.before, self.limits(host, 'one'))
@@ -114,7 +114,7 @@ class TestItEnds(test_libvirt_life.LifeCase):
         pid = host.qemu_pid('one')
 
         def lifted() -> bool:
-            agent.tick({uuid: test_libvirt_life.CAPS})
+            agent.tick({uuid: domain_life.CAPS})
             return not agent.leases.held()
         self.wait_for('no lease', lifted)
         self.assertEqual(self.before[:-1], self.limits(host, 'one')[:-1])

@@ -33,7 +33,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_loop
+from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -80,7 +80,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         bench.start_all([guest])
         agent = self.host(bench)
         before = virtual_host.limits(bench, 'one')
-        found, wish = orders.NONE, test_loop.Wish()
+        found, wish = orders.NONE, loops.Wish()
         wish.want((guest.uuid, Knob.CPU_CORES, 0.3))
         loop = loop_.Loop(agent.driver, [(wish, Mode.ENFORCE)], agent.leases,
                           agent.actuator, agent.state_dir / 'stop', False,

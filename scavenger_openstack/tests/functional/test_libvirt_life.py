@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 import os
 import pathlib
 import signal
@@ -23,37 +22,12 @@ import threading
 import time
 
 from scavenger_openstack.drivers.libvirt import metadata
-from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional.domain_life import CAPS
+from scavenger_openstack.tests.functional.domain_life import LifeCase
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
-
-CAPS: dict[Knob, Value] = {Knob.CPU_CORES: 0.2,
-                           Knob.IO_BYTES_PER_S: 5_000_000}
-
-
-class LifeCase(virtual_host.VirtualHostTestCase):
-
-    def one(self, host: hypervisor.Hypervisor) -> domain_guest.DomainGuest:
-        """A guest that runs, with two disks, which share their caps."""
-        guest = virtual_host.tiny(
-            'one', machine='pc', paused=False, disks=tuple(
-                domain_guest.Disk.make(host.disks / name) for name in 'ab'))
-        host.start_all([guest])
-        return guest
-
-    def cap(self, agent: virtual_host.Agent, uuid: str,
-            caps: Mapping[Knob, Value] = CAPS) -> None:
-        agent.tick({uuid: caps})
-        self.assertEqual({(uuid, knob) for knob in caps},
-                         set(agent.leases.held()), self.log.output)
-
-    def nothing_held(self, agent: virtual_host.Agent) -> None:
-        def done() -> bool:
-            agent.tick()
-            return not agent.leases.held()
-        self.wait_for('no leases', done, timeout_s=40)
 
 
 class TestStarts(LifeCase):

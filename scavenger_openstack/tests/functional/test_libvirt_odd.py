@@ -21,8 +21,8 @@ import subprocess
 
 import fixtures
 
+from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_libvirt_changes
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.tests.unit.algorithms.attribution import shop
 from scavenger_openstack.types import Knob
@@ -128,7 +128,7 @@ class Balloons(virtual_host.VirtualHostTestCase):
         self.warned_of('it can give no memory back')
 
 
-class Guilt(test_libvirt_changes.ChangesCase,
+class Guilt(domain_life.ChangesCase,
             shop.ShopCase):
     """Real runs of a VM, and victims that suffer as it is said here."""
 

@@ -21,36 +21,22 @@ import subprocess
 import sys
 
 import fixtures
-from oslo_config import cfg
 
 from scavenger_openstack.agent import status
-from scavenger_openstack import conf as conf_
-from scavenger_openstack.drivers import host as host_
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domains
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack.restore import grammar
-from scavenger_openstack.tests.functional import test_libvirt_changes
+from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 
 WITHOUT = """
 import sys
 sys.modules["libvirt"] = None
-from scavenger_openstack.tests.functional import test_libvirt_versions
-test_libvirt_versions.print_facts(sys.argv[1])
+from scavenger_openstack.tests.functional import libvirt_facts
+libvirt_facts.print_facts(sys.argv[1])
 """
-
-
-def print_facts(config: str) -> None:
-    """What an agent with this configuration says of libvirt."""
-    conf = cfg.ConfigOpts()
-    conf_.register(conf)
-    conf_.load(conf, ['--config-file', config], 'test')
-    driver = host_.Host(conf)
-    found = driver.sample()
-    print(len(found.cpu_busy_s) > 0, driver.facts().libvirt)
-    driver.close()
 
 
 class TestVersions(virtual_host.VirtualHostTestCase):
@@ -81,7 +67,7 @@ class TestVersions(virtual_host.VirtualHostTestCase):
         self.assertEqual(1, self.said(f'libvirt {host.uri}: libvirtd'))
 
 
-class TestNoQuota(test_libvirt_changes.ChangesCase):
+class TestNoQuota(domain_life.ChangesCase):
 
     def test_the_longest_is_none(self) -> None:
         """As it is told to a libvirtd that takes no -1 on cgroup v2."""

@@ -27,8 +27,8 @@ import fixtures
 
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_libvirt_life
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 
@@ -40,7 +40,7 @@ CAME = 'came with a limit on'
 RACED = 'was started again while its limit'
 
 
-class WordsCase(test_libvirt_life.LifeCase):
+class WordsCase(domain_life.LifeCase):
     """Two VMs, whose limits change in each tick."""
 
     capped: tuple[str, ...] = ('one', 'two')

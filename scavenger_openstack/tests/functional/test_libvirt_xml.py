@@ -23,19 +23,19 @@ from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import domain_life
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_libvirt_life
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
 PINNED: dict[Knob, Value] = {Knob.CPU_SET: '1'}
-CAPS: dict[Knob, Value] = {**test_libvirt_life.CAPS, **PINNED,
+CAPS: dict[Knob, Value] = {**domain_life.CAPS, **PINNED,
                            Knob.IO_OPS_PER_S: 300}
 FREE = ('emulator: CPUs 0-1', 'vcpu0: CPUs 0-1')
 
 
-class XmlCase(test_libvirt_life.LifeCase):
+class XmlCase(domain_life.LifeCase):
 
     def two(self) -> tuple[hypervisor.Hypervisor, hypervisor.Hypervisor]:
         return (self.hypervisor(own_network=True),

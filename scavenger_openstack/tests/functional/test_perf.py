@@ -38,22 +38,17 @@ import fixtures
 
 from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import perf_event
-from scavenger_openstack.drivers.kernel.perf_event import Event
 from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional.played_counters import PLAYED
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
-CLOCK, FAULTS = 0, 2
-PLAYED = (Event('cycles', perf_event.SOFTWARE, CLOCK),
-          Event('ref_cycles', perf_event.SOFTWARE, CLOCK),
-          Event('instructions', perf_event.SOFTWARE, CLOCK),
-          Event('llc_misses', perf_event.SOFTWARE, FAULTS))
 RUN_NS = 20_000_000
 NOBODY = 65534
 CPUS = len(parse_cpus(pathlib.Path(

@@ -26,6 +26,7 @@ import sys
 import fixtures
 
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional.confinement import confined
 from scavenger_openstack.tests.functional import kills
 
 UNITS = pathlib.Path(__file__).parents[3] / 'etc/systemd'
@@ -55,15 +56,6 @@ def capabilities(*files: pathlib.Path) -> list[str]:
     return [line.partition('=')[2] for file in files
             for line in file.read_text().splitlines()
             if line.startswith('AmbientCapabilities=')]
-
-
-def confined(names: list[str]) -> list[str]:
-    """Command that runs another the way systemd runs a unit's."""
-    some = ','.join(['-all', *(f'+{name.removeprefix("CAP_").lower()}'
-                               for name in names)])
-    return ['setpriv', '--reuid=nobody', '--regid=nogroup', '--clear-groups',
-            f'--bounding-set={some}', f'--inh-caps={some}',
-            f'--ambient-caps={some}', '--no-new-privs', '--']
 
 
 class PrivilegesTest(base.FunctionalTestCase):

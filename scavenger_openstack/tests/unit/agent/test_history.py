@@ -37,22 +37,22 @@ from scavenger_openstack.agent.transitions import KillEvent
 from scavenger_openstack.agent.transitions import LimitEvent
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import errors
-from scavenger_openstack.tests.unit.agent import test_status
+from scavenger_openstack.tests.unit.agent import statuses
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 
 KEY = ('/batch/a', Knob.CPU_CORES)
-TEXT = test_status.TEXT
+TEXT = statuses.TEXT
 TIME = st.floats(0, 2.0 ** 40)
 
 EVENTS = (
     st.builds(AgentEvent, TIME, TEXT, TEXT, st.integers(0, 2 ** 22))
-    | st.builds(IncidentEvent, TIME, TEXT, TEXT, test_status.INCIDENTS)
-    | st.builds(KillEvent, TIME, test_status.ACTIONS,
+    | st.builds(IncidentEvent, TIME, TEXT, TEXT, statuses.INCIDENTS)
+    | st.builds(KillEvent, TIME, statuses.ACTIONS,
                 st.integers(0, 2 ** 22))
-    | test_status.CAPS.flatmap(lambda cap: st.builds(
+    | statuses.CAPS.flatmap(lambda cap: st.builds(
         LimitEvent, TIME, TEXT, st.just(cap.workload), st.just(cap.knob),
         TEXT, TEXT, *[st.none() | st.just(cap.value)] * 4, TIME, TEXT)))
 

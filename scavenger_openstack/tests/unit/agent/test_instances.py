@@ -25,7 +25,7 @@ from testtools import content
 
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import status
-from scavenger_openstack.tests.unit.agent import test_status
+from scavenger_openstack.tests.unit.agent import statuses
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
@@ -109,7 +109,7 @@ def ten() -> dict[str, Any]:
                      (Knob.MEMORY_BYTES, 1300.0 * MIB, 'memory: foreground '
                       'uses 9.8 GiB, keeps 12.1, leaves 6.5 for 5 workloads')
                  ) if knob is not Knob.CPU_CORES or number > 7)
-    return {**test_status.document(
+    return {**statuses.document(
         state='running', workloads={'foreground': 5, 'background': 5},
         libvirt={'state': 'answers', 'since_s': None, 'waits': [],
                  'domains': {uuid(9): 31}},

@@ -25,9 +25,9 @@ from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
-from scavenger_openstack.tests.unit.agent import test_domain_limits
-from scavenger_openstack.tests.unit.agent.test_domain_limits import CORES
-from scavenger_openstack.tests.unit.agent.test_domain_limits import OPS
+from scavenger_openstack.tests.unit.agent import limits
+from scavenger_openstack.tests.unit.agent.limits import CORES
+from scavenger_openstack.tests.unit.agent.limits import OPS
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Mode
@@ -40,7 +40,7 @@ REMOVED = (f'2 limits removed: {UUID} cpu_cores is unlimited, io_ops_per_s '
            'is unlimited: {} (owner); see scavenger-agent history for each')
 
 
-class JournalTest(test_domain_limits.LimitsTestCase):
+class JournalTest(limits.LimitsTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -101,7 +101,7 @@ class JournalTest(test_domain_limits.LimitsTestCase):
         self.ends('SHUTDOWN')
         self.machine.start()
         self.libvirtd.tell(until=lambda: (
-            test_domain_limits.gone(self.driver)
+            limits.gone(self.driver)
             and bool(self.driver.sample())))    # the new run is seen, too
         self.tick(*WISHES)
         self.assertEqual(

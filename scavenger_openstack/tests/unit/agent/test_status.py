@@ -11,7 +11,6 @@
 # under the License.
 
 
-
 """The status as people read it."""
 
 from __future__ import annotations
@@ -24,38 +23,20 @@ from typing import Any
 import fixtures
 from hypothesis import given
 from hypothesis import settings
-from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.agent import status
 from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.agent.statuses import ACTIONS
+from scavenger_openstack.tests.unit.agent.statuses import CAPS
 from scavenger_openstack.tests.unit.agent.statuses import document
+from scavenger_openstack.tests.unit.agent.statuses import INCIDENTS
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
-from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.wire import json_fields
-
-TEXT = st.text(st.characters(), max_size=20)
-NUMBER = st.floats(-2.0 ** 63, 2.0 ** 63) | st.integers(-2 ** 63, 2 ** 63)
-AMOUNT = st.floats(0, 2.0 ** 63) | st.integers(0, 2 ** 63)
-
-INCIDENTS = st.builds(
-    Incident, id=TEXT, time_s=NUMBER, host=TEXT, victim=TEXT, signal=TEXT,
-    value=st.none() | NUMBER, threshold=st.none() | NUMBER, cause=TEXT,
-    suspects=st.lists(st.tuples(TEXT, NUMBER), max_size=3).map(tuple),
-    antagonists=st.lists(TEXT, max_size=3).map(tuple), action=TEXT,
-    outcome=TEXT)
-ACTIONS = st.builds(Action, TEXT, TEXT, TEXT, TEXT)
-CAPS = st.builds(
-    Cap, TEXT, st.sampled_from([knob for knob in Knob
-                                if knob is not Knob.CPU_SET]), AMOUNT,
-    TEXT, TEXT) | st.builds(
-        Cap, TEXT, st.just(Knob.CPU_SET),
-        st.frozensets(st.integers(0, 70)).map(format_cpus), TEXT, TEXT)
-"""All that the types allow."""
 
 INCIDENT = Incident(
     '1', 5.0, 'h', '/services/web', 'io_wait', 0.0312, 0.01, 'disk',

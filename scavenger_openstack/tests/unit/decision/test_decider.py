@@ -11,20 +11,19 @@
 # under the License.
 
 
-
 """From rates to wanted caps, with what comes from outside as arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import decider
+from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
@@ -38,30 +37,6 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
-
-
-class Fixed:
-    """A controller that wants the same at every step."""
-
-    at_start: frozenset[str] = frozenset()
-
-    def __init__(self, name: str, *caps: Cap,
-                 shortage_bytes: float = 0.0) -> None:
-        self.name = name
-        self.decision = Decision(caps, shortage_bytes=shortage_bytes)
-        self.loaded: Any = None
-
-    def tune(self, params: object) -> None:
-        """It has none."""
-
-    def step(self, now: float, rates: Rates) -> Decision:
-        return self.decision
-
-    def state(self) -> dict[str, Any]:
-        return {'of': self.name}
-
-    def load(self, state: Mapping[str, Any], now: float) -> None:
-        self.loaded = state['of'], now
 
 
 class Faulty(Fixed):

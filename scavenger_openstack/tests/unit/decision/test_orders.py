@@ -26,7 +26,7 @@ from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision.orders import Override
-from scavenger_openstack.tests.unit.decision.test_decider import Fixed
+from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob

@@ -33,7 +33,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import domain
 from scavenger_openstack.restore import records
-from scavenger_openstack.tests.unit.drivers.libvirt import test_knobs
+from scavenger_openstack.tests.unit.drivers.libvirt import seen_domains
 from scavenger_openstack.types import Knob
 
 STEP: dict[str, Any] = {
@@ -161,9 +161,9 @@ class Closed(testtools.TestCase):
                                  f'{knob}: {key}={value!r}')
 
     def test_what_the_driver_describes_is_allowed(self) -> None:
-        seen = test_knobs.seen(
+        seen = seen_domains.seen(
             tune='<quota>5</quota><vcpupin vcpu="1" cpuset="0,2-3"/>',
-            disks=test_knobs.disk('vda', 'read_bytes_sec=7',
+            disks=seen_domains.disk('vda', 'read_bytes_sec=7',
                                   'read_bytes_sec_max=8',
                                   'total_iops_sec=9'))
         for knob, rule in knobs.RULES.items():

@@ -32,7 +32,7 @@ from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.decision import orders
 from scavenger_openstack import errors
 from scavenger_openstack.restore import records
-from scavenger_openstack.tests.unit.wire import test_codec
+from scavenger_openstack.tests.unit.wire import messages
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
@@ -549,7 +549,7 @@ class DirectivesTest(SyncTestCase):
             self.assertIn('override o', one.refused)
 
     @settings(max_examples=150, deadline=None)
-    @given(test_codec.answers)
+    @given(messages.answers)
     def test_whatever_is_answered(self, answer: report.Answer) -> None:
         """It is followed or refused; the agent lives, and tells."""
         self.conductor.answer = {

@@ -23,8 +23,7 @@ from scavenger_openstack.algorithms.attribution.antagonist import Change
 from scavenger_openstack.algorithms.attribution.antagonist import Event
 from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.antagonist import TABLE
-from scavenger_openstack.tests.unit.algorithms.attribution import (
-    test_cap_control)
+from scavenger_openstack.tests.unit.algorithms.attribution import cap_cases
 
 LIMITED = {State.ON_TRIAL, State.CONFIRMED, State.LOOSENING}
 SETS = {Change.SET, Change.SET_GOOD}
@@ -73,7 +72,7 @@ class TableTest(testtools.TestCase):
             Event.SUFFERS, Event.AT_EASE, Event.IN_VAIN})
 
 
-class WalkTest(test_cap_control.CapControlTestCase):
+class WalkTest(cap_cases.CapControlTestCase):
 
     def test_state_and_limit_go_together(self) -> None:
         """Whatever workloads use and victims suffer, phase by phase."""
@@ -81,14 +80,14 @@ class WalkTest(test_cap_control.CapControlTestCase):
         seen = set()
         for _ in range(20):
             self.begin()
-            both = [test_cap_control.disturbance(named=['hog', 'mate']),
-                    test_cap_control.disturbance('shop')]
+            both = [cap_cases.disturbance(named=['hog', 'mate']),
+                    cap_cases.disturbance('shop')]
             for _ in range(60):
                 use, level = rng.choice([0.0, 0.3, 4.0]), rng.choice([1, 1.4])
                 mate, obeys = rng.choice([0.0, 2.0]), rng.random() < 0.8
                 self.disturbances = both[:rng.choice([0, 1, 2, 2, 2, 2])]
                 for _ in range(rng.randint(1, 15)):
-                    self.turn(test_cap_control.uses(
+                    self.turn(cap_cases.uses(
                         hog=min(use, self.cap()) if obeys else use,
                         mate=min(mate, self.cap('mate'))),
                         *[level for _ in self.disturbances])

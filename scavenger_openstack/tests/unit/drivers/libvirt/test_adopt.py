@@ -20,8 +20,8 @@ from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.libvirt import adopt
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import metadata
-from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import disk
-from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import seen
+from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import disk
+from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 

@@ -21,8 +21,8 @@ from scavenger_openstack.drivers.libvirt.balloon import SILENT_S
 from scavenger_openstack.drivers.libvirt.balloon import STILL_S
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt.owned_knobs import Held
-from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import seen
-from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import UUID
+from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
+from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import UUID
 
 CAP = 256 * 1024
 

@@ -31,7 +31,7 @@ from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
 from scavenger_openstack.restore import actions
 from scavenger_openstack.tests.unit import cpusets
-from scavenger_openstack.tests.unit.drivers.libvirt.test_knobs import seen
+from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
 from scavenger_openstack.types import Knob
 
 ONE = '/machine/qemu-1-one.libvirt-qemu'

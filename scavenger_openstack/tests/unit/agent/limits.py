@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The limits of a domain, and a libvirt that is played."""
+
+from __future__ import annotations
+
+import fixtures
+import testtools
+
+from scavenger_openstack.agent.apply import actuator
+from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.drivers.libvirt import domains
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit import libvirtd
+from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Value
+
+CORES = (UUID, Knob.CPU_CORES)
+OPS = (UUID, Knob.IO_OPS_PER_S)
+MEMORY = (UUID, Knob.MEMORY_BYTES)
+
+
+def gone(driver: domains.Domains) -> bool:
+    """Whether the driver knows that what was capped runs no more."""
+    try:
+        return driver.read(*CORES) is None
+    except errors.WorkloadGone:
+        return True
+
+
+class LimitsTestCase(testtools.TestCase):
+
+    def start(self, vcpus: int = 1) -> None:
+        self.logs = self.useFixture(fixtures.FakeLogger())
+        self.libvirtd = self.useFixture(libvirtd.Libvirtd(vcpus))
+        self.machine = self.libvirtd.machine
+        self.leases = leases.Leases(self.libvirtd.path / 'state', 600.0)
+        self.leases.open()
+        self.addCleanup(self.leases.close)
+        self.addCleanup(self.machine.stop)      # or virsh would be asked
+        self.actuator = actuator.Actuator(self.libvirtd.driver, self.leases,
+                                          30.0)
+
+    def tick(self, *wishes: tuple[tuple[str, Knob], Value]
+             ) -> actuator.Outcome:
+        caps = [Cap(*key, value, 'owner', 'reason') for key, value in wishes]
+        seen = self.actuator.look(caps)
+        return self.actuator.reconcile(
+            arbitrate.arbitrate(caps, seen.originals, {}), seen)

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Controllers whose wishes are fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Rates
+
+
+class Fixed:
+    """A controller that wants the same at every step."""
+
+    at_start: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, *caps: Cap,
+                 shortage_bytes: float = 0.0) -> None:
+        self.name = name
+        self.decision = Decision(caps, shortage_bytes=shortage_bytes)
+        self.loaded: Any = None
+
+    def tune(self, params: object) -> None:
+        """It has none."""
+
+    def step(self, now: float, rates: Rates) -> Decision:
+        return self.decision
+
+    def state(self) -> dict[str, Any]:
+        return {'of': self.name}
+
+    def load(self, state: Mapping[str, Any], now: float) -> None:
+        self.loaded = state['of'], now
