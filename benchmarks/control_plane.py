@@ -43,7 +43,7 @@ from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
-from scavenger_openstack.tests.unit import test_rpc
+from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
@@ -157,7 +157,7 @@ def one_thread(url: str, count: int) -> None:
 
 def agents(url: str, seconds: float, name: str) -> None:
     """Send reports one after another; print how many were answered."""
-    client = rpc.Client(test_rpc.configuration(url))
+    client = rpc.Client(rpc_cases.configuration(url))
     hosts = [Host(f'{name}-{number}') for number in range(HOSTS // AGENTS)]
     for host in hosts:
         until_s = time.monotonic() + START_S

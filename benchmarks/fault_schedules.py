@@ -64,7 +64,7 @@ from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import test_conductor_faults
 from scavenger_openstack.tests.unit.conductor import cloud
-from scavenger_openstack.tests.unit.conductor import test_schedules
+from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
@@ -169,7 +169,7 @@ class Agent:
     """An agent: what happened on its host, and the process that tells it."""
 
     def __init__(self, name: str, seed: int, top: pathlib.Path) -> None:
-        self.host = test_schedules.Host(name, seed)
+        self.host = schedules_cases.Host(name, seed)
         self._directory = top / name
         self.start()
 
@@ -215,7 +215,7 @@ class Agent:
         self._process.answer()
 
 
-class Schedule(test_schedules.Stored, unittest.TestCase):
+class Schedule(schedules_cases.Stored, unittest.TestCase):
     """One schedule on a database of its own; it is asked, not run.
 
     :param template: an SQLite file with the tables

@@ -29,23 +29,23 @@ from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.unit.api import cloud
-from scavenger_openstack.tests.unit.api import test_reads
-from scavenger_openstack.tests.unit.api import test_writes
+from scavenger_openstack.tests.unit.api import reads_cases
+from scavenger_openstack.tests.unit.api import writes_cases
 
 
-class ReadsOnMariaDb(test_reads.Reads, cloud.Api, databases.MariaDb):
+class ReadsOnMariaDb(reads_cases.Reads, cloud.Api, databases.MariaDb):
     pass
 
 
-class WritesOnMariaDb(test_writes.Writes, cloud.Api, databases.MariaDb):
+class WritesOnMariaDb(writes_cases.Writes, cloud.Api, databases.MariaDb):
     pass
 
 
-class ReadsOnPostgreSql(test_reads.Reads, cloud.Api, databases.PostgreSql):
+class ReadsOnPostgreSql(reads_cases.Reads, cloud.Api, databases.PostgreSql):
     pass
 
 
-class WritesOnPostgreSql(test_writes.Writes, cloud.Api,
+class WritesOnPostgreSql(writes_cases.Writes, cloud.Api,
                          databases.PostgreSql):
     pass
 

@@ -30,12 +30,12 @@ from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
 from scavenger_openstack.tests.unit.conductor import cloud
-from scavenger_openstack.tests.unit.conductor import test_directives
-from scavenger_openstack.tests.unit.conductor import test_schedules
-from scavenger_openstack.tests.unit.conductor import test_service
-from scavenger_openstack.tests.unit.conductor import test_specs
-from scavenger_openstack.tests.unit.conductor import test_sync
-from scavenger_openstack.tests.unit import test_rpc
+from scavenger_openstack.tests.unit.conductor import directives_cases
+from scavenger_openstack.tests.unit.conductor import schedules_cases
+from scavenger_openstack.tests.unit.conductor import service_cases
+from scavenger_openstack.tests.unit.conductor import specs_cases
+from scavenger_openstack.tests.unit.conductor import sync_cases
+from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
@@ -58,48 +58,48 @@ conductor.main(sys.argv[1:])
 """A conductor that is killed between commit and answer."""
 
 
-class SyncOnMariaDb(test_sync.Sync, databases.MariaDb):
+class SyncOnMariaDb(sync_cases.Sync, databases.MariaDb):
     pass
 
 
-class SyncOnPostgreSql(test_sync.Sync, databases.PostgreSql):
+class SyncOnPostgreSql(sync_cases.Sync, databases.PostgreSql):
     pass
 
 
-class DirectivesOnMariaDb(test_directives.Directives, databases.MariaDb):
+class DirectivesOnMariaDb(directives_cases.Directives, databases.MariaDb):
     pass
 
 
-class DirectivesOnPostgreSql(test_directives.Directives,
+class DirectivesOnPostgreSql(directives_cases.Directives,
                              databases.PostgreSql):
     pass
 
 
-class SpecsOnMariaDb(test_specs.Specs, databases.MariaDb):
+class SpecsOnMariaDb(specs_cases.Specs, databases.MariaDb):
     pass
 
 
-class SpecsOnPostgreSql(test_specs.Specs, databases.PostgreSql):
+class SpecsOnPostgreSql(specs_cases.Specs, databases.PostgreSql):
     pass
 
 
-class SchedulesOnMariaDb(test_schedules.Schedules, databases.MariaDb):
+class SchedulesOnMariaDb(schedules_cases.Schedules, databases.MariaDb):
     seeds = 4
 
 
-class SchedulesOnPostgreSql(test_schedules.Schedules, databases.PostgreSql):
+class SchedulesOnPostgreSql(schedules_cases.Schedules, databases.PostgreSql):
     seeds = 4
 
 
-class ServiceOnMariaDb(test_service.Service, databases.MariaDb):
+class ServiceOnMariaDb(service_cases.Service, databases.MariaDb):
     pass
 
 
-class ServiceOnPostgreSql(test_service.Service, databases.PostgreSql):
+class ServiceOnPostgreSql(service_cases.Service, databases.PostgreSql):
     pass
 
 
-class Broker(test_rpc.Mixin, testtools.TestCase):
+class Broker(rpc_cases.Mixin, testtools.TestCase):
     """Both ends of the call, and RabbitMQ."""
 
     @classmethod
@@ -140,7 +140,7 @@ class Conductors(cloud.Mixin, databases.MariaDb):
             f'[DEFAULT]\ntransport_url = {self.broker.url}\n'
             f'control_exchange = {exchange}\n'
             f'[database]\nconnection = {self.url}\n')
-        conf = test_rpc.configuration(self.broker.url)
+        conf = rpc_cases.configuration(self.broker.url)
         conf.set_override('control_exchange', exchange)
         self.client = rpc.Client(conf, timeout_s=2.0)
         self.addCleanup(self.client.close)

@@ -36,8 +36,8 @@ from scavenger_openstack import rpc
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
-from scavenger_openstack.tests.unit.conductor import test_schedules
-from scavenger_openstack.tests.unit import test_rpc
+from scavenger_openstack.tests.unit.conductor import schedules_cases
+from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
@@ -47,7 +47,7 @@ DRAIN_S = 90.0
 SEED = 7
 
 
-class Faults(test_schedules.Stored, testtools.TestCase):
+class Faults(schedules_cases.Stored, testtools.TestCase):
     """benchmarks/fault_schedules.py plays it with many seeds."""
 
     seed = SEED
@@ -90,9 +90,9 @@ class Faults(test_schedules.Stored, testtools.TestCase):
             one.kill()
             one.wait()
 
-    def runs(self, host: test_schedules.Host) -> None:
+    def runs(self, host: schedules_cases.Host) -> None:
         """One agent, until all that happened is acknowledged."""
-        conf = test_rpc.configuration(self.broker.url)
+        conf = rpc_cases.configuration(self.broker.url)
         conf.set_override('kombu_reconnect_splay', 0.0,
                           'oslo_messaging_rabbit')
         client = rpc.Client(conf, timeout_s=1.0)
@@ -133,7 +133,7 @@ class Faults(test_schedules.Stored, testtools.TestCase):
         self.database.begin()
 
     def test_all_is_stored_once(self) -> None:
-        hosts = [test_schedules.Host(f'node-{number}', self.seed)
+        hosts = [schedules_cases.Host(f'node-{number}', self.seed)
                  for number in range(HOSTS)]
         self.deadline = time.time() + 4 * DRAIN_S
         threads = [threading.Thread(target=self.runs, args=(host,))

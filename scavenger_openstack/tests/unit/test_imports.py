@@ -307,6 +307,17 @@ class Imports(testtools.TestCase):
                             if room(module) != 'restore'),
                      'restore needs nothing else of the project:')
 
+    def test_no_test_imports_another(self) -> None:
+        """What tests share is in a module that is none."""
+        wrong = []
+        for file, tree in files().items():
+            if not pathlib.PurePath(file).name.startswith('test_'):
+                continue
+            wrong += [str(found) for found in imports(file, tree)
+                      if any(part.startswith('test_')
+                             for part in found.target.split('.'))]
+        self.nothing(wrong, 'move what they share into a module of its own:')
+
     def test_order_of_imports(self) -> None:
         """One name per line, sorted, the way OpenStack does."""
         wrong = []

@@ -1,0 +1,238 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the API shows, on any database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy import update
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import hosts
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.api import cloud
+
+at = cloud.at
+
+
+class Reads:
+    """On whatever database :attr:`engine` is."""
+
+    ok: Any
+    engine: Any
+    assertEqual: Any
+    assertLess: Any
+    refused: Any
+
+    def listed(self, url: str, field: str) -> list[Any]:
+        answer = self.ok('GET', url)
+        self.assertEqual(None, answer.pop('next'))
+        (rows,) = answer.values()
+        return [row[field] for row in rows]
+
+    def test_hosts(self) -> None:
+        hosts = {host['name']: host
+                 for host in self.ok('GET', '/v1/hosts')['hosts']}
+        one, silent = hosts[cloud.HOST], hosts[cloud.SILENT]
+        self.assertEqual((True, False, 'A', ''), tuple(
+            one[name] for name in ('enforcing', 'silent', 'grade',
+                                   'stopped')))
+        self.assertEqual(at(-5), one['last_seen_at'])
+        self.assertEqual((False, True, 'the stop file is there'), tuple(
+            silent[name] for name in ('enforcing', 'silent', 'stopped')))
+        for query, names in (('enforcing=true', [cloud.HOST]),
+                             ('enforcing=false', [cloud.SILENT]),
+                             ('aggregate=racks', [cloud.HOST]),
+                             ('aggregate=racks&enforcing=false', [])):
+            self.assertEqual(names, self.listed(f'/v1/hosts?{query}',
+                                                'name'), query)
+
+    def test_workloads(self) -> None:
+        for query, ids in (
+                ('', [cloud.BATCH, cloud.NOISY, cloud.VICTIM]),
+                ('gone=true', ['/batch/gone']),
+                (f'host={cloud.SILENT}', []),
+                (f'project={cloud.OTHER}', [cloud.NOISY]),
+                (f'instance={cloud.VICTIM}', [cloud.VICTIM]),
+                ('application=web', [cloud.VICTIM]),
+                ('priority=background', [cloud.BATCH, cloud.NOISY])):
+            self.assertEqual(ids, self.listed(f'/v1/workloads?{query}',
+                                              'id'), query)
+        (noisy,) = self.ok(
+            'GET', f'/v1/workloads?project={cloud.OTHER}')['workloads']
+        self.assertEqual(('CPU hog', {'cpu_cores': 0.5}, at(-900), None),
+                         (noisy['name'], noisy['floor'], noisy['since_at'],
+                          noisy['until_at']))
+
+    def test_incidents(self) -> None:
+        one, other = cloud.INCIDENT, cloud.INCIDENT_OF_OTHER
+        for query, ids in (
+                ('', [other, one]), (f'host={cloud.HOST}', [one]),
+                (f'project={cloud.OTHER}', [other]),
+                (f'victim={cloud.VICTIM}', [one]),
+                ('victim=/batch/x', []),
+                (f'antagonist={cloud.BATCH}', [other, one]),
+                (f'antagonist={cloud.NOISY}', []),      # suspected only
+                ('cause=cpu', [other, one]), ('cause=disk', []),
+                ('outcome=confirmed', [other, one]), ('outcome=open', []),
+                (f'since={at(-301)}', [other, one]),
+                (f'since={at(-299)}', []), (f'until={at(-301)}', []),
+                (f'since={at(-301)}&until={at(-299)}', [other, one])):
+            self.assertEqual(ids, self.listed(f'/v1/incidents?{query}',
+                                              'id'), query)
+        incident = self.ok('GET', f'/v1/incidents/{one}')['incident']
+        self.assertEqual(
+            [(cloud.BATCH, 0.99, True), (cloud.NOISY, 0.77, False)],
+            [(suspect['workload'], suspect['score'], suspect['antagonist'])
+             for suspect in incident['suspects']])
+        self.assertEqual([cloud.BATCH], [
+            antagonist['workload'] for antagonist in incident['antagonists']])
+        self.assertEqual('CPU hog', incident['suspects'][1]['name'])
+        self.assertEqual('web', incident['victim_name'])
+        self.assertEqual([None, at(-800)],
+                         [incident['ended_at'],
+                          incident['caps'][0]['set_at']])
+        self.assertEqual(
+            [[at(-290), at(-280)], [1.0, None]],
+            [incident['evidence'][2][name] for name in ('times_at',
+                                                        'values')])
+
+    def test_antagonists(self) -> None:
+        first, second = self.ok('GET', '/v1/antagonists')['antagonists']
+        self.assertEqual(
+            {'workload': cloud.BATCH, 'instance': '', 'name': '',
+             'host': cloud.HOST, 'project': '', 'application': '',
+             'incidents': 3, 'victims': 2, 'interference_s': 157.5,
+             'causes': ['cpu'], 'confirmed': 3, 'refuted': 0,
+             'limited': True}, first)
+        self.assertEqual((cloud.NOISY, 'CPU hog', 20.0, False), tuple(
+            second[name] for name in ('workload', 'name', 'interference_s',
+                                      'limited')))
+        for query, ids in (
+                ('sort=victims', [cloud.BATCH, cloud.NOISY]),
+                ('sort=incidents', [cloud.BATCH, cloud.NOISY]),
+                (f'since={at(-100 * 86400)}', [cloud.NOISY, cloud.BATCH]),
+                (f'until={at(-2 * 86400)}', []),
+                (f'host={cloud.SILENT}', []),
+                (f'project={cloud.OTHER}', [cloud.NOISY]),
+                (f'victim_project={cloud.OTHER}', [])):
+            self.assertEqual(ids, self.listed(f'/v1/antagonists?{query}',
+                                              'workload'), query)
+
+    def test_limits(self) -> None:
+        (cap,) = self.ok('GET', '/v1/caps')['caps']
+        self.assertEqual((0.5, None, None, cloud.OVERRIDE), tuple(
+            cap[name] for name in ('value', 'original', 'removed_at',
+                                   'override')))
+        for query, number in (('in_force=false', 1), ('knob=cpu_set', 0),
+                              (f'host={cloud.SILENT}', 0),
+                              (f'project={cloud.ONE}', 0),
+                              (f'instance={cloud.NOISY}', 0)):
+            self.assertEqual(number, len(self.listed(f'/v1/caps?{query}',
+                                                     'id')), query)
+        self.assertEqual([0.3], self.listed('/v1/caps/overrides', 'value'))
+        self.assertEqual([], self.listed(
+            '/v1/caps/overrides?workload=/other', 'value'))
+
+    def test_the_rest(self) -> None:
+        for url, field, values in (
+                ('/v1/priorities', 'target', [cloud.OTHER]),
+                ('/v1/priorities?scope=aggregate', 'target', []),
+                ('/v1/exemptions', 'target', [cloud.VICTIM]),
+                ('/v1/specs', 'mean', [1.2]),
+                ('/v1/specs?application=x', 'mean', []),
+                ('/v1/protection', 'enabled', [False, True]),
+                ('/v1/governor', 'caps_per_minute', [3, None]),
+                ('/v1/audit', 'actor', ['ann']),
+                (f'/v1/audit?since={at(-10)}', 'actor', [])):
+            self.assertEqual(values, self.listed(url, field), url)
+
+    def test_pages(self) -> None:
+        """Each row once, though others come meanwhile."""
+        ids = self._incidents(10)
+        seen: list[str] = []
+        url = '/v1/incidents?limit=3&cause=disk'
+        answer = self.ok('GET', url)
+        while True:
+            seen += [row['id'] for row in answer['incidents']]
+            if answer['next'] is None:
+                break
+            self.assertEqual(3, len(answer['incidents']))
+            self._incidents(1, start=100 + len(seen))
+            answer = self.ok('GET', f'{url}&marker={answer["next"]}')
+        self.assertEqual(ids[::-1], seen)
+
+    def test_pages_of_a_ranking(self) -> None:
+        """Also among those that are equal."""
+        hour_s = int(cloud.NOW_S // 3600 * 3600)
+        host_id = self.host_id()
+        with connect.writing(self.engine) as connection:
+            connection.execute(insert(tables.antagonist_hours), [
+                {'host_id': host_id, 'hour_s': hour_s,
+                 'workload': f'/even/{n}', 'victim': 'v', 'cause': 'disk',
+                 'incidents': 1,
+                 'interference_s': 0.1 + n // 4 / 3, 'confirmed': 0,
+                 'refuted': 0} for n in range(9)])
+        whole = self.listed('/v1/antagonists', 'workload')
+        self.assertEqual(11, len(whole))
+        for sort in ('interference_s', 'incidents', 'victims'):
+            url, seen, marker = f'/v1/antagonists?sort={sort}&limit=2', [], ''
+            while marker is not None:
+                answer = self.ok('GET', url + (
+                    f'&marker={marker}' if marker else ''))
+                seen += [row['workload'] for row in answer['antagonists']]
+                marker = answer['next']
+            self.assertEqual(sorted(whole), sorted(seen))
+            if sort == 'interference_s':
+                self.assertEqual(whole, seen)
+
+    def test_markers_of_others(self) -> None:
+        marker = self.ok('GET', '/v1/workloads?limit=1')['next']
+        ranking = self.ok('GET', '/v1/antagonists?limit=1')['next']
+        for url, text in (('/v1/caps', marker), ('/v1/incidents', marker),
+                          ('/v1/antagonists', marker),
+                          ('/v1/antagonists?sort=victims', ranking),
+                          ('/v1/hosts', 'xyz'), ('/v1/hosts', '%c3%28'),
+                          ('/v1/hosts', 'WyJob3N0cyIsLTFd'),
+                          ('/v1/hosts', 'WyJob3N0cyIsMWU5OTld')):
+            error = self.refused(
+                400, 'GET',
+                url + ('&' if '?' in url else '?') + f'marker={text}')
+            self.assertEqual('marker', error['field'], url)
+
+    def test_what_agents_cannot_have_measured(self) -> None:
+        """It is null, and the answer is JSON."""
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(
+                begun_s=1e300))
+        shown = self.ok('GET', '/v1/incidents')['incidents'][0]
+        self.assertEqual(None, shown['begun_at'])
+
+    def host_id(self) -> int:
+        with connect.reading(self.engine) as connection:
+            found = hosts.by_name(connection, cloud.HOST)
+        assert found is not None
+        return found['id']
+
+    def _incidents(self, number: int, start: int = 0) -> list[str]:
+        host_id = self.host_id()
+        rows = [{'host_id': host_id, 'uuid': f'{start + n:032x}',
+                 'victim': 'v', 'signal': 'cpi', 'action': '',
+                 'outcome': 'open', 'cause': 'disk',
+                 'begun_s': 1000.0 + (start + n) // 3,
+                 'changed_s': 1.0, 'evidence': []} for n in range(number)]
+        with connect.writing(self.engine) as connection:
+            connection.execute(insert(tables.incidents), rows)
+        return [str(row['uuid']) for row in rows]

@@ -1,0 +1,317 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a host is told, on any database."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scavenger_openstack.conductor import directives
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import batch
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor.cloud import vm
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+WHO: dict[str, Any] = {'reason': 'because', 'created_by': 'admin',
+                       'created_s': NOW}
+
+
+class Directives(cloud.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.wishes = directives.Wishes()
+        self.sync(report(workloads=[
+            vm('web', 'p1', 'shop'), vm('db', 'p2', 'bank'),
+            batch('/batch/a', application='shop')], digest='d1'))
+        [self.host_id] = self.rows(tables.hosts, 'id')
+        self.uuids = 0
+
+    def get(self, holds: str = '', now: float = NOW, host: str = HOST
+            ) -> wire.Directives | None:
+        answer = self.sync(report(digest='d1', holds=holds, host=host,
+                                  sent_s=now), now,
+                           wishes=self.wishes)
+        # An agent would take it.
+        codec.decode(codec.encode(answer), wire.Answer,
+                     wire.MAX_ANSWER_BYTES)
+        return answer.directives
+
+    def got(self, **more: Any) -> wire.Directives:
+        found = self.get(**more)
+        assert found is not None
+        return found
+
+    def changed(self) -> None:
+        """What each write of an operator leaves."""
+        self.add(tables.audit, time_s=NOW, actor='admin', action='x',
+                 target='', reason='')
+
+    def switch(self, scope: str, target: str, **more: Any) -> None:
+        self.add(tables.switches, scope=scope, target=target, **{
+            'protection': True, 'reason': 'a test', 'changed_by': 'admin',
+            'changed_s': NOW, **more})
+        self.changed()
+
+    def rule(self, kind: str, scope: str, target: str, value: str = '',
+             application: str = '') -> None:
+        self.uuids += 1
+        self.add(tables.rules, uuid=f'{self.uuids:032x}', kind=kind,
+                 scope=scope, target=target, value=value,
+                 application=application, **WHO)
+        self.changed()
+
+    def override(self, expires_s: float, **more: Any) -> None:
+        self.uuids += 1
+        self.add(tables.overrides, **{
+            'host_id': self.host_id, 'uuid': f'{self.uuids:032x}',
+            'workload': '/batch/a', 'knob': 'cpu_cores', 'value': 0.5,
+            'expires_s': expires_s, **WHO, **more})
+        self.changed()
+
+    def aggregate(self, name: str, *hosts: str) -> None:
+        for host in hosts or (HOST,):
+            self.add(tables.aggregate_hosts, aggregate=name, host=host)
+        self.changed()
+
+    def test_nothing_wanted(self) -> None:
+        found = self.got()
+        self.assertEqual((True, '', [], [], [], [], None), (
+            found.protection, found.protection_reason, found.tags,
+            found.exempt, found.overrides, found.specs, found.budget))
+        self.assertEqual(NOW, found.issued_s)
+        self.assertIsNone(self.get(holds=found.digest))
+        self.assertIsNone(self.get(holds=found.digest, now=NOW + 500))
+        self.assertEqual(found.digest, self.got(holds='other').digest)
+
+    def test_without_memory(self) -> None:
+        """Another conductor process says the same."""
+        found = self.got()
+        self.wishes = directives.Wishes()
+        self.assertIsNone(self.get(holds=found.digest))
+
+    def test_protection(self) -> None:
+        self.aggregate('racks')
+        held = self.got().digest
+        self.switch('aggregate', 'others', protection=False)
+        self.switch('host', 'node-2', protection=False)
+        self.assertIsNone(self.get(holds=held))
+        self.switch('host', HOST)
+        self.switch('aggregate', 'racks', protection=False)
+        found = self.got(holds=held)
+        self.assertFalse(found.protection)
+        self.assertEqual('switched off for aggregate racks: a test',
+                         found.protection_reason)
+        self.switch('cloud', '', protection=False)
+        self.assertEqual('switched off for the cloud: a test',
+                         self.got().protection_reason)
+        self.delete(tables.switches)
+        self.changed()
+        self.assertEqual(held, self.got(holds=found.digest).digest)
+
+    def test_without_a_trace_in_the_audit(self) -> None:
+        """It is seen a few seconds later."""
+        held = self.got().digest
+        self.aggregate('racks')
+        with self.engine.begin() as connection:
+            connection.execute(tables.switches.insert().values(
+                scope='cloud', target='', protection=False, reason='',
+                changed_by='', changed_s=NOW))
+        self.assertIsNotNone(self.get(holds=held,
+                                      now=NOW + directives.RELOAD_S))
+
+    def test_settings(self) -> None:
+        held = self.got().digest
+        settings = {'modes': {'attribution': 'enforce'},
+                    'parameters': {'attribution.cap_s': 60.0}}
+        with self.engine.begin() as connection:
+            connection.execute(tables.hosts.update().values(
+                settings=settings))
+        found = self.got(holds=held)
+        self.assertEqual(settings, {'modes': found.modes,
+                                    'parameters': found.parameters})
+
+    def test_settings_of_an_aggregate(self) -> None:
+        """The host's own come first, then the first aggregate by name."""
+        for name, modes, parameters in (
+                ('a', {'attribution': 'observe'}, {'scavenger.memory_c': 3}),
+                ('b', {'attribution': 'off', 'scavenger': 'off',
+                       'perfiso': 'off'},
+                 {'scavenger.memory_c': 4, 'scavenger.ipc_c': 4}),
+                ('other', {'io_shares': 'off'}, {})):
+            self.add(tables.aggregate_settings, aggregate=name,
+                     settings={'modes': modes, 'parameters': parameters})
+            self.aggregate(name, 'node-2' if name == 'other' else HOST)
+        with self.engine.begin() as connection:
+            connection.execute(tables.hosts.update().values(
+                settings={'modes': {'scavenger': 'observe'}}))
+        found = self.got()
+        self.assertEqual(
+            ({'attribution': 'observe', 'scavenger': 'observe',
+              'perfiso': 'off'},
+             {'scavenger.memory_c': 3, 'scavenger.ipc_c': 4}),
+            (found.modes, found.parameters))
+        self.assertEqual({'io_shares': 'off'}, self.got(host='node-2').modes)
+        self.delete(tables.aggregate_hosts)
+        self.changed()
+        found = self.got(now=NOW + directives.RELOAD_S)
+        self.assertEqual(({'scavenger': 'observe'}, {}),
+                         (found.modes, found.parameters))
+
+    def test_priorities(self) -> None:
+        """That of the instance, else of the project, else of an
+        aggregate."""
+        self.aggregate('racks')
+        self.rule('priority', 'aggregate', 'racks', 'background')
+        self.rule('priority', 'project', 'p1', 'background', 'spark')
+        self.rule('priority', 'instance', 'u-elsewhere', 'background')
+        self.assertEqual(
+            [('u-db', 'background', '', 'aggregate'),
+             ('u-web', 'background', 'spark', 'project')],
+            [(tag.instance, tag.priority, tag.application, tag.source)
+             for tag in self.got().tags])
+        self.rule('priority', 'instance', 'u-web', 'foreground')
+        self.assertEqual(['background', 'foreground'],
+                         [tag.priority for tag in self.got().tags])
+
+    def test_exemptions(self) -> None:
+        self.rule('exemption', 'project', 'p1')
+        self.rule('exemption', 'project', 'p3')
+        self.rule('exemption', 'instance', 'u-db')
+        self.assertEqual(['p1', 'u-db'], self.got().exempt)
+        self.aggregate('racks')
+        self.rule('exemption', 'aggregate', 'racks')
+        self.assertEqual(
+            ['p1', 'u-db', 'u-web'],
+            self.got(now=NOW + directives.RELOAD_S).exempt)
+
+    def test_overrides(self) -> None:
+        self.override(NOW + 60)
+        self.override(NOW + 120, knob='cpu_set', value='0-1')
+        self.override(NOW + 120, knob='io_ops_per_s', value=None)
+        self.override(NOW - 1)
+        self.override(NOW + 60, deleted_s=NOW)
+        found = self.got()
+        self.assertEqual(
+            [('/batch/a', 'cpu_cores', 0.5, NOW + 60),
+             ('/batch/a', 'cpu_set', '0-1', NOW + 120),
+             ('/batch/a', 'io_ops_per_s', None, NOW + 120)],
+            [(one.workload, one.knob, one.value, one.expires_s)
+             for one in found.overrides])
+        self.assertIsNone(self.get(holds=found.digest, now=NOW + 59))
+        later = self.got(holds=found.digest, now=NOW + 60)
+        self.assertEqual(['cpu_set', 'io_ops_per_s'],
+                         [one.knob for one in later.overrides])
+
+    def test_overrides_of_another_host(self) -> None:
+        self.override(NOW + 60)
+        self.assertEqual([], self.got(host='node-2').overrides)
+
+    def spec(self, **more: Any) -> None:
+        self.add(tables.specs, **{
+            'project': 'p1', 'application': 'shop', 'signal': 'cpi',
+            'mean': 1.8, 'stddev': 0.16, 'n': 500, 'day_s': 0,
+            'cpu_model': 'epyc', **more})
+
+    def test_specs(self) -> None:
+        """Those that the host can use: of its applications and CPUs, and of
+        enough samples."""
+        self.spec()
+        for other in ({'cpu_model': 'xeon'}, {'application': 'mail'},
+                      {'project': 'p2'}, {'signal': 'io_wait', 'n': 499}):
+            self.spec(**other)
+        self.assertEqual([], self.got().specs)  # nothing says that they are
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        held = self.got()
+        self.assertEqual([wire.Spec(
+            project='p1', application='shop', cpu_model='epyc', signal='cpi',
+            mean=1.8, stddev=0.16, n=500)], held.specs)
+        self.assertIsNone(self.get(holds=held.digest))
+        self.spec(signal='run_delay')
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        self.assertEqual(2, len(self.got(holds=held.digest).specs))
+
+    def test_specs_of_another_cpu(self) -> None:
+        """A host whose CPUs are others gets others at once."""
+        self.spec(cpu_model='xeon')
+        self.add(tables.audit, time_s=NOW, actor='conductor', action='specs',
+                 target='', reason='')
+        held = self.got()
+        self.assertEqual([], held.specs)
+        answer = self.sync(report(
+            digest='d1', holds=held.digest, facts=wire.Facts(
+                cpu_model='xeon')), wishes=self.wishes)
+        assert answer.directives is not None
+        self.assertEqual(['xeon'], [one.cpu_model
+                                    for one in answer.directives.specs])
+
+    def test_new_workloads(self) -> None:
+        self.rule('priority', 'instance', 'u-new', 'background')
+        held = self.got().digest
+        answer = self.sync(report(workloads=[vm('new')], digest='d2',
+                                  holds=held), wishes=self.wishes)
+        assert answer.directives is not None
+        self.assertEqual(['u-new'], [tag.instance
+                                     for tag in answer.directives.tags])
+
+    def test_budget(self) -> None:
+        """Hosts of an aggregate share; each minute is new."""
+        hosts = [HOST, 'node-2', 'node-3']
+        for host in hosts[1:]:
+            self.get(host=host)
+        self.aggregate('racks', *hosts[:2])
+        self.switch('cloud', '', caps_per_minute=7)
+        self.switch('aggregate', 'racks', caps_per_minute=3)
+        self.switch('host', 'node-3', caps_per_minute=1)
+        minute = NOW // 60 * 60
+        for turn in range(6):
+            begin = minute + 60 * turn
+            found = {host: self.got(host=host, now=begin + 10).budget
+                     for host in hosts}
+            limits = {host: budget.limits for host, budget in found.items()
+                      if budget is not None}
+            self.assertEqual({begin + 60}, {
+                budget.until_s for budget in found.values()
+                if budget is not None})
+            self.assertLessEqual(limits[HOST] + limits['node-2'], 3)
+            self.assertLessEqual(sum(limits.values()), 7)
+            self.assertEqual(1, limits['node-3'])
+        held = self.got(now=minute + 10).digest
+        self.assertIsNone(self.get(holds=held, now=minute + 59))
+        self.assertIsNotNone(self.get(holds=held, now=minute + 60))
+
+    def test_a_host_that_has_not_been_counted_yet(self) -> None:
+        self.switch('cloud', '', caps_per_minute=100)
+        self.got()
+        budget = self.got(host='node-9').budget
+        self.assertEqual(0, budget and budget.limits)
+        budget = self.got(host='node-9',
+                          now=NOW + directives.RELOAD_S).budget
+        self.assertEqual(50, budget and budget.limits)
+
+    def test_the_same_in_every_process(self) -> None:
+        self.rule('priority', 'project', 'p1', 'background')
+        self.override(NOW + 60)
+        first = self.got()
+        self.wishes = directives.Wishes()
+        second = self.got()
+        self.assertEqual(json.loads(codec.encode(first)),
+                         json.loads(codec.encode(second)))

@@ -1,0 +1,278 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Random schedules of reports, on any database."""
+
+from __future__ import annotations
+
+import collections
+import math
+import random
+from typing import Any
+
+import fixtures
+
+from scavenger_openstack.conductor import specs
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+SEEDS = 10
+TURNS = 60
+"""Reports of a schedule in which something happens."""
+
+
+class Host:
+    """An agent: what happened, and what of it was not yet acknowledged."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self.name = name
+        self.random = random.Random(f'{name} {seed}')
+        self.run = 0
+        self.sequence = 0
+        self.waiting: list[wire.AnyEntry] = []
+        self.open: dict[str, wire.Incident] = {}
+        self.incidents: dict[str, list[wire.Incident]] = {}
+        self.limits: list[tuple[float, float | None]] = []
+        self.kills = 0
+        self.samples: dict[tuple[str, int], list[float]] = (
+            collections.defaultdict(list))
+
+    def next(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    def happens(self, now: float) -> None:
+        """Some entries more."""
+        for _ in range(self.random.randrange(4)):
+            what = self.random.choice(
+                ('begin', 'change', 'end', 'limit', 'kill', 'statistics'))
+            if what == 'begin':
+                number = self.random.getrandbits(120)
+                self.tell(cloud.incident(
+                    self.next(), now, number=number, begun_s=now - 30,
+                    antagonists=self.some(),
+                    victim=self.random.choice(['web', 'db'])))
+            elif what in ('change', 'end') and self.open:
+                one = self.random.choice(sorted(self.open))
+                before = self.open[one]
+                self.tell(cloud.incident(
+                    self.next(), now, what + ('ed' if what == 'end'
+                                              else 'd'),
+                    number=int(one, 16), begun_s=before.begun_s,
+                    victim=before.victim, antagonists=self.some(),
+                    outcome=self.random.choice(
+                        ['open', 'confirmed', 'refuted'])))
+            elif what == 'limit':
+                if self.limits and self.limits[-1][1] is None:
+                    since_s = self.limits[-1][0]
+                    self.limits[-1] = since_s, now
+                    self.waiting.append(cloud.limit(
+                        self.next(), now, 'removed', since_s=since_s))
+                else:
+                    self.limits.append((now, None))
+                    self.waiting.append(cloud.limit(
+                        self.next(), now, since_s=now))
+            elif what == 'kill':
+                self.kills += 1
+                self.waiting.append(wire.Kill(
+                    sequence=self.next(), time_s=now, workload='/batch/a',
+                    processes=1, owner='scavenger'))
+            elif what == 'statistics':
+                self.statistics(now)
+
+    def some(self) -> list[str]:
+        return self.random.sample(['/batch/a', '/batch/b', '/batch/c'],
+                                  self.random.randrange(4))
+
+    def tell(self, entry: wire.Incident) -> None:
+        self.incidents.setdefault(entry.id, []).append(entry)
+        self.open[entry.id] = entry
+        if entry.what == 'ended':
+            del self.open[entry.id]
+        self.waiting.append(entry)
+
+    def statistics(self, now: float) -> None:
+        hour_s = now // 3600 * 3600
+        values = [self.random.gauss(1e3, 0.01)
+                  for _ in range(self.random.randrange(1, 20))]
+        application = self.random.choice(['shop', 'bank'])
+        self.samples[application, int(hour_s // 86400)] += values
+        mean = math.fsum(values) / len(values)
+        self.waiting.append(cloud.statistics(
+            self.next(), hour_s, len(values), mean,
+            math.fsum((value - mean) ** 2 for value in values),
+            application))
+
+    def report(self, now: float) -> wire.Report:
+        return cloud.report(*self.waiting[:6], host=self.name,
+                            run=f'run-{self.run}', sent_s=now)
+
+    def answered(self, run: str, answer: wire.Answer) -> None:
+        if run == f'run-{self.run}':
+            self.waiting = [entry for entry in self.waiting
+                            if entry.sequence > answer.acknowledged]
+
+    def restart(self) -> None:
+        """A new run, once the old one is told."""
+        if not self.waiting:
+            self.run, self.sequence = self.run + 1, 0
+
+
+class Stored(cloud.Mixin):
+    """What is stored is what happened on the hosts."""
+
+    def check(self, hosts: list[Host], now: float, where: str) -> None:
+        last = {key: entries[-1] for host in hosts
+                for key, entries in host.incidents.items()}
+        self.assertEqual(
+            sorted((entry.id, entry.outcome, entry.time_s,
+                    entry.time_s if entry.what == 'ended' else None)
+                   for entry in last.values()),
+            sorted(self.rows(tables.incidents, 'uuid', 'outcome',
+                             'changed_s', 'ended_s')), where)
+        self.assertEqual(
+            sorted((one.workload, one.antagonist) for entry in last.values()
+                   for one in entry.suspects),
+            sorted(self.rows(tables.suspects, 'workload', 'antagonist')),
+            where)
+        self.assertEqual(
+            sorted(limit for host in hosts for limit in host.limits),
+            sorted(self.rows(tables.caps, 'set_s', 'removed_s')), where)
+        self.assertEqual(sum(host.kills for host in hosts),
+                         self.rows(tables.audit, 'action').count('kill'),
+                         where)
+        self.check_hours(hosts, where)
+        self.check_specs(hosts, now, where)
+
+    def check_hours(self, hosts: list[Host], where: str) -> None:
+        """As counted from the last entry of each incident, by hour."""
+        expected: dict[tuple[Any, ...], list[float]] = (
+            collections.defaultdict(lambda: [0, 0.0, 0, 0]))
+        for host in hosts:
+            for entries in host.incidents.values():
+                one = entries[-1]
+                for name in (each.workload for each in one.suspects
+                             if each.antagonist):
+                    key = host.name, name, one.victim
+                    first = expected[*key, one.begun_s // 3600]
+                    first[0] += 1
+                    first[2] += one.outcome == 'confirmed'
+                    first[3] += one.outcome == 'refuted'
+                    hour = one.begun_s // 3600
+                    while hour * 3600 < one.time_s:
+                        part = (min(one.time_s, hour * 3600 + 3600)
+                                - max(one.begun_s, hour * 3600))
+                        expected[*key, hour][1] += part
+                        hour += 1
+        ids = dict(self.rows(tables.hosts, 'id', 'name'))
+        found: dict[tuple[Any, ...], Any] = {
+            (ids[host_id], workload, victim, hour_s / 3600): sums
+            for host_id, workload, victim, hour_s, *sums in self.rows(
+                tables.antagonist_hours, 'host_id', 'workload', 'victim',
+                'hour_s', 'incidents', 'interference_s', 'confirmed',
+                'refuted')}
+        expected = {key: sums for key, sums in expected.items() if any(sums)}
+        self.assertEqual(expected.keys(), found.keys(), where)
+        for key, sums in expected.items():
+            self.assertEqual([sums[0], *sums[2:]],
+                             [found[key][0], *found[key][2:]], where)
+            self.assertAlmostEqual(sums[1], found[key][1], 4, where)
+
+    def check_specs(self, hosts: list[Host], now: float, where: str) -> None:
+        """As of all samples at once."""
+        with self.engine.begin() as connection:
+            specs.refresh(connection, now)
+        weighted: dict[str, list[tuple[float, float]]] = (
+            collections.defaultdict(list))
+        for host in hosts:
+            for (application, day), values in host.samples.items():
+                weight = 0.9 ** (int(now // 86400) - day)
+                weighted[application] += [(weight, value)
+                                          for value in values]
+        found = {application: (mean, stddev, n)
+                 for application, mean, stddev, n in self.rows(
+                     tables.specs, 'application', 'mean', 'stddev', 'n')}
+        self.assertEqual(weighted.keys(), found.keys(), where)
+        for application, samples in weighted.items():
+            n = math.fsum(weight for weight, _ in samples)
+            mean = math.fsum(weight * value
+                             for weight, value in samples) / n
+            m2 = math.fsum(weight * (value - mean) ** 2
+                           for weight, value in samples)
+            got = found[application]
+            self.assertAlmostEqual(1.0, got[0] / mean, 9, where)
+            stddev = math.sqrt(m2 / (n - 1)) if n > 1 else 0.0
+            self.assertAlmostEqual(stddev, got[1], 9, where)
+            self.assertEqual(round(n), got[2], where)
+
+
+class Schedules(Stored):
+    """Reports are lost, doubled, late and torn; so are answers."""
+
+    seeds = SEEDS
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.useFixture(fixtures.FakeLogger())
+
+    def test_random_schedules(self) -> None:
+        for seed in range(self.seeds):
+            self.schedule(seed)
+            self.clear()
+
+    def schedule(self, seed: int) -> None:
+        choose = random.Random(seed)
+        hosts = [Host(f'node-{number}', seed) for number in range(3)]
+        now = NOW
+        on_the_way: list[wire.Report] = []
+        turns = 0
+        while turns < TURNS or any(host.waiting for host in hosts):
+            turns += 1
+            now += choose.choice([0.5, 10.0, 900.0, 30000.0])
+            host = choose.choice(hosts)
+            if turns < TURNS and len(host.waiting) < 40:
+                host.happens(now)
+            report = host.report(now)
+            on_the_way.append(report)
+            fate = choose.random()
+            if fate < 0.2:
+                self.torn(report, choose)
+            elif fate < 0.7:
+                host.answered(report.run_id, self.sync(report, now))
+            elif fate < 0.8:
+                self.sync(report, now)      # the answer is lost
+            for _ in range(choose.randrange(3)):    # some of long ago
+                old = choose.choice(on_the_way[-8:])
+                answer = self.sync(old, now)
+                for one in hosts:
+                    if one.name == old.host and choose.random() < 0.5:
+                        one.answered(old.run_id, answer)
+            if choose.random() < 0.1:
+                host.restart()
+            if choose.random() < 0.05:
+                with self.engine.begin() as connection:
+                    specs.refresh(connection, now)
+        self.check(hosts, now, f'seed {seed}')
+
+    def torn(self, report: wire.Report, choose: random.Random) -> None:
+        data = codec.encode(report)
+        self.assertRaises(errors.WireError, codec.decode,
+                          data[:choose.randrange(len(data))], wire.Report,
+                          wire.MAX_REPORT_BYTES)
+
+    def clear(self) -> None:
+        for table in reversed(tables.METADATA.sorted_tables):
+            self.delete(table)

@@ -1,0 +1,274 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""One conductor and its database, of any kind."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import fixtures
+import sqlalchemy
+
+from scavenger_openstack.conductor import service
+from scavenger_openstack.db import enrollment
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import batch
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import incident
+from scavenger_openstack.tests.unit.conductor.cloud import limit
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor.cloud import statistics
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+
+class Service(cloud.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.now = NOW
+        self.conductor = service.Conductor(self.engine, lambda: self.now)
+
+    def answer(self, one: wire.Report, **more: Any) -> wire.Answer:
+        return codec.decode(
+            self.conductor.answer(codec.encode(one), **more), wire.Answer,
+            wire.MAX_ANSWER_BYTES)
+
+    def refused(self, data: bytes, **more: Any) -> str:
+        return str(self.assertRaises(errors.WireError, self.conductor.answer,
+                                     data, **more))
+
+    def test_a_report_and_its_answer(self) -> None:
+        answer = self.answer(report(incident(1)))
+        self.assertEqual(1, answer.acknowledged)
+        assert answer.directives is not None
+        answer = self.answer(report(holds=answer.directives.digest))
+        self.assertIsNone(answer.directives)
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+
+    def test_what_is_over_and_old_is_deleted(self) -> None:
+        """Each hour, by one of the conductors; what is open stays."""
+        day_s = 86400.0
+        self.answer(report(
+            incident(1, number=1), incident(2, number=2),
+            incident(3, number=2, what='ended'), limit(4),
+            limit(5, what='removed', workload='/batch/b',
+                  since_s=NOW - 10)))
+        conductors = [service.Conductor(self.engine, lambda: self.now,
+                                        keep_days=days) for days in (3, 3, 0)]
+
+        def turns() -> list[int | None]:
+            return [one._purging.turn() for one in conductors]
+
+        self.assertEqual([0, None, None], turns())
+        self.now += 4 * day_s
+        first, *others = turns()
+        self.assertEqual([None, None], others)
+        self.assertGreater(first or 0, 2)
+        self.assertIn(f'{first} rows were deleted', self.log.output)
+        self.assertEqual([f'{1:032x}'], self.rows(tables.incidents, 'uuid'))
+        self.assertEqual(['/batch/a'], self.rows(tables.caps, 'workload'))
+        self.now += 1800.0
+        self.assertEqual([None] * 3, turns())
+        self.now += 1801.0
+        self.assertEqual([0, None, None], turns())
+
+    def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
+        """However young; what is open stays, also above that."""
+        self.answer(report(*(
+            incident(number, number=number,
+                     what='ended' if number % 2 else 'began')
+            for number in range(1, 11))))
+        conductor = service.Conductor(self.engine, lambda: self.now + 60,
+                                      keep_rows=7)
+        self.assertGreaterEqual(conductor._purging.turn() or 0, 3)
+        self.assertEqual(
+            [f'{number:032x}' for number in (2, 4, 6, 7, 8, 9, 10)],
+            self.rows(tables.incidents, 'uuid'))
+        left = set(self.rows(tables.incidents, 'id'))
+        self.assertLessEqual(set(self.rows(
+            tables.suspects, 'incident_id')), left)
+        self.now += 7200.0
+        conductor = service.Conductor(self.engine, lambda: self.now,
+                                      keep_rows=1)
+        conductor._purging.turn()
+        self.assertEqual([f'{number:032x}' for number in (2, 4, 6, 8, 10)],
+                         self.rows(tables.incidents, 'uuid'))
+
+    def test_what_is_refused(self) -> None:
+        """In one line, which names what is wrong."""
+        whole = codec.encode(report(incident(1)))
+        many = report(workloads=[batch(f'/b/{number}')
+                                 for number in range(2001)])
+        for data, said in (
+                (b'', 'truncated'),
+                (whole[:-1], 'truncated'),
+                (b'\xff' + whole, 'malformed'),
+                (whole.replace(b'"run_id"', b'"run"'), 'run_id'),
+                (whole.replace(b'1750000000.0', b'NaN'), 'malformed'),
+                (codec.encode(many), '2000'),
+                (b'[' * 100_000, ''),
+                (b' ' * (wire.MAX_REPORT_BYTES + 1), '1048577 bytes'),
+                (codec.encode(report(schema=2)), 'schema 2')):
+            text = self.refused(data)
+            self.assertIn(said, text)
+            self.assertNotIn('\n', text)
+            self.assertLess(len(text), 400)
+        self.assertEqual([], self.rows(tables.hosts))
+        self.assertEqual(8, self.log.output.count('refused a report'))
+        self.assertIn('refused a report of node-1: Object missing',
+                      self.log.output)
+        self.answer(report())
+
+    def test_names_that_forge_log_lines(self) -> None:
+        """A host's name and version come from whoever speaks."""
+        for host in ('h\nERROR forged', 'h\x1b[2J', 'h\u2028x', ' h', 'h ',
+                     'h\n'):
+            self.assertIn('not printable', self.refused(
+                codec.encode(report(host=host))))
+        self.refused(codec.encode(report(
+            schema=2, facts=wire.Facts(version='1\nERROR forged'))))
+        self.assertNotIn('\nERROR', self.log.output)
+        self.assertEqual([], self.rows(tables.hosts))
+
+    def test_a_refusal_is_logged_once(self) -> None:
+        for _ in range(3):
+            self.refused(b'')
+        self.assertEqual(1, self.log.output.count('refused a report'))
+        self.now += service.REPEAT_S
+        self.refused(b'')
+        self.assertEqual(2, self.log.output.count('refused a report'))
+
+    def test_in_the_name_of_another_host(self) -> None:
+        for _ in range(2):
+            self.assertIn('in the name of node-1', self.refused(
+                codec.encode(report(incident(1))), authenticated='node-2'))
+        self.assertEqual(
+            [('agent node-2', 'report.refused', 'node-2',
+              'node-2 sent a report in the name of node-1: refused')],
+            self.rows(tables.audit, 'actor', 'action', 'target', 'reason'))
+        self.assertEqual([], self.rows(tables.hosts))
+        self.assertEqual(1, self.answer(
+            report(incident(1)), authenticated=HOST).acknowledged)
+
+    def test_a_host_with_a_token(self) -> None:
+        """Without it, nobody speaks in its name."""
+        with self.engine.begin() as connection:
+            token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+        data = codec.encode(report(incident(1)))
+        self.assertIn('without its token', self.refused(data))
+        self.assertIn('with a wrong token', self.refused(data, token='x'))
+        self.assertEqual([], self.rows(tables.incidents))
+        self.assertEqual(
+            [('unknown', HOST), ('unknown', HOST)],
+            self.rows(tables.audit, 'actor', 'target'))
+        self.assertEqual(1, self.answer(report(incident(1)), token=token
+                                        ).acknowledged)
+        self.assertEqual(2, self.answer(report(incident(2)),
+                                        authenticated=HOST).acknowledged)
+
+    def test_a_database_that_is_not_usable(self) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.text(
+                'ALTER TABLE runs RENAME TO gone'))
+        try:
+            for _ in range(2):
+                self.assertRaises(errors.Unreachable, self.conductor.answer,
+                                  codec.encode(report(incident(1))))
+        finally:
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE gone RENAME TO runs'))
+        self.assertEqual(1, self.log.output.count('reports are not stored'))
+        self.assertEqual(1, self.answer(report(incident(1))).acknowledged)
+
+    def test_one_host_at_once(self) -> None:
+        """Two threads have the same report, of a host that is new."""
+        data = [codec.encode(report(incident(1), statistics(2, NOW, 1, 1, 0),
+                                    host=f'node-{number // 2}'))
+                for number in range(8)]
+        other = service.Conductor(self.engine, lambda: self.now)
+        threads = [threading.Thread(target=conductor.answer, args=(one,))
+                   for conductor in (self.conductor, other)
+                   for one in data]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(4, len(self.rows(tables.hosts)))
+        self.assertEqual(4, len(self.rows(tables.statistics)))
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+
+    def test_specs_are_made_by_one(self) -> None:
+        others = [service.Conductor(self.engine, lambda: self.now)
+                  for _ in range(2)]
+        self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
+        self.assertEqual(
+            [1, None, None], [one.make_specs()
+                              for one in (self.conductor, *others)])
+        self.now = (NOW // 3600 + 1) * 3600 + service.SPECS_DELAY_S
+        self.answer(report(statistics(2, NOW, 10, 2.0, 0.5)))
+        self.assertEqual([1, None], [one.make_specs() for one in others])
+
+    def test_directives_that_no_agent_takes(self) -> None:
+        """The entries are acknowledged, and the kill switch arrives."""
+        self.answer(report())
+        [host_id] = self.rows(tables.hosts, 'id')
+        self.add(tables.switches, scope='cloud', target='', protection=False,
+                 reason='x', changed_by='op', changed_s=NOW)
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.insert(tables.overrides), [{
+                'uuid': f'{number:032x}', 'host_id': host_id,
+                'workload': '/b', 'knob': f'{number}', 'value': 'x' * 4000,
+                'reason': 'x', 'created_by': 'op', 'created_s': NOW,
+                'expires_s': NOW + 900} for number in range(1100)])
+            connection.execute(sqlalchemy.update(tables.hosts).values(
+                settings={'parameters': {'a.b': None}, 'modes': {}}))
+        self.now += 20
+        for sequence in (1, 2):
+            answer = self.answer(report(incident(sequence)))
+            self.assertEqual(sequence, answer.acknowledged)
+            assert answer.directives is not None
+            self.assertFalse(answer.directives.protection)
+            self.assertEqual([], answer.directives.overrides)
+        self.assertEqual(1, self.log.output.count('sent without overrides'))
+
+    def test_specs_after_a_failure(self) -> None:
+        """They are tried again after a minute."""
+        self.answer(report(statistics(1, NOW - 3600, 10, 1.0, 0.5)))
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.text(
+                'ALTER TABLE specs RENAME TO gone'))
+        try:
+            self.assertRaises(errors.DatabaseError,
+                              self.conductor.make_specs)
+        finally:
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE gone RENAME TO specs'))
+        self.assertIsNone(self.conductor.make_specs())
+        self.now += service.AGAIN_S
+        self.assertEqual(1, self.conductor.make_specs())
+
+    def test_specs_of_a_conductor_that_died(self) -> None:
+        with self.engine.begin() as connection:
+            service.claims.take(connection, service.specs.CLAIM, 'dead',
+                                NOW, NOW + service.WORK_S)
+        self.assertIsNone(self.conductor.make_specs())
+        self.now += service.WORK_S
+        self.assertEqual(0, self.conductor.make_specs())

@@ -1,0 +1,418 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a report changes, on any database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy
+
+from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import interference
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import batch
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import incident
+from scavenger_openstack.tests.unit.conductor.cloud import limit
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.tests.unit.conductor.cloud import vm
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report as wire
+
+HOUR = interference.hour(NOW)
+
+
+class Sync(cloud.Mixin):
+
+    def listed(self) -> None:
+        self.sync(report(workloads=[vm('web'), batch('/batch/a'),
+                                    batch('/batch/b')], digest='d1'))
+
+    def hours(self) -> list[tuple[Any, ...]]:
+        return sorted(self.rows(
+            tables.antagonist_hours, 'hour_s', 'workload', 'incidents',
+            'interference_s', 'confirmed', 'refuted'))
+
+    def test_a_host_that_is_new(self) -> None:
+        answer = self.sync(report())
+        self.assertEqual((0, ''), (answer.acknowledged,
+                                   answer.workloads_digest))
+        self.assertEqual(
+            [(HOST, 'boot-1', '1.0', NOW, NOW)],
+            self.rows(tables.hosts, 'name', 'boot_id', 'version',
+                      'first_seen_s', 'last_seen_s'))
+        [facts] = self.rows(tables.hosts, 'facts')
+        self.assertEqual('epyc', facts['cpu_model'])
+        self.sync(report(facts=wire.Facts(version='1.1')), NOW + 10)
+        self.assertEqual(
+            [('1.1', NOW, NOW + 10)],
+            self.rows(tables.hosts, 'version', 'first_seen_s',
+                      'last_seen_s'))
+
+    def test_workloads_begin_change_and_end(self) -> None:
+        self.sync(report(workloads=[vm('web'), batch('/batch/a')],
+                         digest='d1'))
+        answer = self.sync(report(
+            workloads=[vm('web', application='shop'), vm('db')], digest='d2'),
+            NOW + 10)
+        self.assertEqual('d2', answer.workloads_digest)
+        self.assertEqual(
+            [('web', 'u-web', 'shop', NOW, None),
+             ('/batch/a', '', '', NOW, NOW + 10),
+             ('db', 'u-db', 'app-db', NOW + 10, None)],
+            self.rows(tables.workloads, 'name', 'instance', 'application',
+                      'since_s', 'until_s'))
+
+    def test_another_vm_of_the_same_name(self) -> None:
+        self.sync(report(workloads=[vm('web')], digest='d1'))
+        other = wire.Workload(id='web', priority='foreground',
+                              kind='instance', instance='u-2')
+        self.sync(report(workloads=[other], digest='d2'), NOW + 10)
+        self.assertEqual(
+            [('u-web', NOW + 10), ('u-2', None)],
+            self.rows(tables.workloads, 'instance', 'until_s'))
+
+    def test_a_list_is_read_when_it_differs(self) -> None:
+        self.listed()
+        answer = self.sync(report(workloads=[], digest='d1'))
+        self.assertEqual('d1', answer.workloads_digest)
+        self.assertEqual([None] * 3, self.rows(tables.workloads, 'until_s'))
+        answer = self.sync(report(digest='d2'))
+        self.assertEqual('d1', answer.workloads_digest)     # "send it"
+
+    def test_a_late_report_undoes_nothing(self) -> None:
+        self.sync(report(workloads=[vm('web')], digest='d1'), NOW)
+        self.sync(report(workloads=[vm('db')], digest='d2', sent_s=NOW + 10),
+                  NOW + 10)
+        late = report(incident(1), workloads=[vm('web')], digest='d1',
+                      facts=wire.Facts(version='0.9'))
+        answer = self.sync(late, NOW + 12)
+        self.assertEqual((1, 'd2'), (answer.acknowledged,
+                                     answer.workloads_digest))
+        self.assertEqual([('web', NOW + 10), ('db', None)],
+                         self.rows(tables.workloads, 'name', 'until_s'))
+        self.assertEqual(['1.0'], self.rows(tables.hosts, 'version'))
+
+    def test_an_incident(self) -> None:
+        self.listed()
+        answer = self.sync(report(incident(
+            7, others=['/batch/b'], evidence=[wire.Series(
+                workload='web', signal='run_delay', times_s=[1.0, 2.0],
+                values=[0.5, None])])))
+        self.assertEqual(7, answer.acknowledged)
+        self.assertEqual(
+            [('web', 'u-web', 'p1', 'cpu', 'open', NOW - 60, NOW, None)],
+            self.rows(tables.incidents, 'victim', 'victim_instance',
+                      'project', 'cause', 'outcome', 'begun_s', 'changed_s',
+                      'ended_s'))
+        self.assertEqual(
+            [[{'workload': 'web', 'signal': 'run_delay',
+               'times_s': [1.0, 2.0], 'values': [0.5, None]}]],
+            self.rows(tables.incidents, 'evidence'))
+        self.assertEqual(
+            [('/batch/a', '', 0.9, True), ('/batch/b', '', 0.1, False)],
+            self.rows(tables.suspects, 'workload', 'project', 'score',
+                      'antagonist'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 60.0, 0, 0)], self.hours())
+        self.assertEqual(
+            [('web', 'p1', 'cpu')],
+            self.rows(tables.antagonist_hours, 'victim', 'victim_project',
+                      'cause'))
+
+    def test_an_entry_is_applied_once(self) -> None:
+        self.listed()
+        first = report(incident(1), wire.Kill(
+            sequence=2, time_s=NOW, workload='/batch/a', processes=3,
+            owner='scavenger', reason='memory'), limit(3),
+            cloud.statistics(4, HOUR - 3600, 10, 1.0, 0.5))
+        for _ in range(3):
+            self.assertEqual(3 + 1, self.sync(first).acknowledged)
+        self.sync(report(*first.entries, incident(
+            5, NOW + 30, 'ended', outcome='confirmed')), NOW + 30)
+        self.assertEqual(5, self.sync(first).acknowledged)
+        for table in (tables.incidents, tables.suspects, tables.caps,
+                      tables.statistics):
+            self.assertEqual(1, len(self.rows(table)), table.name)
+        self.assertEqual(
+            [('agent node-1', 'kill', '/batch/a', 'memory',
+              {'host': HOST, 'owner': 'scavenger', 'processes': 3})],
+            self.rows(tables.audit, 'actor', 'action', 'target', 'reason',
+                      'after'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 90.0, 1, 0)], self.hours())
+
+    def test_entries_of_two_runs(self) -> None:
+        self.sync(report(incident(1), run='run-1'))
+        self.sync(report(incident(1, number=2), run='run-2'))
+        self.assertEqual(1, self.sync(report(run='run-1')).acknowledged)
+        self.assertEqual(2, len(self.rows(tables.incidents)))
+
+    def test_hours_of_an_incident_that_lasts(self) -> None:
+        begun_s = HOUR - 100.0
+        self.sync(report(incident(1, HOUR - 90.0, begun_s=begun_s)))
+        self.sync(report(incident(
+            2, HOUR + 3700.0, 'ended', begun_s=begun_s, outcome='refuted')),
+            NOW + 3600)
+        self.assertEqual([
+            (HOUR - 3600, '/batch/a', 1, 100.0, 0, 1),
+            (HOUR, '/batch/a', 0, 3600.0, 0, 0),
+            (HOUR + 3600, '/batch/a', 0, 100.0, 0, 0)], self.hours())
+
+    def test_hours_are_bounded(self) -> None:
+        """Of one report; one entry alone is always taken."""
+        def longest(number: int, kind: str = 'a') -> wire.Incident:
+            return incident(number, begun_s=0.0, number=number, antagonists=[
+                f'/batch/{kind}{one}' for one in range(64)])
+
+        self.assertIn('send fewer entries', str(self.assertRaises(
+            errors.WireError, self.sync,
+            report(*map(longest, range(1, 41))))))
+        self.assertEqual([], self.rows(tables.incidents))
+        self.assertEqual(1, self.sync(report(longest(1))).acknowledged)
+        again = codec.replace(longest(1, 'b'), sequence=2)
+        self.assertEqual(2, self.sync(report(again)).acknowledged)
+        self.assertEqual(170 * 64, len(self.hours()))
+
+    def test_names_that_differ_in_blanks(self) -> None:
+        """On MariaDB they are the same."""
+        self.listed()
+        answer = self.sync(report(
+            incident(1, antagonists=['/batch/a', '/batch/a ']),
+            incident(2, number=2, antagonists=['/batch/a  '], victim='web ',
+                     cause='cpu '),
+            limit(3), limit(4, workload='/batch/a '), wire.Kill(
+                sequence=5, time_s=NOW, workload='/batch/a ', processes=3,
+                owner='scavenger', reason='memory')))
+        self.assertEqual(5, answer.acknowledged)
+        self.assertEqual([(HOUR, '/batch/a', 2, 120.0, 0, 0)], self.hours())
+        self.assertEqual(['/batch/a'] * 2, self.rows(tables.suspects,
+                                                     'workload'))
+        self.assertEqual(1, len(self.rows(tables.caps)))
+
+    def test_another_antagonist(self) -> None:
+        """The sums follow what is known now."""
+        self.listed()
+        self.sync(report(incident(1)))
+        self.sync(report(incident(2, NOW + 5, 'changed',
+                                  antagonists=['/batch/b'])), NOW + 10)
+        self.assertEqual([(HOUR, '/batch/b', 1, 65.0, 0, 0)], self.hours())
+        self.assertEqual([('/batch/b', True)], self.rows(
+            tables.suspects, 'workload', 'antagonist'))
+        self.sync(report(incident(3, NOW + 6, 'changed', antagonists=[])),
+                  NOW + 20)
+        self.assertEqual([], self.hours())
+
+    def test_an_earlier_run_that_is_told_late(self) -> None:
+        """It adds its evidence, and nothing else."""
+        series = wire.Series(workload='web', signal='cpi', times_s=[1.0],
+                             values=[2.0])
+        self.sync(report(incident(1, NOW + 5, 'ended', outcome='confirmed'),
+                         run='run-2'))
+        self.sync(report(incident(1, NOW, evidence=[series],
+                                  antagonists=['/batch/b'])), NOW + 10)
+        self.assertEqual(
+            [('confirmed', NOW + 5, NOW + 5)],
+            self.rows(tables.incidents, 'outcome', 'changed_s', 'ended_s'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 65.0, 1, 0)], self.hours())
+        [evidence] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual('cpi', evidence[0]['signal'])
+
+    def test_evidence_stays(self) -> None:
+        series = wire.Series(workload='web', signal='cpi', times_s=[1.0],
+                             values=[2.0])
+        self.sync(report(incident(1, evidence=[series])))
+        self.sync(report(incident(2, NOW + 5, 'changed')))
+        [evidence] = self.rows(tables.incidents, 'evidence')
+        self.assertEqual('cpi', evidence[0]['signal'])
+
+    def test_an_incident_of_another_host(self) -> None:
+        self.sync(report(incident(1)))
+        with self.assertLogs('scavenger_openstack.conductor.sync') as logs:
+            answer = self.sync(report(
+                incident(1, NOW + 5, 'ended', antagonists=['/x']),
+                incident(2, number=2), host='node-2'))
+        self.assertEqual(2, answer.acknowledged)
+        self.assertEqual([('open', None), ('open', None)], self.rows(
+            tables.incidents, 'outcome', 'ended_s'))
+        self.assertEqual([('agent node-2', 'report.refused', f'{1:032x}')],
+                         self.rows(tables.audit, 'actor', 'action',
+                                   'target'))
+        self.assertIn('of another host', logs.output[0])
+
+    def test_limits(self) -> None:
+        self.listed()
+        self.sync(report(limit(1), limit(2, knob='cpu_set', value='0-1')))
+        self.sync(report(
+            limit(3, NOW + 5, 'changed', value=0.25),
+            limit(4, NOW + 9, 'removed', value=0.25, why='it is over')))
+        self.assertEqual(
+            [('cpu_cores', 0.25, 2.0, NOW, NOW + 9, NOW + 9, 'it is over'),
+             ('cpu_set', '0-1', 2.0, NOW, NOW, None, '')],
+            self.rows(tables.caps, 'knob', 'value', 'original', 'set_s',
+                      'changed_s', 'removed_s', 'why'))
+
+    def test_a_limit_whose_end_was_not_told(self) -> None:
+        self.sync(report(limit(1), limit(2, NOW + 20, since_s=NOW + 20)),
+                  NOW + 20)
+        self.assertEqual([(NOW, NOW + 20), (NOW + 20, None)],
+                         self.rows(tables.caps, 'set_s', 'removed_s'))
+        self.sync(report(limit(1, NOW + 10, since_s=NOW + 10), run='old'),
+                  NOW + 30)
+        self.assertEqual(
+            [(NOW, NOW + 20), (NOW + 20, None), (NOW + 10, NOW + 20)],
+            self.rows(tables.caps, 'set_s', 'removed_s'))
+
+    def test_an_agent_that_starts_again(self) -> None:
+        self.sync(report(limit(1), incident(2)))
+        self.sync(report(
+            wire.AgentEvent(sequence=1, time_s=NOW + 10, what='started'),
+            limit(2, NOW + 11, since_s=NOW + 11), run='run-2'), NOW + 12)
+        self.assertEqual([NOW + 10, None],
+                         self.rows(tables.caps, 'removed_s'))
+        self.assertEqual([NOW + 10], self.rows(tables.incidents, 'ended_s'))
+        self.assertEqual([('agent.started', HOST)], self.rows(
+            tables.audit, 'action', 'target'))
+
+    def test_a_clock_that_is_set_back_before_a_start(self) -> None:
+        """What the earlier run did has ended all the same."""
+        for number, back_s in enumerate((5, 50, 3600)):
+            host = f'back-{back_s}'
+            self.sync(report(limit(1), incident(2, number=number),
+                             host=host))
+            since_s = NOW + 2 - back_s
+            self.sync(report(
+                wire.AgentEvent(sequence=1, time_s=since_s, what='started'),
+                limit(2, since_s + 1, since_s=since_s + 1),
+                host=host, run='run-2', sent_s=since_s + 2), NOW + 4)
+            # Its next reports end nothing of its own.
+            self.sync(report(
+                limit(3, since_s + 3, knob='cpu_set', value='0'),
+                host=host, run='run-2', sent_s=since_s + 4), NOW + 6)
+        self.assertEqual([NOW, None, None] * 3, self.rows(
+            tables.caps, 'removed_s'))
+        self.assertEqual([NOW] * 3, self.rows(tables.incidents, 'ended_s'))
+
+    def test_a_clock_that_is_set_back_meanwhile(self) -> None:
+        """What the agent says last is in force."""
+        self.sync(report(wire.AgentEvent(sequence=1, time_s=NOW,
+                                         what='started'), limit(2)))
+        for number, what in enumerate(('set', 'removed', 'set')):
+            time_s = NOW - 50 + number
+            self.sync(report(limit(
+                3 + number, time_s, what, since_s=NOW - 50 + number // 2),
+                sent_s=time_s), NOW + 5 + number)
+        self.assertEqual(
+            [(NOW, NOW), (NOW - 50, NOW - 49), (NOW - 49, None)],
+            self.rows(tables.caps, 'set_s', 'removed_s'))
+
+    def test_limits_end_with_their_workload(self) -> None:
+        self.listed()
+        self.sync(report(limit(1)))
+        self.sync(report(workloads=[vm('web')], digest='d2'), NOW + 30)
+        self.assertEqual([(NOW + 30, 'the workload ended')],
+                         self.rows(tables.caps, 'removed_s', 'why'))
+
+    def test_a_clock_in_the_future(self) -> None:
+        ahead = NOW + 3 * 86400
+        with self.assertLogs('scavenger_openstack.conductor.sync') as logs:
+            for sent in range(2):
+                self.sync(report(
+                    incident(1, ahead, begun_s=ahead - 60),
+                    limit(2, ahead, since_s=ahead), sent_s=ahead + sent))
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('its clock is 259200 s ahead', logs.output[0])
+        self.sync(report(incident(3, ahead + 10, 'ended',
+                                  begun_s=ahead - 60),
+                         limit(4, ahead + 10, 'removed', since_s=ahead),
+                         sent_s=ahead + 10), NOW + 10)
+        self.assertEqual([(NOW - 60, NOW + 10, NOW + 10)], self.rows(
+            tables.incidents, 'begun_s', 'changed_s', 'ended_s'))
+        self.assertEqual([(NOW, NOW + 10)], self.rows(
+            tables.caps, 'set_s', 'removed_s'))
+        self.assertEqual([(HOUR, '/batch/a', 1, 70.0, 0, 0)], self.hours())
+        [facts] = self.rows(tables.hosts, 'facts')
+        self.assertEqual(259200, facts['clock_offset_s'])
+
+    def test_a_clock_that_was_set_back(self) -> None:
+        self.listed()
+        self.sync(report(incident(1, 1000.0, begun_s=940.0), sent_s=1000.0,
+                         workloads=[vm('web')], digest='d2'))
+        self.assertEqual([(NOW - 60, NOW)], self.rows(
+            tables.incidents, 'begun_s', 'changed_s'))
+        self.assertEqual(['d2'], self.rows(tables.hosts, 'workloads_digest'))
+
+    def test_what_is_refused(self) -> None:
+        for wrong, said in (
+                (report(schema=2), 'schema 2, this conductor takes 1'),
+                (report(run='x' * 65), 'run_id is longer than 64'),
+                (report(digest='x' * 65), 'workloads_digest is longer')):
+            self.assertIn(said, str(self.assertRaises(
+                errors.WireError, self.sync, wrong)))
+        self.assertIn('node-2 sent a report in the name of node-1', str(
+            self.assertRaises(errors.ForeignReport, self.sync, report(),
+                              authenticated='node-2')))
+        self.assertEqual([], self.rows(tables.hosts))
+        self.sync(report(), authenticated=HOST)
+
+    def test_texts_that_no_column_takes(self) -> None:
+        long = 'x' * 255
+        self.sync(report(
+            incident(1, victim=long, signal=long, cause=long, outcome=long,
+                     controller=long, antagonists=[long]),
+            incident(2, NOW + 1, 'changed', cause=long, antagonists=[long],
+                     victim=long),
+            limit(3, workload=long, incident=long),
+            workloads=[wire.Workload(id=long, priority='background',
+                                     instance=long, project=long,
+                                     source=long)], digest='d1'))
+        self.sync(report(workloads=[wire.Workload(
+            id=long, priority='background', instance=long, project=long,
+            source=long, vcpus=2.0)], digest='d2'))
+        self.assertEqual([(2.0, None)], self.rows(
+            tables.workloads, 'vcpus', 'until_s'))
+        self.assertEqual(['x' * 64], self.rows(tables.antagonist_hours,
+                                               'cause'))
+
+    def test_many_entries_at_once(self) -> None:
+        names = [f'/batch/{number}' for number in range(30)]
+        entries = [incident(number, number=number, victim=f'v{number % 7}',
+                            antagonists=names[:20], others=names[20:])
+                   for number in range(1, wire.MAX_ENTRIES + 1)]
+        answer = self.sync(report(*entries, workloads=[
+            batch(name) for name in names], digest='d1'))
+        self.assertEqual(wire.MAX_ENTRIES, answer.acknowledged)
+        self.assertEqual(wire.MAX_ENTRIES, len(self.rows(tables.incidents)))
+        self.assertEqual(wire.MAX_ENTRIES * 30,
+                         len(self.rows(tables.suspects)))
+        self.assertEqual(wire.MAX_ENTRIES * 20,
+                         sum(self.rows(tables.antagonist_hours,
+                                       'incidents')))
+
+    def test_few_statements(self) -> None:
+        """What most reports cost."""
+        self.listed()
+        found: list[str] = []
+        digest = self.sync(report(digest='d1')).directives
+        assert digest is not None
+        wishes = directives.Wishes()
+        self.sync(report(digest='d1', holds=digest.digest), wishes=wishes)
+        sqlalchemy.event.listen(
+            self.engine, 'before_cursor_execute',
+            lambda *arguments: found.append(arguments[2]))
+        answer = self.sync(report(digest='d1', holds=digest.digest),
+                           NOW + 5, wishes=wishes)
+        self.assertIsNone(answer.directives)
+        self.assertEqual(3, len(found), '\n'.join(found))
