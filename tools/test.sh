@@ -82,10 +82,11 @@ static_checks() {
 # own Ctrl-C would not reach it.
 tests() {
     local which=$1 path=$2 code=0 group=
+    local TIMEFORMAT="== $1 tests: %0R s, CPU %0U + %0S s"
     shift 2
     [ ! -t 2 ] || group=--foreground
     echo "== $which tests" >&2
-    timeout $group --signal=INT --kill-after=60 1800 \
+    time timeout $group --signal=INT --kill-after=60 1800 \
         stestr --test-path "scavenger_openstack/tests$path" run --subunit \
         "$@" ${regex:+"$regex"} || code=$?
     if [ $code -gt 1 ] || { [ $code = 1 ] && [ -z "$regex" ]; }; then
@@ -104,20 +105,23 @@ control='(api|commands|commands_refused|conductor|database|manage|servers)'
 first="test_(guest_.*|simulate|kills|libvirt_kills|tap_kills|$control)\."
 cat >"$scratch/first" <<END
 - worker: ['functional\.test_guest_(cpus|demo|image)\.']
-- worker: ['functional\.test_(guest_(?!cpus|demo|image)|simulate\.)']
+- worker: ['functional\.test_guest_(?!cpus|demo|image)']
 - worker: ['functional\.test_kills\.']
 - worker: ['functional\.test_tap_kills\.', 'tests\.unit\.[^a-c]']
 - worker: ['functional\.test_libvirt_kills\.', 'tests\.unit\.[a-c]']
-- worker: ['functional\.test_$control\.']
+- worker: ['functional\.test_($control|simulate)\.']
 END
-load='test_(demo|demo_who|attribution|attribution_odd|recording|delay_.*)\.'
-vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor|tap.*)\.'
+load='test_(demo|demo_who|attribution|attribution_odd|delay_.*)\.'
+vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
 libvirtd='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
+agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
+agents+='|privileges|signals|stop.*|tap.*|watcher)\.'
 cat >"$scratch/second" <<END
 - worker: ['functional\.$load']
 - worker: ['functional\.$vms']
 - worker: ['functional\.$libvirtd']
-- worker: ['functional\.(?!$load|$vms|$libvirtd)']
+- worker: ['functional\.$agents']
+- worker: ['functional\.(?!$load|$vms|$libvirtd|$agents)']
 END
 # Some unit tests wait: one worker more than there are CPUs.
 unit() {
