@@ -120,7 +120,7 @@ class TurnsTest(delays.DelaysTestCase):
             self.idle(f'/{name}', 78)
         for name in small:
             self.idle(f'/{name}', 4)
-        self.limited(240, 122)
+        self.limited(240, 160)      # each process costs twice at first
         self.known(TURN_TICKS)      # how large all are has to be seen first
         turns = 2 * (len(large) + 1)
         found = self.known(turns * TURN_TICKS)

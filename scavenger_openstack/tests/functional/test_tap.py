@@ -60,7 +60,8 @@ class Rates(taps.TapTestCase):
                 self.assertGreater(max(got), 0.93, f'{got} of {rate}')
         self.driver.write(VM, RATE, 2.5e6)
         back = self.vm.goodput(1, back=True, warm_up_s=0.2)
-        self.assertGreater(back, free / 3, f'{back} of {free} bytes/s')
+        if base.pace() < base.EMULATED:
+            self.assertGreater(back, free / 3, f'{back} of {free} bytes/s')
 
     def test_nothing_is_lost_at_once_or_in_the_end(self) -> None:
         """A packet each millisecond, while limits come, change and go."""
