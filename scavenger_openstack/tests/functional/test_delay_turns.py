@@ -28,25 +28,29 @@ from scavenger_openstack.types import WorkloadSample
 
 SLEEPERS = '''
 import os, time
-pages = bytearray({size})
+pages = bytearray(1 << 16)
+def copy():
+    for page in range(0, len(pages), 4096):
+        pages[page] = 1
+        until = time.monotonic() + 0.0006
+        while time.monotonic() < until:
+            pass
 other = os.fork()
 if not other:
     time.sleep(600)
-pages[::4096] = bytes({size} >> 12)
+copy()
 os.kill(other, 9)
 os.wait()
 for _ in range({more}):
     if not os.fork():
-        pages[::4096] = bytes({size} >> 12)
+        copy()
         break
 else:
     print('up')
 time.sleep(600)
 '''
-"""Each copies pages that it shares, by which it is known as accounted."""
-
-SIZE = 1 << 20
-"""So many that it shows also where the clock is coarse: in an emulator."""
+"""Each copies pages that it shares, by which it is known as accounted; some
+milliseconds long, for an emulated clock may stand still from tick to tick."""
 
 
 class TurnsTest(delays.DelaysTestCase):
@@ -54,8 +58,7 @@ class TurnsTest(delays.DelaysTestCase):
     def idle(self, below: str, processes: int) -> None:
         """A workload of so many processes that do nothing."""
         self.tree.make(below)
-        self.said(self.spawn(SLEEPERS.format(size=SIZE,
-                                               more=processes - 1), self.tree,
+        self.said(self.spawn(SLEEPERS.format(more=processes - 1), self.tree,
                              below))
         self.wait_for('all are there', lambda: len(self.pids(
             below)) == processes)
