@@ -273,7 +273,7 @@ class LoopTest(testtools.TestCase):
 
     def test_a_limit_is_no_original_after_a_standstill(self) -> None:
         """Nobody restored it; the agent begins anew, and limits at once."""
-        loop = self.loop(lease_s=1.0)
+        loop = self.loop(lease_s=3.0)
         self.turn(loop, (A, CORES, 0.5))
         deadline = time.monotonic() + DEADLINE_S
         while not self.leases.expired():
