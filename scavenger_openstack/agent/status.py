@@ -81,8 +81,8 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         document = json.loads(read_file(path, MAX_BYTES))
     except FileNotFoundError:
         raise errors.NoStatus(
-            f'{path}: no status; is scavenger-agent running with this '
-            'state directory?') from None
+            f'{path}: no status: no agent runs with this state directory, '
+            'or it has only just begun') from None
     except PermissionError:
         raise errors.ScavengerError(
             f'{path}: permission denied; must run as root') from None

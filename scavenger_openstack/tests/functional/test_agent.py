@@ -314,7 +314,7 @@ class AgentTest(agents.AgentTestCase):
     def test_status_without_an_agent_or_with_garbage(self) -> None:
         done = self.run_agent('status')
         self.assertEqual(1, done.returncode)
-        self.assertIn('no status; is scavenger-agent running', done.stderr)
+        self.assertIn('no status: no agent runs with this', done.stderr)
         self.state_dir.mkdir()
         (self.state_dir / 'status.json').write_text('{garbage')
         done = self.run_agent('status')

@@ -221,8 +221,9 @@ class ProcessTest(testtools.TestCase):
                  f'{self.directory}/state']
         code, out, err = typed('agent', 'status', *words)
         self.assertEqual((1, ''), (code, out))
-        self.assertIn(f'{self.directory}/state/status.json: no status; is '
-                      'scavenger-agent running with this state directory?; ',
+        self.assertIn(f'{self.directory}/state/status.json: no status: no '
+                      'agent runs with this state directory, or it has only '
+                      'just begun; ',
                       err)
         self.assertIn('no watcher runs', err)
         code, out, err = typed('agent', 'status', '--check', *words)
