@@ -32,7 +32,7 @@ class RemoveTest(testtools.TestCase):
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MonkeyPatch(
             f'{uplink.__name__}.NETNS', self.top))
-        for name, seconds in (('REMOVE_S', 0.3), ('COMMAND_S', 0.1)):
+        for name, seconds in (('REMOVE_S', 2.0), ('COMMAND_S', 3.0)):
             self.useFixture(fixtures.MonkeyPatch(
                 f'{uplink.__name__}.{name}', seconds))
         programs = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
