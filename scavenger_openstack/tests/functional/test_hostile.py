@@ -12,8 +12,8 @@
 
 """A conductor that is hostile or broken, and a loop on real cgroups.
 
-``SCAVENGER_DIRECTIVES`` says how many answers it gives (300); a seed in the
-details of a failure, given as ``SCAVENGER_SEED``, gives the same again.
+``SCAVENGER_DIRECTIVES`` says how many answers it gives (300);
+``SCAVENGER_SEED``, any number, gives others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 
 COUNT = int(os.environ.get('SCAVENGER_DIRECTIVES') or 300)
-SEED = int(os.environ.get('SCAVENGER_SEED') or random.randrange(2 ** 32))
+SEED = int(os.environ.get('SCAVENGER_SEED') or 1)
 
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 0.05, 0.5, 2, 1e-300, 1e308, float('nan'),

@@ -46,6 +46,7 @@ from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
+random.seed({seed})
 held = leases.Leases(pathlib.Path({state!r}), {lease_s})
 held.open()
 ticked = [time.clock_gettime(time.CLOCK_BOOTTIME)]
@@ -131,6 +132,7 @@ class LeaseTestCase(base.FunctionalTestCase):
                       for name in ('quota', 'cpus', 'memory')}
         self.tree.put('quota', '/a', '150000')
         self.originals = self.look()
+        self.random = random.Random(1)
 
     def look(self) -> dict[str, str]:
         return {name: self.tree.get(name, '/a') for name in self.files}
@@ -140,8 +142,9 @@ class LeaseTestCase(base.FunctionalTestCase):
 
     def code(self, rest: str) -> str:
         paths = {name: str(path) for name, path in self.files.items()}
-        return AGENT.format(state=str(self.state), lease_s=self.lease_s,
-                            **paths) + rest
+        return AGENT.format(
+            state=str(self.state), lease_s=self.lease_s,
+            seed=self.random.randrange(2 ** 32), **paths) + rest
 
     def agent(self, rest: str) -> subprocess.Popen[str]:
         process = self.spawn(self.code(rest))
@@ -201,7 +204,7 @@ class Death(LeaseTestCase):
         self.watcher()
         for _ in range(20):
             process = self.agent(RANDOM)
-            time.sleep(random.uniform(0, 0.1))
+            time.sleep(self.random.uniform(0, 0.1))
             self.end(process)
             self.wait_back()
             self.wait_no_records()
@@ -220,7 +223,7 @@ class Death(LeaseTestCase):
         self.watcher()
         for _ in range(10):
             process = self.agent(RANDOM)
-            time.sleep(random.uniform(0, 0.05))
+            time.sleep(self.random.uniform(0, 0.05))
             self.end(process)
         self.wait_back()
 
@@ -239,7 +242,7 @@ class Death(LeaseTestCase):
         watcher = self.watcher()
         for _ in range(3):
             process = self.agent(RANDOM)
-            time.sleep(random.uniform(0, 0.1))
+            time.sleep(self.random.uniform(0, 0.1))
             process.send_signal(signal.SIGSTOP)
             self.wait_stopped(process)
             time.sleep(LEASE_S)
