@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Hardware counters for real: guests of another architecture, with a PMU.
 
 QEMU emulates the PMU of an arm64 machine when its clock is made of
@@ -58,11 +57,6 @@ class TestGuestPmu4(guest.GuestCase):
 @guest.reports(HOST)
 class TestGuestPmuOfGuests(guest.GuestCase):
     """Virtual machines in the guest."""
-
-
-@guest.reports(with_shift(3, '1', 'cpi'))
-class TestGuestPmu8(guest.GuestCase):
-    """Eight."""
 
 
 if __name__ == '__main__':
