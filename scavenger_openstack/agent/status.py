@@ -152,7 +152,7 @@ def _lines(document: Mapping[str, Any], now: float) -> list[str]:
         lines.append(f'protects   {", ".join(document["protect"])}')
     lines += [f'missing    {what}' for what in document.get('missing', ())]
     if document.get('libvirt'):
-        lines += _libvirt(document['libvirt'])
+        lines += libvirt_lines(document['libvirt'])
     lines.append('workloads  ' + ', '.join(
         f'{count} {priority}'
         for priority, count in document['workloads'].items()))
@@ -291,7 +291,7 @@ def _some(title: str, found: Sequence[str]) -> str:
         ' and more' if len(found) > MOST_OF_CONDUCTOR else '')
 
 
-def _libvirt(facts: Mapping[str, Any]) -> list[str]:
+def libvirt_lines(facts: Mapping[str, Any]) -> list[str]:
     since_s, versions = facts['since_s'], facts.get('versions')
     return [f'libvirt    {facts["state"]}'
             + (f' for {since_s} s' if since_s is not None else '')

@@ -90,7 +90,7 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
     if auth == auth_.NOAUTH:
         LOG.warning('[api] auth_strategy = noauth: every client that reaches '
                     'this API may do everything')
-    app = _flask(engine, conf, auth, ROUTES)
+    app = flask_app(engine, conf, auth, ROUTES)
     checked = auth_.protected(app.wsgi_app, auth, conf)
     healthy = health.application(lambda: _check(engine), conf)
 
@@ -113,7 +113,7 @@ def _check(engine: Any) -> None:
         schema.check(connection)
 
 
-def _flask(engine: Any, conf: cfg.ConfigOpts, auth: str,
+def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
            routes: Iterable[Route]) -> flask.Flask:
     app = flask.Flask(__name__, static_folder=None)
     app.url_map.merge_slashes = False

@@ -92,7 +92,7 @@ class Conductor:
         self._engine = engine
         self._clock = clock
         self._wishes = directives.Wishes()
-        self._purging = purging.Purging(engine, self.name, clock,
+        self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
         self._said: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
@@ -255,7 +255,7 @@ class Conductor:
         while not self._stop.wait(AGAIN_S):
             for what, work in (('specs are not made', self.make_specs),
                                ('old rows are not deleted',
-                                self._purging.turn)):
+                                self.purging.turn)):
                 try:
                     work()
                 except errors.DatabaseError as exc:

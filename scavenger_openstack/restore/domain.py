@@ -147,19 +147,19 @@ def _turn(step: Step, ask: Ask, *, last: bool) -> bool:
     # One that is not persistent shows there what it is now.
     mend = (_record(inactive, step) is not None
             and uuid in ask('list --all --persistent --uuid').split())
-    if not recorded and not mend and _same(live, step):
+    if not recorded and not mend and is_same(live, step):
         return False
-    back = list(_commands(step, live, '--live'))
+    back = list(commands(step, live, '--live'))
     drop = [f'metadata {uuid} --uri {uri} --remove --live'] * recorded
     if mend:
-        back += _commands(step, inactive, '--config')
+        back += commands(step, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
     for command in back:
         _alive(step)
         ask(command)
     # A guest gives memory back, or takes it, in its own time.
     own_time = step['knob'] == 'memory_bytes'
-    if not own_time and not _same(_live(step, ask), step):
+    if not own_time and not is_same(_live(step, ask), step):
         raise RestoreError(f'{step["knob"]} of domain {uuid} does not read '
                            'back as it was: see what else sets it')
     for command in drop:
@@ -240,7 +240,7 @@ def _record(root: ElementTree.Element, step: Step
     return root.find(f'metadata/{{{grammar.NAMESPACE}/{step["knob"]}}}lease')
 
 
-def _same(root: ElementTree.Element, step: Step) -> bool:
+def is_same(root: ElementTree.Element, step: Step) -> bool:
     if step['knob'] == 'cpu_set':
         return all(parse_cpus(now) == parse_cpus(wanted)
                    for _, now, wanted in _values(root, step))
@@ -289,7 +289,7 @@ def _values(root: ElementTree.Element, step: Step
         yield key, now, wanted
 
 
-def _commands(step: Step, root: ElementTree.Element, where: str
+def commands(step: Step, root: ElementTree.Element, where: str
               ) -> Iterator[str]:
     """What virsh has to do so that the domain holds what the step wants."""
     uuid, knob = step['uuid'], step['knob']

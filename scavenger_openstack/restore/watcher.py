@@ -71,12 +71,12 @@ class Publisher:
         :raises OSError: it cannot be written.
         """
         if kinds is self._kinds:
-            os.pwrite(self._fd, _head(now, self._body), 0)
+            os.pwrite(self._fd, first_line(now, self._body), 0)
             return
         self._kinds = None
         self._body = json.dumps({'boot_id': boot_id(), 'pid': os.getpid(),
                                  'kinds': dict(kinds)}).encode()
-        data = _head(now, self._body) + self._body
+        data = first_line(now, self._body) + self._body
         if os.pwrite(self._fd, data, 0) != len(data):
             raise OSError('no space left')
         os.ftruncate(self._fd, len(data))
@@ -114,7 +114,7 @@ class Reader:
                 data = os.pread(fd, MAX_BYTES + 1, 0)
                 head, body = data[:_HEAD], data[_HEAD:]
                 beat_s = _beat_s(head)
-                if beat_s is not None and head == _head(beat_s, body):
+                if beat_s is not None and head == first_line(beat_s, body):
                     return (self._parse(body)
                             if now - stale < beat_s < now + _AHEAD_S
                             and len(data) <= MAX_BYTES else None)
@@ -184,7 +184,7 @@ def _read(directory: int) -> object:
         os.close(fd)
 
 
-def _head(beat_s: float, body: bytes) -> bytes:
+def first_line(beat_s: float, body: bytes) -> bytes:
     text = b'%020.6f' % beat_s
     return b'%s %08x %7d\n' % (text, zlib.crc32(body, zlib.crc32(text)),
                                len(body))

@@ -88,8 +88,8 @@ class Sync:
                  evidence: Callable[[str, Incident], reports.Evidence]
                  = lambda controller, incident: ()) -> None:
         self._call = call
-        self._spool = spool
-        self._directives = directives
+        self.spool = spool
+        self.directives = directives
         self._host, self._boot_id = fit.name(host), fit.name(boot_id)
         self._version = version
         self._sync_s = sync_s
@@ -117,7 +117,7 @@ class Sync:
     @property
     def orders(self) -> orders_.Orders:
         """What operators ask for; :class:`.loop.Loop` asks each tick."""
-        return self._directives.orders
+        return self.directives.orders
 
     def see(self, sample: HostSample | None, document: Mapping[str, Any],
             instances: Sequence[Instance], refused: Mapping[str, str]
@@ -144,11 +144,11 @@ class Sync:
             fault = fault or ('no answer for '
                               f'{time.monotonic() - called_s:.0f} s')
         return {'fault': fault, 'answered_s': self._answered_s,
-                'issued_s': self._directives.issued_s,
+                'issued_s': self.directives.issued_s,
                 'parameters': dict(itertools.islice(
                     self.orders.parameters.items(), MOST_SHOWN)),
                 'refused': dict(itertools.islice(itertools.chain(
-                    self._directives.refused.items(), self._seen.refused
+                    self.directives.refused.items(), self._seen.refused
                     .items() if self._seen else ()), MOST_SHOWN)),
                 'spool_bytes': self._waits[0], 'dropped': self._waits[1]}
 
@@ -163,14 +163,14 @@ class Sync:
 
     def load(self) -> None:
         """Follow the directives that were kept, before the first tick."""
-        self._directives.load(now_s(), time.time())
+        self.directives.load(now_s(), time.time())
 
     def _run(self) -> None:
         """Until :meth:`stop`: wait, call, wait longer after each failure."""
-        due = time.monotonic() + self._sync_s * _phase(self._host)
+        due = time.monotonic() + self._sync_s * phase(self._host)
         failures = 0
         while not self._stop.wait(max(0.0, due - time.monotonic())):
-            failures = 0 if self._turn() else min(failures + 1, MOST_WAIT)
+            failures = 0 if self.turn() else min(failures + 1, MOST_WAIT)
             if failures:
                 due = time.monotonic() + self._sync_s * random.uniform(
                     0.75, 1.0) * min(2 ** failures, MOST_WAIT)
@@ -178,15 +178,15 @@ class Sync:
                 due = max(due + self._sync_s,
                           time.monotonic() + self._sync_s / 2)
         if not failures:
-            self._turn()
-        self._take()
-        self._spool.close()
+            self.turn()
+        self.take()
+        self.spool.close()
 
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         """Tell what there is; whether it was answered."""
         try:
             for _ in range(BACKLOG_CALLS):
-                self._take()
+                self.take()
                 if not self.exchange():
                     break
         except errors.ScavengerError as exc:
@@ -206,7 +206,7 @@ class Sync:
             LOG.info('the conductor answers again')
         self._fault = why
 
-    def _take(self) -> None:
+    def take(self) -> None:
         """Put what the ticks left into the spool."""
         happened = []
         while self._events:
@@ -219,9 +219,9 @@ class Sync:
         if now - self._summed_s >= STATISTICS_S or self._stop.is_set():
             self._summed_s = now
             entries += self._sums.drain(wall_s)
-        if entries or self._spool.fault:
-            self._spool.add(entries)
-        self._waits = self._spool.bytes, self._spool.dropped
+        if entries or self.spool.fault:
+            self.spool.add(entries)
+        self._waits = self.spool.bytes, self.spool.dropped
 
     def _look(self, sample: HostSample) -> None:
         """Take the sample of this report and compare it with the last one."""
@@ -253,8 +253,8 @@ class Sync:
         :raises ScavengerError: there is no answer.
         """
         run_id, entries = (
-            self._spool.batch(self._most, report.MAX_REPORT_BYTES // 2)
-            if self._most else (self._spool.run_id, []))
+            self.spool.batch(self._most, report.MAX_REPORT_BYTES // 2)
+            if self._most else (self.spool.run_id, []))
         data = self._report(run_id, entries)
         self._called_s = time.monotonic()
         try:
@@ -274,7 +274,7 @@ class Sync:
                                   answer.acknowledged)
                 if entries else self._clear())
         if answer.directives is not None:
-            self._directives.follow(answer.directives, now_s())
+            self.directives.follow(answer.directives, now_s())
         return more
 
     def _acknowledge(self, run_id: str, last: int, sequence: int) -> bool:
@@ -283,10 +283,10 @@ class Sync:
         :param last: a conductor cannot have what it was not sent
         """
         if sequence:
-            self._spool.acknowledged(run_id, min(sequence, last))
+            self.spool.acknowledged(run_id, min(sequence, last))
         self._suspect, self._most = None, min(report.MAX_ENTRIES,
                                               2 * self._most)
-        return sequence >= last and bool(self._spool.batch(1, 1)[1])
+        return sequence >= last and bool(self.spool.batch(1, 1)[1])
 
     def _refused(self, run_id: str, entries: list[report.AnyEntry],
                  why: str) -> None:
@@ -302,7 +302,7 @@ class Sync:
                         'left out: %s; please report this',
                         entries[0].sequence, run_id,
                         printable(why)[:MOST_WHY])
-            self._spool.acknowledged(run_id, entries[0].sequence)
+            self.spool.acknowledged(run_id, entries[0].sequence)
             self._suspect = None
         else:
             self._suspect = run_id, entries[0].sequence, False
@@ -331,12 +331,12 @@ class Sync:
             sent_s=time.time(),
             facts=reports.facts(
                 seen, self._rates, version=self._version,
-                idle_cores=self._idle_cores, spool_bytes=self._spool.bytes,
-                dropped=self._spool.dropped,
-                refused=self._directives.refused),
+                idle_cores=self._idle_cores, spool_bytes=self.spool.bytes,
+                dropped=self.spool.dropped,
+                refused=self.directives.refused),
             workloads_digest=digest,
             workloads=None if digest == self._their_digest else found,
-            entries=entries, directives_digest=self._directives.digest)
+            entries=entries, directives_digest=self.directives.digest)
         data = codec.encode(told)
         if len(data) > report.MAX_REPORT_BYTES and entries:
             told = codec.replace(told, workloads=None,
@@ -350,7 +350,7 @@ class Sync:
         return data
 
 
-def _phase(host: str) -> float:
+def phase(host: str) -> float:
     """Where in the interval a host begins, 0 to 1: always the same."""
     digest = hashlib.sha256(host.encode())
     return int.from_bytes(digest.digest()[:4]) / 2 ** 32

@@ -66,7 +66,7 @@ class Isolation:
                  params: perfiso.Params, mode: Mode) -> None:
         self._driver = driver
         self._leases = leases
-        self._params = params
+        self.params = params
         self.mode = mode
         self.exempt: frozenset[str] = frozenset()
         """Groups that are left alone."""
@@ -84,7 +84,7 @@ class Isolation:
     def tune(self, params: perfiso.Params) -> None:
         """Go on with other parameters: the next turn starts it again."""
         self.stop()
-        self._params = params
+        self.params = params
         self._preview = preview.Preview(params)
 
     def owns(self, key: Key) -> bool:
@@ -107,7 +107,7 @@ class Isolation:
         """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
         cpus = pins_.usable(rates.topology)
-        buffer_cores = perfiso.buffer_cores(self._params, len(cpus))
+        buffer_cores = perfiso.buffer_cores(self.params, len(cpus))
         if self.mode is Mode.OFF or not buffer_cores:
             self._failing = False
             self.stop('off' if self.mode is Mode.OFF else
@@ -283,9 +283,9 @@ class Isolation:
         self._fast = fast_loop.FastLoop(
             self._running(now),
             perfiso.Controller(
-                self._params, topology=topology, current=current),
+                self.params, topology=topology, current=current),
             write, self._leases.check, bounds,
-            self._params.poll_interval_ms / 1000, quiet=self._failing)
+            self.params.poll_interval_ms / 1000, quiet=self._failing)
         self._fast.start()
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))

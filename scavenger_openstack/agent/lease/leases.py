@@ -139,13 +139,13 @@ class Leases:
             self._watched.write()
             self._beat.open(self.state_dir / 'heartbeat')
         except OSError as exc:
-            self._close_files()
+            self.close_files()
             raise errors.LeaseError(
                 f'state directory {self.state_dir}: {exc}: no limit '
                 'is set without it; make it writable, with some free space'
             ) from exc
         except errors.ScavengerError:
-            self._close_files()
+            self.close_files()
             raise
         with self._mutex:
             for lease in left:
@@ -309,7 +309,7 @@ class Leases:
             except errors.DriverError as exc:
                 LOG.warning('%s', exc)
         if self._own.moved(self._beat.fd):
-            self._close_files()
+            self.close_files()
             again = list(self._records.values())
             self.open()
             with self._mutex:
@@ -347,7 +347,7 @@ class Leases:
                       problem)
         with self._mutex:
             (self.state_dir / 'heartbeat').unlink(missing_ok=True)
-            self._close_files(keep_lock=bool(self._busy or self._lifting))
+            self.close_files(keep_lock=bool(self._busy or self._lifting))
 
     def _lift_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)
@@ -423,7 +423,7 @@ class Leases:
             raise errors.LeaseError(
                 f'heartbeat in {self.state_dir}: {exc}') from exc
 
-    def _close_files(self, keep_lock: bool = False) -> None:
+    def close_files(self, keep_lock: bool = False) -> None:
         if not keep_lock:
             self._claims.release()
         self._beat.close()

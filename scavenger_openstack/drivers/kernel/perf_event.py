@@ -40,7 +40,7 @@ HARDWARE, SOFTWARE = 0, 1
 
 SYSCALLS = {'x86_64': 298, 'aarch64': 241}
 
-_ATTR = struct.Struct('=IIQQQQQIIQ')    # PERF_ATTR_SIZE_VER0
+ATTR = struct.Struct('=IIQQQQQIIQ')    # PERF_ATTR_SIZE_VER0
 _FORMAT = 0x1 | 0x2 | 0x8   # both times, group
 _DISABLED, _EXCLUDE_HOST = 1 << 0, 1 << 19
 _PID_CGROUP, _CLOEXEC = 0x4, 0x8
@@ -109,9 +109,9 @@ def open_event(event: Event, *, cpu: int, cgroup: int = -1, leader: int = -1,
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     flags = ((_DISABLED if leader < 0 else 0)
              | (_EXCLUDE_HOST if guest_only else 0))
-    attr = ctypes.create_string_buffer(_ATTR.pack(
-        event.type, _ATTR.size, event.config, 0, 0, _FORMAT, flags, 0, 0, 0),
-        _ATTR.size)
+    attr = ctypes.create_string_buffer(ATTR.pack(
+        event.type, ATTR.size, event.config, 0, 0, _FORMAT, flags, 0, 0, 0),
+        ATTR.size)
     fd: int = libc.syscall(
         ctypes.c_long(SYSCALLS[platform.machine()]), attr,
         ctypes.c_long(cgroup), ctypes.c_long(cpu), ctypes.c_long(leader),

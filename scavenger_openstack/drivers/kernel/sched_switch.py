@@ -242,7 +242,7 @@ class Running:
 
     def _open(self) -> None:
         event, offset = _event()
-        calls = _calls()
+        calls = system_calls()
         cpus = max(online_cpus.possible()) + 1
         array = self._keep(_bpf(
             calls, _MAP_CREATE, 'make an array',
@@ -289,7 +289,7 @@ def _closed() -> errors.DriverError:
                               'the reader is closed')
 
 
-def _calls() -> _Calls:
+def system_calls() -> _Calls:
     machine = platform.machine()
     if machine not in _CALLS:
         raise errors.Unsupported(
@@ -383,7 +383,7 @@ def _detached_tracefs() -> int:
 
     :raises OSError: the kernel is older than 5.2, or does not let us.
     """
-    libc, calls = _libc(), _calls()
+    libc, calls = _libc(), system_calls()
     create, cloexec = 6, 1
     context = _checked(libc.syscall(ctypes.c_long(calls.fsopen), b'tracefs',
                                     ctypes.c_uint(cloexec)))

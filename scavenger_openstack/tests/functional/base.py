@@ -207,7 +207,7 @@ class CgroupTree(fixtures.Fixture):
                     except ProcessLookupError:
                         pass
             for procs in groups:
-                _remove(procs.parent)
+                remove_cgroup(procs.parent)
 
     def thaw(self, below: str = '') -> None:
         """Let everything run: on version 1 what is frozen cannot end."""
@@ -236,7 +236,7 @@ def _turn_on(path: pathlib.Path, controllers: Iterable[str]) -> None:
             ' '.join(f'+{controller}' for controller in controllers))
 
 
-def _remove(path: pathlib.Path) -> None:
+def remove_cgroup(path: pathlib.Path) -> None:
     deadline = time.monotonic() + 30
     while True:
         try:

@@ -302,7 +302,7 @@ class TestSample(CgroupsCase):
         for part in f'{self.tree.name}{below}'.strip('/').split('/'):
             path = path / part
             path.mkdir()
-            self.addCleanup(base._remove, path)
+            self.addCleanup(base.remove_cgroup, path)
 
 
 class TestUnified(base.FunctionalTestCase):
@@ -321,7 +321,7 @@ class TestUnified(base.FunctionalTestCase):
         self.parent = f'/scv-test-v2-{os.getpid()}'
         self.top = pathlib.Path(f'{unified}{self.parent}')
         self.top.mkdir()
-        self.addCleanup(base._remove, self.top)
+        self.addCleanup(base.remove_cgroup, self.top)
         self.job = self.top / 'job'
         self.job.mkdir()
         self.addCleanup(self.end)
@@ -333,7 +333,7 @@ class TestUnified(base.FunctionalTestCase):
     def end(self) -> None:
         if self.job.exists():
             (self.job / 'cgroup.kill').write_text('1')
-            base._remove(self.job)
+            base.remove_cgroup(self.job)
 
     def start(self) -> subprocess.Popen[str]:
         return self.spawn(

@@ -149,7 +149,7 @@ class Qemu(fixtures.Fixture):
         assert self._tree is not None
         top = pathlib.Path(self._unified + self._tree.name)
         for path in (top / self.group[1:], top / 'machine', top):
-            base._remove(path)
+            base.remove_cgroup(path)
 
 
 class Tap(fixtures.Fixture):

@@ -133,7 +133,7 @@ class HostileTest(loops.LoopTestCase):
             wish.want(*((self.id(name), Knob.CPU_CORES, 0.7)
                         for name in ('/batch/a', '/batch/b')
                         if chance.random() < 0.3))
-            followed += conductor._turn()
+            followed += conductor.turn()
             tick = loop.tick(self.now + number)
             self.assertIsNotNone(tick.decided)
             held = {(key[0], str(key[1])) for key in self.leases.held()}

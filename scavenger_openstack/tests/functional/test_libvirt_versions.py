@@ -58,7 +58,7 @@ class TestVersions(virtual_host.VirtualHostTestCase):
                           'qemu': qemu[1]}, facts['versions'])
         self.assertEqual(
             [f'libvirt    answers; libvirtd {daemon[1]}, libvirt library '
-             f'{library[1]}, QEMU {qemu[1]}'], status._libvirt(facts))
+             f'{library[1]}, QEMU {qemu[1]}'], status.libvirt_lines(facts))
         host.kill()
         self.wait_for('the end', lambda: self.said('cannot be reached'))
         host.start_again()
@@ -126,14 +126,14 @@ class TestNotLetIn(virtual_host.VirtualHostTestCase):
         self.addCleanup(one.close)
         self.assertEqual((), one.sample())
         self.wait_for('word', lambda: self.said('cannot be reached'))
-        line, = status._libvirt(one.libvirt_facts())
+        line, = status.libvirt_lines(one.libvirt_facts())
         self.assertRegex(line, 'libvirt    cannot be reached for [0-9]+ s: '
                                'qemu.*: libvirt says: ')
         self.assertIn('may use its socket', line)
         self.warned_of('libvirt cannot be reached')
         os.seteuid(0)
         self.wait_for('word', lambda: self.said('libvirt answers again'))
-        line, = status._libvirt(one.libvirt_facts())
+        line, = status.libvirt_lines(one.libvirt_facts())
         self.assertIn('libvirt    answers; libvirtd', line)
         self.warned_of('libvirt cannot be reached')
 

@@ -134,7 +134,7 @@ class TestPerf(base.FunctionalTestCase):
     def make(self, below: str) -> None:
         path = pathlib.Path(f'{self.mount}{self.top}{below}')
         path.mkdir()
-        self.addCleanup(base._remove, path)
+        self.addCleanup(base.remove_cgroup, path)
         self.age += 1
         if below:
             self.made[below[1:]] = Workload(
@@ -309,7 +309,7 @@ class TestPerf(base.FunctionalTestCase):
         self.end(process)
         self.wait_for('it is empty', lambda: not (
             self.path('a') / 'cgroup.procs').read_text())
-        base._remove(self.path('a'))
+        base.remove_cgroup(self.path('a'))
         self.make('/a')
         self.spin('a')
         anew, later = self.looks(counters)

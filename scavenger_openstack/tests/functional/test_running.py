@@ -35,10 +35,10 @@ def programs() -> set[int]:
     found: set[int] = set()
     last = 0
     libc = ctypes.CDLL(None, use_errno=True)
+    number = ctypes.c_long(sched_switch.system_calls().bpf)
     while True:
         buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
-        if libc.syscall(ctypes.c_long(sched_switch._calls().bpf), 11, buffer,
-                        128):
+        if libc.syscall(number, 11, buffer, 128):
             return found
         last = struct.unpack_from('=4xI', buffer.raw)[0]
         found.add(last)

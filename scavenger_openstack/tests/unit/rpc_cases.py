@@ -163,7 +163,7 @@ class Mixin(_Base):
         self.useFixture(fixtures.MonkeyPatch(
             'scavenger_openstack.rpc.VERSION', '2.0'))
         agent = self.agent(self.new_client().sync)
-        self.assertEqual([False] * 3, [agent._turn() for _ in range(3)])
+        self.assertEqual([False] * 3, [agent.turn() for _ in range(3)])
         ours, theirs = sorted(
             line for line in self.log.output.splitlines()
             if 'upgrade the older' in line)
@@ -204,8 +204,8 @@ class Mixin(_Base):
                 both, conductor.answer, answer))
             agent = self.agent(functools.partial(
                 both, tell, self.new_client().sync))
-            self.assertTrue(agent._turn(), self.log.output)
-            self.assertTrue(agent._directives.digest)
+            self.assertTrue(agent.turn(), self.log.output)
+            self.assertTrue(agent.directives.digest)
         with connect.reading(engine) as connection:
             self.assertEqual(['compute-7'], [
                 row['name'] for row in hosts.reported(connection)])

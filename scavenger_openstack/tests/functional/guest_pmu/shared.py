@@ -43,9 +43,9 @@ CPU1 = pathlib.Path('/sys/devices/system/cpu/cpu1/online')
 
 def pinned(event: perf_event.Event, cpu: int) -> int:
     """A counter of one CPU that nobody else gets; ours never are."""
-    attr = ctypes.create_string_buffer(perf_event._ATTR.pack(
-        event.type, perf_event._ATTR.size, event.config, 0, 0, 0, PINNED,
-        0, 0, 0), perf_event._ATTR.size)
+    attr = ctypes.create_string_buffer(perf_event.ATTR.pack(
+        event.type, perf_event.ATTR.size, event.config, 0, 0, 0, PINNED,
+        0, 0, 0), perf_event.ATTR.size)
     fd: int = perf_event.libc.syscall(
         ctypes.c_long(perf_event.SYSCALLS[os.uname().machine]), attr,
         ctypes.c_long(-1), ctypes.c_long(cpu), ctypes.c_long(-1),

@@ -130,7 +130,7 @@ class ParametersTest(testtools.TestCase):
         self.assertEqual(5, trial_samples)
         self.assertEqual(4, self.controllers['cpi2'].params.outliers)
         self.assertEqual(
-            2, perfiso.buffer_cores(self.controllers['perfiso']._params, 64))
+            2, perfiso.buffer_cores(self.controllers['perfiso'].params, 64))
         self.assertIn('[scavenger] memory_c is 4.0 now: the control plane '
                       'asks for it (file: 3.0)', self.log.output)
 

@@ -128,7 +128,7 @@ class BadInput(cloud.Api):
         """It is a fault of ours, and nothing comes out or is stored."""
         (route,) = (route for route in ROUTES
                     if route.id == 'set_exemption')
-        bare = app._flask(self.engine, cloud.configuration(), 'noauth', (
+        bare = app.flask_app(self.engine, cloud.configuration(), 'noauth', (
             route._replace(policy=''),))
         bare.wsgi_app = auth.protected(    # type: ignore[assignment]
             bare.wsgi_app, 'noauth', cloud.configuration())

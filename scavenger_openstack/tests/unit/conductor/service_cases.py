@@ -73,7 +73,7 @@ class Service(cloud.Mixin):
                                         keep_days=days) for days in (3, 3, 0)]
 
         def turns() -> list[int | None]:
-            return [one._purging.turn() for one in conductors]
+            return [one.purging.turn() for one in conductors]
 
         self.assertEqual([0, None, None], turns())
         self.now += 4 * day_s
@@ -96,7 +96,7 @@ class Service(cloud.Mixin):
             for number in range(1, 11))))
         conductor = service.Conductor(self.engine, lambda: self.now + 60,
                                       keep_rows=7)
-        self.assertGreaterEqual(conductor._purging.turn() or 0, 3)
+        self.assertGreaterEqual(conductor.purging.turn() or 0, 3)
         self.assertEqual(
             [f'{number:032x}' for number in (2, 4, 6, 7, 8, 9, 10)],
             self.rows(tables.incidents, 'uuid'))
@@ -106,7 +106,7 @@ class Service(cloud.Mixin):
         self.now += 7200.0
         conductor = service.Conductor(self.engine, lambda: self.now,
                                       keep_rows=1)
-        conductor._purging.turn()
+        conductor.purging.turn()
         self.assertEqual([f'{number:032x}' for number in (2, 4, 6, 8, 10)],
                          self.rows(tables.incidents, 'uuid'))
 

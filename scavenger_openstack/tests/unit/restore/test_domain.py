@@ -240,7 +240,7 @@ class Large(testtools.TestCase):
         root = ElementTree.fromstring('<domain><cputune>' + ''.join(
             f'<vcpupin vcpu="{vcpu}" cpuset="0"/>' for vcpu in range(512))
             + '<emulatorpin cpuset="0"/></cputune></domain>')
-        found = list(domain._commands(one, root, '--live'))
+        found = list(domain.commands(one, root, '--live'))
         self.assertEqual(513, len(found))
         self.assertEqual(f'vcpupin {STEP["uuid"]} 511 {cpus} --live',
                          found[511])
@@ -264,11 +264,11 @@ class NoQuota(testtools.TestCase):
                                ('<quota>17592186044414</quota>', False)):
                 root = ElementTree.fromstring(
                     f'<domain><cputune>{text}</cputune></domain>')
-                self.assertEqual(same, domain._same(root, one), text)
+                self.assertEqual(same, domain.is_same(root, one), text)
                 self.assertEqual(
                     [f'schedinfo {STEP["uuid"]} --live '
                      f'vcpu_quota={wanted} vcpu_period=100000'],
-                    list(domain._commands(one, root, '--live')))
+                    list(domain.commands(one, root, '--live')))
 
 
 class Drift(testtools.TestCase):

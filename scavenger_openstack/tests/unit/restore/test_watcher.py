@@ -114,7 +114,7 @@ class Published(testtools.TestCase):
 
     def published(self, body: bytes) -> bytes:
         """A body with the line that fits it."""
-        return watcher._head(self.now, body) + body
+        return watcher.first_line(self.now, body) + body
 
     def test_only_a_file_of_ours(self) -> None:
         self.publisher().beat(KINDS, self.now)

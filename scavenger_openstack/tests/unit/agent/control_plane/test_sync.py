@@ -134,8 +134,8 @@ class SyncTestCase(testtools.TestCase):
     def turn(self, *seen: HostSample) -> bool:
         for one in seen:
             self.sync.see(one, DOCUMENT, [INSTANCE], {'override x': 'gone'})
-            self.sync._take()
-        return self.sync._turn()
+            self.sync.take()
+        return self.sync.turn()
 
 
 class ReportTest(SyncTestCase):
@@ -191,7 +191,7 @@ class ReportTest(SyncTestCase):
             transitions.IncidentEvent(1000.0, 'began', 'one', incident),
             transitions.KillEvent(1000.0, Action('/b', 'kill', 'o', 'why'),
                                   3)])
-        self.assertTrue(found._turn())
+        self.assertTrue(found.turn())
         agent, limit, began, killed = [
             one for _, one in self.conductor.entries]
         assert isinstance(agent, report.AgentEvent)
@@ -266,12 +266,12 @@ class FaultTest(SyncTestCase):
     def test_another_start(self) -> None:
         """What the run before did not tell comes first, under its id."""
         self.sync.happened([kill('a')])
-        self.sync._take()
-        self.sync._spool.close()
+        self.sync.take()
+        self.sync.spool.close()
         after = self.make()
         after.happened([kill('b')])
-        self.assertTrue(after._turn())
-        self.assertEqual([self.sync._spool.run_id, after._spool.run_id],
+        self.assertTrue(after.turn())
+        self.assertEqual([self.sync.spool.run_id, after.spool.run_id],
                          [run for run, _ in self.conductor.entries])
         self.assertEqual(['a', 'b'], self.conductor.names())
 
@@ -326,7 +326,7 @@ class FaultTest(SyncTestCase):
         for data in (b'', b'{}', b'[' * 10000, b'\xff', b'{"acknowledged":-1}',
                      b'{"acknowledged":0,"directives":{"issued_s":NaN}}'):
             one = self.make(lambda told, data=data: data)
-            self.assertFalse(one._turn())
+            self.assertFalse(one.turn())
         self.assertEqual(orders.NONE, one.orders)
 
     def test_errors_that_forge_lines(self) -> None:
@@ -347,7 +347,7 @@ class FaultTest(SyncTestCase):
         def fail(data: bytes) -> bytes:
             raise ZeroDivisionError
         one = self.make(fail)
-        self.assertFalse(one._turn())
+        self.assertFalse(one.turn())
         self.assertIn('unexpected failure', self.log.output)
 
     def test_too_many_workloads(self) -> None:
@@ -399,10 +399,10 @@ class FaultTest(SyncTestCase):
         self.make().stop()
 
     def test_hosts_do_not_call_at_once(self) -> None:
-        phases = [sync._phase(f'host{number}') for number in range(100)]
+        phases = [sync.phase(f'host{number}') for number in range(100)]
         self.assertTrue(all(0 <= phase < 1 for phase in phases))
         self.assertGreater(len({int(10 * phase) for phase in phases}), 8)
-        self.assertEqual(phases[0], sync._phase('host0'))
+        self.assertEqual(phases[0], sync.phase('host0'))
 
 
 class DirectivesTest(SyncTestCase):
@@ -524,7 +524,7 @@ class DirectivesTest(SyncTestCase):
     def test_they_come_with_an_answer(self) -> None:
         self.conductor.answer = {'directives': DIRECTIVES}
         self.turn()
-        self.assertEqual('one', self.sync._directives.digest)
+        self.assertEqual('one', self.sync.directives.digest)
         self.turn()
         self.assertEqual(['', 'one'], [
             told.directives_digest for told in self.conductor.reports])
@@ -555,9 +555,9 @@ class DirectivesTest(SyncTestCase):
         self.conductor.answer = {
             'directives': answer.directives,
             'acknowledged': answer.acknowledged}
-        self.sync._turn()
+        self.sync.turn()
         for one in self.sync.orders.overrides:
             self.assertIn(one.knob, orders.OVERRIDABLE)
         self.conductor.answer = {}
-        self.sync._turn()
+        self.sync.turn()
         self.assertEqual('', self.sync.facts()['fault'])

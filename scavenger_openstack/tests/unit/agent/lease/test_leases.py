@@ -175,7 +175,7 @@ class Records(LeasesTestCase):
         first.hold(*A, self.steps, None)
         first.hold(*B, self.steps, None)
         (self.path / 'leases' / 'x.tmp').write_text('half')
-        first._close_files()        # as if killed
+        first.close_files()        # as if killed
         self.assertEqual({}, self.opened().held())
         self.assertEqual([], list((self.path / 'leases').iterdir()))
 
@@ -185,7 +185,7 @@ class Records(LeasesTestCase):
             self.skipTest('takes root')
         first = self.opened()
         first.hold(*A, self.steps, None)
-        first._close_files()        # as if killed
+        first.close_files()        # as if killed
         self.path.parent.chmod(0o711)
         for path in (self.path, *self.path.rglob('*')):
             if path.suffix != '.json':
@@ -200,7 +200,7 @@ class Records(LeasesTestCase):
     def test_systemd_waits_for_what_an_earlier_agent_left(self) -> None:
         first = self.opened()
         first.hold(*A, self.steps, None)
-        first._close_files()        # as if killed
+        first.close_files()        # as if killed
         path = self.path.parent / 'notify'
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind(str(path))
