@@ -206,7 +206,12 @@ class RecordingTestCase(base.FunctionalTestCase):
 
     def pause(self) -> None:
         """Let some ticks pass."""
-        time.sleep(0.8)
+        def ticks() -> int:
+            return int(json.loads((self.state_dir / 'status.json').read_text()
+                                  )['counters']['ticks'])
+
+        last = ticks()
+        self.wait_for('eight ticks', lambda: ticks() >= last + 8)
 
 
 class RecordingTest(RecordingTestCase):
