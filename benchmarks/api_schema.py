@@ -45,8 +45,8 @@ from werkzeug import serving
 from werkzeug.test import Client
 
 from scavenger_openstack.api import app
-from scavenger_openstack.api import caps
-from scavenger_openstack.api import incidents
+from scavenger_openstack.api.resources import caps
+from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema

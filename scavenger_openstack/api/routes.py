@@ -18,19 +18,19 @@ from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.api import aggregates
-from scavenger_openstack.api import antagonists
-from scavenger_openstack.api import audit
 from scavenger_openstack.api.call import Call
-from scavenger_openstack.api import caps
-from scavenger_openstack.api import hosts
-from scavenger_openstack.api import incidents
-from scavenger_openstack.api import rules
+from scavenger_openstack.api.resources import aggregates
+from scavenger_openstack.api.resources import antagonists
+from scavenger_openstack.api.resources import audit
+from scavenger_openstack.api.resources import caps
+from scavenger_openstack.api.resources import hosts
+from scavenger_openstack.api.resources import incidents
+from scavenger_openstack.api.resources import rules
+from scavenger_openstack.api.resources import specs
+from scavenger_openstack.api.resources import switches
+from scavenger_openstack.api.resources import workloads
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import Schema
-from scavenger_openstack.api import specs
-from scavenger_openstack.api import switches
-from scavenger_openstack.api import workloads
 
 
 class Route(NamedTuple):

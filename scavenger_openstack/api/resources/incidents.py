@@ -24,11 +24,11 @@ import re
 from typing import Any
 
 from scavenger_openstack.api.call import Call
-from scavenger_openstack.api import caps
 from scavenger_openstack.api import faults
-from scavenger_openstack.api import hosts
 from scavenger_openstack.api import markers
 from scavenger_openstack.api import policies
+from scavenger_openstack.api.resources import caps
+from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times

@@ -21,7 +21,7 @@ import uuid
 
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import faults
-from scavenger_openstack.api import hosts
+from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times

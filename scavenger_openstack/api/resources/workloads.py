@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scavenger_openstack.api.call import Call
-from scavenger_openstack.api import hosts
+from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
