@@ -25,7 +25,7 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api import markers
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
-from scavenger_openstack.db import audit
+from scavenger_openstack.db.resources import audit
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -186,8 +186,8 @@ def _enroll(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 
 def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    from scavenger_openstack.db import aggregates
     from scavenger_openstack.db import connect
+    from scavenger_openstack.db.resources import aggregates
     from scavenger_openstack.db import schema
     name, hosts = options.aggregate, options.hosts
     with _engine(conf) as engine:
@@ -206,8 +206,8 @@ def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
 
 
 def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    from scavenger_openstack.db import aggregates
     from scavenger_openstack.db import connect
+    from scavenger_openstack.db.resources import aggregates
     from scavenger_openstack.db import schema
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)

@@ -28,7 +28,7 @@ from scavenger_openstack.api import auth
 from scavenger_openstack.api import policy_file
 from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import hosts
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors

@@ -21,7 +21,7 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.db import aggregates
+from scavenger_openstack.db.resources import aggregates
 
 FIELDS = {
     'name': schemas.TEXT,

@@ -24,9 +24,9 @@ from scavenger_openstack.api import markers
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.db import antagonists
-from scavenger_openstack.db import caps
-from scavenger_openstack.db import workloads
+from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import caps
+from scavenger_openstack.db.resources import workloads
 
 SPAN_S = 86400.0
 SORTS = get_args(antagonists.Sort)

@@ -21,7 +21,7 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import audit
+from scavenger_openstack.db.resources import audit
 
 FILTERS = {'action': schemas.SHORT, 'target': schemas.NAME,
            'actor': schemas.NAME, 'since': schemas.TIME}

@@ -25,9 +25,9 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import caps
-from scavenger_openstack.db import hosts as db_hosts
-from scavenger_openstack.db import workloads
+from scavenger_openstack.db.resources import caps
+from scavenger_openstack.db.resources import hosts as db_hosts
+from scavenger_openstack.db.resources import workloads
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority

@@ -23,7 +23,7 @@ from scavenger_openstack.api import parameters
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import hosts
+from scavenger_openstack.db.resources import hosts
 
 FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
            'enforcing': described(schemas.FLAG,

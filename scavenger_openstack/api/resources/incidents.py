@@ -32,9 +32,9 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import caps as db_caps
-from scavenger_openstack.db import incidents
-from scavenger_openstack.db import workloads
+from scavenger_openstack.db.resources import caps as db_caps
+from scavenger_openstack.db.resources import incidents
+from scavenger_openstack.db.resources import workloads
 
 CAPS_MOST = 100
 

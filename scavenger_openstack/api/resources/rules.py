@@ -25,7 +25,7 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import rules
+from scavenger_openstack.db.resources import rules
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
 

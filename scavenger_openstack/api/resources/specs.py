@@ -20,7 +20,7 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api import times
-from scavenger_openstack.db import specs
+from scavenger_openstack.db.resources import specs
 
 FILTERS = {'project': schemas.SHORT, 'application': schemas.NAME,
            'cpu_model': schemas.NAME, 'signal': schemas.SHORT}

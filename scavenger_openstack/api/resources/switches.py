@@ -23,7 +23,7 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import switches
+from scavenger_openstack.db.resources import switches
 
 SCOPES = schemas.one_of(('cloud', 'aggregate', 'host'))
 TARGET = described({'type': 'string', 'maxLength': 255},

@@ -22,7 +22,7 @@ from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
 from scavenger_openstack.api import times
-from scavenger_openstack.db import workloads
+from scavenger_openstack.db.resources import workloads
 
 FILTERS = {
     'host': schemas.NAME,

@@ -24,8 +24,8 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.db import aggregates
 from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.tests.functional import openstack_shell
 from scavenger_openstack.tests.functional.openstack_shell import INCIDENT
 from scavenger_openstack.tests.functional.openstack_shell import SCAN

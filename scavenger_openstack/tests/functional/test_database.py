@@ -29,8 +29,8 @@ from sqlalchemy import event
 from sqlalchemy import exc
 import testtools
 
-from scavenger_openstack.db import aggregates
 from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors

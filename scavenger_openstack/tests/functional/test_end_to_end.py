@@ -25,7 +25,7 @@ import testtools
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
-from scavenger_openstack.db import hosts
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional.servers import databases

@@ -28,7 +28,7 @@ import testtools
 from scavenger_openstack.agent.control_plane import sync
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import hosts
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack import rpc

@@ -20,7 +20,7 @@ from sqlalchemy import insert
 from sqlalchemy import update
 
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import hosts
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.unit.api import cloud
 

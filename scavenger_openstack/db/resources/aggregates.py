@@ -23,7 +23,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
-from scavenger_openstack.db import audit
+from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
