@@ -17,7 +17,7 @@ from __future__ import annotations
 import testtools
 
 from scavenger_openstack.osc import amounts
-from scavenger_openstack.osc import cap
+from scavenger_openstack.osc.commands import cap
 
 
 class Parse(testtools.TestCase):

@@ -20,7 +20,7 @@ from typing import Any
 
 from osc_lib.command import command
 
-from scavenger_openstack.osc import host
+from scavenger_openstack.osc.commands import host
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import table
 
