@@ -34,7 +34,7 @@ import tempfile
 import time
 from typing import Any
 
-from scavenger_openstack.demo import stage
+from scavenger_openstack.demo.stage import stage
 
 EXIT = {0: 'passed', 1: 'failed', 3: 'inconclusive'}
 

@@ -10,11 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The demo: a service, batch work beside it, and six ways to run both.
+"""The demo: what the product does for a service beside batch work.
 
-``stage`` is where it plays (cgroups of its own, an uplink of its own),
-``load`` what plays there (the C programs beside this file), ``phases`` the
-six ways, ``play`` runs them round by round, ``measure`` watches, ``result``
-judges, ``report`` and ``picture`` draw.  The product takes part as anybody
-would use it: as a process with a configuration file (``product``).
+``stage`` is where it plays (cgroups, disk and uplink of its own), ``load``
+what plays there (C programs).  ``filling`` is the first act: the service and
+batch work in six ways, run round by round; ``who`` is the second: which job
+disturbs which service.  The product takes part as anybody would use it: as a
+process with a configuration file (``product``).
 """

@@ -25,27 +25,27 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack import command_line
-from scavenger_openstack.demo import cgroups
-from scavenger_openstack.demo import disk
+from scavenger_openstack.demo.filling import interval
+from scavenger_openstack.demo.filling import phases
+from scavenger_openstack.demo.filling import picture
+from scavenger_openstack.demo.filling import play
+from scavenger_openstack.demo.filling import report
+from scavenger_openstack.demo.filling import result as result_
+from scavenger_openstack.demo.filling import turns as turns_
+from scavenger_openstack.demo.filling import verdict
 from scavenger_openstack.demo import interrupt as interrupt_
-from scavenger_openstack.demo import interval
-from scavenger_openstack.demo import keep
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import phases
-from scavenger_openstack.demo import picture
-from scavenger_openstack.demo import play
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import progress as progress_
-from scavenger_openstack.demo import report
-from scavenger_openstack.demo import result as result_
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import cgroups
+from scavenger_openstack.demo.stage import disk
+from scavenger_openstack.demo.stage import keep
+from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo import table
-from scavenger_openstack.demo import turns as turns_
-from scavenger_openstack.demo import verdict
 from scavenger_openstack.demo import watch
-from scavenger_openstack.demo import who
-from scavenger_openstack.demo import who_report
-from scavenger_openstack.demo import who_result
+from scavenger_openstack.demo.who import play as who
+from scavenger_openstack.demo.who import report as who_report
+from scavenger_openstack.demo.who import result
 from scavenger_openstack import errors
 
 
@@ -356,12 +356,12 @@ def _play_on(act: who.Who, plane: keep.Plane,
 
 def _told(record: dict[str, Any], options: argparse.Namespace) -> int:
     """Write the result of the second act; the exit code."""
-    found = who_result.summary(record)
+    found = result.summary(record)
     text = json.dumps({'result': found, 'record': record}) + '\n'
     (options.output / 'who.json').write_text(text)
     (options.output / 'who.html').write_text(who_report.page(found, record))
     print(json.dumps(found, indent=1) if options.json
-          else who_result.text(found))
+          else result.text(found))
     print(f'{options.output}/who.json and {options.output}/who.html '
           f'written\n{NEXT_WHO}', file=sys.stderr)
     return EXIT[found['verdict']]

@@ -25,7 +25,7 @@ import time
 from typing import Any
 
 from scavenger_openstack.demo import interrupt as interrupt_
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 
 INTERVAL_S = 1.0

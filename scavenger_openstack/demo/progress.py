@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from scavenger_openstack.demo import phases
+from scavenger_openstack.demo.filling import phases
 
 WIDTH = 24
 OVERHEAD_S = 0.9

@@ -20,11 +20,11 @@ import subprocess
 import sys
 import tempfile
 
-from scavenger_openstack.demo import accounting
-from scavenger_openstack.demo import cgroups
-from scavenger_openstack.demo import disk
-from scavenger_openstack.demo import stage
-from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo.stage import accounting
+from scavenger_openstack.demo.stage import cgroups
+from scavenger_openstack.demo.stage import disk
+from scavenger_openstack.demo.stage import stage
+from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import short_demo

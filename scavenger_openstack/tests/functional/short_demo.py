@@ -21,16 +21,16 @@ import dataclasses
 import sys
 
 from scavenger_openstack.cmd import demo
-from scavenger_openstack.demo import disk
-from scavenger_openstack.demo import phases
-from scavenger_openstack.demo import who
+from scavenger_openstack.demo.filling import phases
+from scavenger_openstack.demo.stage import disk
+from scavenger_openstack.demo.who import play
 
 
 def main() -> int:
     disk.SIZE_MIB = 48
     phases.LEARN_S = 6.0
-    who.QUIET_S = 6.0
-    who.DRAIN_S = 3.0
+    play.QUIET_S = 6.0
+    play.DRAIN_S = 3.0
     for name, phase in phases.PHASES.items():
         phases.PHASES[name] = dataclasses.replace(
             phase, warm_up_s=phases.LEARN_S if phase.agent else 1.0)

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 
-from scavenger_openstack.demo import stage
+from scavenger_openstack.demo.stage import stage
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import demos
 from scavenger_openstack.tests.functional.demos import DEADLINE_S

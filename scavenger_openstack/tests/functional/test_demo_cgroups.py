@@ -19,7 +19,7 @@ import subprocess
 import sys
 import uuid
 
-from scavenger_openstack.demo import cgroups
+from scavenger_openstack.demo.stage import cgroups
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 

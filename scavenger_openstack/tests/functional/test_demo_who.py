@@ -25,11 +25,11 @@ import sys
 
 import fixtures
 
-from scavenger_openstack.demo import accounting
-from scavenger_openstack.demo import disk
-from scavenger_openstack.demo import keep
-from scavenger_openstack.demo import stage
-from scavenger_openstack.demo import who
+from scavenger_openstack.demo.stage import accounting
+from scavenger_openstack.demo.stage import disk
+from scavenger_openstack.demo.stage import keep
+from scavenger_openstack.demo.stage import stage
+from scavenger_openstack.demo.who import play
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import demos
@@ -50,10 +50,10 @@ class WhoTest(demos.DemoTestCase):
         self.assertIn(process.returncode, (1, 3), err)
         found = json.loads(out)
         self.assertEqual([], found['knobs_left'])
-        self.assertEqual({who.SERVICE, who.LOOKUP}, set(found['victims']))
+        self.assertEqual({play.SERVICE, play.LOOKUP}, set(found['victims']))
         for one in found['victims'].values():
             self.assertGreater(one['mean_ms']['alone'], 0)
-        self.assertLessEqual(set(found['limited']), {who.CRUNCH, who.SCAN})
+        self.assertLessEqual(set(found['limited']), {play.CRUNCH, play.SCAN})
         page = (self.output / 'who.html').read_text()
         self.assertIn('<svg', page)
         drawn = self.output / 'who.svg'
@@ -91,10 +91,10 @@ class WhoTest(demos.DemoTestCase):
              'workload', 'list', '-f', 'json'], capture_output=True,
             text=True, timeout=DEADLINE_S, check=False)
         self.assertEqual(0, done.returncode, done.stderr)
-        self.assertLessEqual({who.SERVICE, who.LOOKUP}, {
+        self.assertLessEqual({play.SERVICE, play.LOOKUP}, {
             re.sub('^/[^/]*', '', one['id'])
             for one in json.loads(done.stdout)})
-        pids = self.wait_for_group(name, who.SERVICE)
+        pids = self.wait_for_group(name, play.SERVICE)
         done = self.clean()
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertIn(f'removed what demo {name} left\n', done.stdout)
@@ -107,7 +107,7 @@ class WhoTest(demos.DemoTestCase):
     def test_clean_after_sigkill_of_who(self) -> None:
         process = self.who()
         name = self.name_of(process)
-        self.wait_for_group(name, who.LOOKUP)
+        self.wait_for_group(name, play.LOOKUP)
         process.kill()
         process.communicate(timeout=DEADLINE_S)
         self.assertIn(name, disk.losetup('--list'))
@@ -186,7 +186,7 @@ class WhoTest(demos.DemoTestCase):
         """And hides nothing else, and the demo lets go of its stage."""
         self.addCleanup(stage.clean)
         made = stage.Stage(memory_bytes=1 << 30, link_bytes_per_s=1e6,
-                           cpus=[0], groups=who.GROUPS)
+                           cpus=[0], groups=play.GROUPS)
         made.make()
         kept = made.directory / accounting.KEPT
         self.addCleanup(kept.unlink, missing_ok=True)

@@ -33,7 +33,7 @@ from scavenger_openstack.cmd import standalone_files
 from scavenger_openstack.conductor import service
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
-from scavenger_openstack.demo import keep
+from scavenger_openstack.demo.stage import keep
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import openstack_shell

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from scavenger_openstack.demo import load
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_v2
 

@@ -21,18 +21,18 @@ import sys
 
 import fixtures
 
-from scavenger_openstack.demo import accounting
-from scavenger_openstack.demo import batch
-from scavenger_openstack.demo import cgroup_place
-from scavenger_openstack.demo import cgroups
-from scavenger_openstack.demo import disk
+from scavenger_openstack.demo.filling import phases
 from scavenger_openstack.demo import interrupt
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import phases
+from scavenger_openstack.demo.load import batch
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
-from scavenger_openstack.demo import stage
-from scavenger_openstack.demo import uplink
-from scavenger_openstack.demo import who
+from scavenger_openstack.demo.stage import accounting
+from scavenger_openstack.demo.stage import cgroup_place
+from scavenger_openstack.demo.stage import cgroups
+from scavenger_openstack.demo.stage import disk
+from scavenger_openstack.demo.stage import stage
+from scavenger_openstack.demo.stage import uplink
+from scavenger_openstack.demo.who import play
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import short_demo
@@ -139,7 +139,7 @@ class Plays(DemoTestCase):
         self.assertIn(code, PLAYED, err)
         found = json.loads(out)
         self.assertEqual([], found['knobs_left'])
-        self.assertEqual({who.SERVICE, who.LOOKUP}, set(found['victims']))
+        self.assertEqual({play.SERVICE, play.LOOKUP}, set(found['victims']))
         self.assertEqual([], traces())
         self.assertEqual(before, accounting.SWITCH.read_text())
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import result
+from scavenger_openstack.demo.filling import result
+from scavenger_openstack.demo.load import load
 
 GIB = 2**30
 SETTINGS = {'rounds': 2, 'seconds': 10.0, 'seed': '1', 'cpus': 2,

@@ -19,7 +19,7 @@ import pathlib
 import fixtures
 import testtools
 
-from scavenger_openstack.demo import cgroup_place
+from scavenger_openstack.demo.stage import cgroup_place
 
 
 class EmptyTest(testtools.TestCase):

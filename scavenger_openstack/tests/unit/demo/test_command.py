@@ -26,7 +26,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.cmd import demo
-from scavenger_openstack.demo import phases
+from scavenger_openstack.demo.filling import phases
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import progress
 from scavenger_openstack.tests.unit.demo.records import whole

@@ -20,7 +20,7 @@ import random
 
 import testtools
 
-from scavenger_openstack.demo import interval
+from scavenger_openstack.demo.filling import interval
 
 REQUESTS = 730
 """In a turn of 3.5 s on two CPUs."""

@@ -23,8 +23,8 @@ import subprocess
 import fixtures
 import testtools
 
-from scavenger_openstack.demo import disk
-from scavenger_openstack.demo import load
+from scavenger_openstack.demo.load import load
+from scavenger_openstack.demo.stage import disk
 from scavenger_openstack import errors
 
 
@@ -144,8 +144,8 @@ class LaunchTest(testtools.TestCase):
         if not shutil.which('cc'):
             self.skipTest('needs a C compiler')
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        with fixtures.MonkeyPatch('scavenger_openstack.demo.load.PROGRAMS',
-                                  ('launch',)):
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.demo.load.load.PROGRAMS', ('launch',)):
             load.build(directory)
         for parent, code in ((os.getpid(), 0), (1, 1)):
             done = subprocess.run(

@@ -19,10 +19,10 @@ from xml.etree import ElementTree
 
 import testtools
 
-from scavenger_openstack.demo import picture
+from scavenger_openstack.demo.filling import picture
+from scavenger_openstack.demo.filling import report
+from scavenger_openstack.demo.filling import result
 from scavenger_openstack.demo import plot
-from scavenger_openstack.demo import report
-from scavenger_openstack.demo import result
 from scavenger_openstack.tests.unit.demo.records import pairs
 from scavenger_openstack.tests.unit.demo.records import record
 from scavenger_openstack.tests.unit.demo.records import SETTINGS

@@ -18,8 +18,8 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import result
+from scavenger_openstack.demo.filling import result
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import table
 from scavenger_openstack.tests.unit.demo.records import GIB
 from scavenger_openstack.tests.unit.demo.records import pairs

@@ -19,9 +19,9 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.demo import interval
+from scavenger_openstack.demo.filling import interval
+from scavenger_openstack.demo.filling import turns
 from scavenger_openstack.demo import others
-from scavenger_openstack.demo import turns
 from scavenger_openstack.tests.unit.demo.records import other
 from scavenger_openstack.tests.unit.demo.records import pairs
 

@@ -20,7 +20,7 @@ import pathlib
 import fixtures
 import testtools
 
-from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 
 

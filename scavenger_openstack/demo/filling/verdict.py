@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import math
 from typing import Any
 
-from scavenger_openstack.demo import interval
+from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo import others
 
 P99_LIMIT = 1.10

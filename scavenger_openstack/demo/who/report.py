@@ -22,8 +22,8 @@ import html
 from typing import Any
 
 from scavenger_openstack.demo import plot
-from scavenger_openstack.demo import who
-from scavenger_openstack.demo import who_result
+from scavenger_openstack.demo.who import play
+from scavenger_openstack.demo.who import result as who_result
 
 WIDTH, ROW, HEAD = 860, 190, 64
 STEADY = '#9ca3af'
@@ -44,7 +44,7 @@ class Wide(plot.Panel):
 
 def svg(record: Mapping[str, Any]) -> str:
     """Victims on the left, suspects on the right, limits shaded."""
-    jobs = [job for job in who.JOBS if job.victim]
+    jobs = [job for job in play.JOBS if job.victim]
     height = HEAD + ROW * len(jobs)
     parts = [f"<rect width='{WIDTH}' height='{height}' rx='8' "
              "fill='#ffffff'/>",
@@ -68,10 +68,10 @@ def svg(record: Mapping[str, Any]) -> str:
     return plot.svg(WIDTH, height, parts, 'Who did it?')
 
 
-def _panel(record: Mapping[str, Any], job: who.Job, title: str, unit: str,
+def _panel(record: Mapping[str, Any], job: play.Job, title: str, unit: str,
            values: Sequence[float]) -> Wide:
     top = max([*values, 1e-3]) * 1.1
-    panel = Wide(title, unit, record['seconds'] + who.DRAIN_S, plot.Axis(
+    panel = Wide(title, unit, record['seconds'] + play.DRAIN_S, plot.Axis(
         0, top, [(top * i / 4, f'{top * i / 4:.2g}') for i in range(5)]))
     for begin_s, end_s in limits(record['looks'], job.group):
         panel.shade(begin_s, end_s, plot.FOREGROUND)
@@ -101,7 +101,7 @@ def _points(record: Mapping[str, Any], group: str, key: str,
             if one['at_s'] >= 0]
 
 
-def _signal(record: Mapping[str, Any], job: who.Job) -> Wide:
+def _signal(record: Mapping[str, Any], job: play.Job) -> Wide:
     title, unit, scale = SIGNALS[job.signal]
     points = _points(record, job.victim, job.signal, scale)
     panel = _panel(record, job, f'{_short(job.victim)} {title}', unit,
@@ -118,10 +118,10 @@ def _signal(record: Mapping[str, Any], job: who.Job) -> Wide:
     return panel
 
 
-def _use(record: Mapping[str, Any], job: who.Job) -> Wide:
+def _use(record: Mapping[str, Any], job: play.Job) -> Wide:
     title, key, unit, scale = USES[job.signal]
     curves = {other.group: _points(record, other.group, key, scale)
-              for other in who.JOBS}
+              for other in play.JOBS}
     panel = _panel(record, job, f'{title} by {_short(job.group)} and others',
                    unit, [value for points in curves.values()
                           for _, value in points if value is not None])

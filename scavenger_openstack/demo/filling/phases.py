@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import dataclasses
 
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.types import format_cpus
 
 WARM_UP_S = 4.0

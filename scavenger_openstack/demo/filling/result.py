@@ -30,9 +30,9 @@ import math
 import statistics
 from typing import Any
 
-from scavenger_openstack.demo import interval
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import verdict
+from scavenger_openstack.demo.filling import interval
+from scavenger_openstack.demo.filling import verdict
+from scavenger_openstack.demo.load import load
 
 SCHEMA = 2
 ANSWER_S = 1.25

@@ -34,12 +34,12 @@ import subprocess
 import time
 import uuid
 
-from scavenger_openstack.demo import accounting as accounting_
-from scavenger_openstack.demo import cgroup_place
-from scavenger_openstack.demo import cgroups
-from scavenger_openstack.demo import disk as disk_
-from scavenger_openstack.demo import keep
-from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo.stage import accounting as accounting_
+from scavenger_openstack.demo.stage import cgroup_place
+from scavenger_openstack.demo.stage import cgroups
+from scavenger_openstack.demo.stage import disk as disk_
+from scavenger_openstack.demo.stage import keep
+from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 
 RUN = pathlib.Path('/run')

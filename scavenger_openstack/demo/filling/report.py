@@ -20,10 +20,10 @@ import html
 import statistics
 from typing import Any
 
-from scavenger_openstack.demo import phases as phases_
-from scavenger_openstack.demo import picture
+from scavenger_openstack.demo.filling import phases as phases_
+from scavenger_openstack.demo.filling import picture
+from scavenger_openstack.demo.filling import result as result_
 from scavenger_openstack.demo import plot
-from scavenger_openstack.demo import result as result_
 from scavenger_openstack.demo import table
 
 BIN_S = 0.25

@@ -17,9 +17,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from scavenger_openstack.demo import load
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import product
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import stage as stage_
 
 EVERY_S = 0.2
 

@@ -20,9 +20,9 @@ import signal
 import subprocess
 import time
 
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import stage as stage_
-from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo.load import load
+from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 
 RELAUNCH_S = 0.5

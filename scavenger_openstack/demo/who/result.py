@@ -26,7 +26,7 @@ from scavenger_openstack.demo import others
 from scavenger_openstack.demo.table import lines
 from scavenger_openstack.demo.table import number
 from scavenger_openstack.demo.table import percent
-from scavenger_openstack.demo import who
+from scavenger_openstack.demo.who import play
 
 ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
 
@@ -48,17 +48,17 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     ``worked_s`` how much of it he did.
     """
     victims = {}
-    for job in who.JOBS:
+    for job in play.JOBS:
         if job.victim:
             victims[job.victim] = _victim(record, job)
-    guilty = {job.group for job in who.JOBS if job.victim}
+    guilty = {job.group for job in play.JOBS if job.victim}
     named = {name for look in record['looks'] for one in look['incidents']
              for name in one['antagonists']}
     limited = {name for look in record['looks'] for name in look['caps']}
     left = record['looks'][-1]['caps']
     criteria = [
         (f'{job.group} is named for {job.victim}, cause {job.cause}',
-         victims[job.victim]['named_s'] is not None) for job in who.JOBS
+         victims[job.victim]['named_s'] is not None) for job in play.JOBS
         if job.victim] + [
         (f'limiting it takes {RESTORED:.0%} of the harm away from '
          f'{name}', (one['restored'] or 0.0) >= RESTORED)
@@ -101,10 +101,10 @@ def _verdict(record: Mapping[str, Any],
     return 'passed', 'both antagonists were named, and no other workload'
 
 
-def _victim(record: Mapping[str, Any], job: who.Job) -> dict[str, Any]:
+def _victim(record: Mapping[str, Any], job: play.Job) -> dict[str, Any]:
     looks = record['looks']
     first = next((look for look in looks if _names(look, job)), None)
-    begun_s = who.QUIET_S + job.offset_s
+    begun_s = play.QUIET_S + job.offset_s
     states = spans(looks, job)
     latencies: dict[str, list[float]] = {
         ALONE: [], DISTURBED: [], LIMITED: []}
@@ -135,13 +135,13 @@ def _victim(record: Mapping[str, Any], job: who.Job) -> dict[str, Any]:
         'work_left': left / full if full and left is not None else None}
 
 
-def _names(look: Mapping[str, Any], job: who.Job) -> bool:
+def _names(look: Mapping[str, Any], job: play.Job) -> bool:
     return any(one['victim'] == job.victim and one['cause'] == job.cause
                and job.group in one['antagonists']
                for one in look['incidents'])
 
 
-def spans(looks: Sequence[Mapping[str, Any]], job: who.Job
+def spans(looks: Sequence[Mapping[str, Any]], job: play.Job
           ) -> list[tuple[float, float, str]]:
     """(from, to, state) of a victim, while one is judged.
 
@@ -155,12 +155,12 @@ def spans(looks: Sequence[Mapping[str, Any]], job: who.Job
         else:
             capped_s = None
         state = ''
-        if 0 <= before['at_s'] and after['at_s'] <= who.QUIET_S:
+        if 0 <= before['at_s'] and after['at_s'] <= play.QUIET_S:
             state = ALONE
         elif before['working'].get(job.group):
             if capped_s is None:
                 state = DISTURBED
-            elif before['at_s'] - capped_s >= who.SETTLE_S:
+            elif before['at_s'] - capped_s >= play.SETTLE_S:
                 state = LIMITED
         if state:
             found.append((before['at_s'], after['at_s'], state))

@@ -35,10 +35,10 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.demo import interrupt as interrupt_
-from scavenger_openstack.demo import load
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import others
 from scavenger_openstack.demo import product
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
 
@@ -150,7 +150,7 @@ class Who:
         self._others: list[dict[str, Any]] = []
 
     def play(self) -> dict[str, Any]:
-        """Play it; what :mod:`scavenger_openstack.demo.who_result` takes.
+        """Play it; what :mod:`scavenger_openstack.demo.who.result` takes.
 
         :raises Interrupted: a signal asks to stop.
         :raises DriverError: a program failed before the first look; what

@@ -21,17 +21,17 @@ import subprocess
 import time
 from typing import Any
 
-from scavenger_openstack.demo import batch as batch_
+from scavenger_openstack.demo.filling import measure
+from scavenger_openstack.demo.filling import phases as phases_
+from scavenger_openstack.demo.filling import result
 from scavenger_openstack.demo import interrupt as interrupt_
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import measure
+from scavenger_openstack.demo.load import batch as batch_
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import others
-from scavenger_openstack.demo import phases as phases_
 from scavenger_openstack.demo import product
 from scavenger_openstack.demo import progress as progress_
-from scavenger_openstack.demo import result
-from scavenger_openstack.demo import stage as stage_
-from scavenger_openstack.demo import uplink
+from scavenger_openstack.demo.stage import stage as stage_
+from scavenger_openstack.demo.stage import uplink
 from scavenger_openstack import errors
 
 LAUNCH_S = 0.2

@@ -23,9 +23,9 @@ import pathlib
 import signal
 import time
 
-from scavenger_openstack.demo import cgroup_names
-from scavenger_openstack.demo.cgroup_names import File
-from scavenger_openstack.demo import cgroup_place
+from scavenger_openstack.demo.stage import cgroup_names
+from scavenger_openstack.demo.stage.cgroup_names import File
+from scavenger_openstack.demo.stage import cgroup_place
 from scavenger_openstack import errors
 from scavenger_openstack.types import parse_cpus
 

@@ -32,14 +32,14 @@ import subprocess
 import time
 from typing import Any
 
-from scavenger_openstack.demo import batch as batch_
+from scavenger_openstack.demo.filling import interval
+from scavenger_openstack.demo.filling import phases
+from scavenger_openstack.demo.filling import play
 from scavenger_openstack.demo import interrupt as interrupt_
-from scavenger_openstack.demo import interval
-from scavenger_openstack.demo import load
-from scavenger_openstack.demo import phases
-from scavenger_openstack.demo import play
+from scavenger_openstack.demo.load import batch as batch_
+from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import progress as progress_
-from scavenger_openstack.demo import stage as stage_
+from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 
 TURN_S = progress_.PAIR_S / 2
