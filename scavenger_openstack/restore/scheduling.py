@@ -13,8 +13,8 @@
 """Real-time scheduling of what must not wait: agent, watcher, fast loop.
 
 On a full host an ordinary process can stand still for seconds, whatever its
-weight (``benchmarks/starvation.py``); an agent that does loses its leases,
-and a watcher that does restores late.  Standard library only.
+weight (``benchmarks/agent/starvation.py``); an agent that does loses its
+leases, and a watcher that does restores late.  Standard library only.
 """
 
 from __future__ import annotations

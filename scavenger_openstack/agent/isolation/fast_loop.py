@@ -59,7 +59,7 @@ SWITCH_INTERVAL_S = 0.0001
 ``sys.setswitchinterval``) while the loop runs.  Beside a thread that computes
 3 ms at a stretch, polling each 1 ms, 'foreground wakes' to 'set shrunk' took
 (p50/p99): 1.0/11.6 ms with CPython's 5 ms, 0.7/2.0 with 0.5 ms, 0.5/1.1 with
-this; alone 0.5/1.0 (``benchmarks/fast_loop.py --busy``)."""
+this; alone 0.5/1.0 (``benchmarks/agent/fast_loop.py --busy``)."""
 
 
 class Running(Protocol):

@@ -16,13 +16,14 @@
 Not in the papers.  The kernel compares ``cpu.idle`` between siblings only.
 Below one parent with a busy foreground, background that takes all the rest
 lets processes outside of that parent stand still for seconds; with a quota
-of a little less than the rest they do not (``benchmarks/starvation.py``).
-Directly below the root there is no such parent, and no such harm.
+of a little less than the rest they do not
+(``benchmarks/agent/starvation.py``).  Directly below the root there is no
+such parent, and no such harm.
 
 A quota is set on what ``cpu.idle`` is set on: a group of containers, whose
 total the kernel then limits, whatever is born in it; or a VM.  QEMU itself
 is in the cgroup of its VM, and hardly runs on a full host while that is idle
-(``benchmarks/qemu_answers.py``): then the quota alone holds a VM back.
+(``benchmarks/agent/qemu_answers.py``): then the quota alone holds a VM back.
 
 Weird input: ``None``, NaN and infinite numbers are unknown.
 """

@@ -143,7 +143,7 @@ class Params:
                 'background work gets. Less lets other processes start '
                 'sooner beside it and leaves more CPU time unused.',
         'min': 0.1, 'max': 1.0,
-        'source': 'not in the paper; benchmarks/starvation.py'})
+        'source': 'not in the paper; benchmarks/agent/starvation.py'})
     use_cpu_set: bool = dataclasses.field(default=True, metadata={
         'help': 'Keep background work off the CPUs that foreground '
                 'workloads have to themselves. False: it may run there.',

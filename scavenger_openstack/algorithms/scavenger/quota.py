@@ -22,7 +22,7 @@ Two things are ours, since the paper has one foreground VM and we have many:
 what is judged is the mean of the last few samples, and c grows with the
 number of workloads, so that all together raise no more false alarms than
 one.  Without them noise alone keeps the background at its minimum
-(``benchmarks/ipc_noise.py``).
+(``benchmarks/parameters/ipc_noise.py``).
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ QUEUE_S = 0.05
 QUEUE_BYTES = 262144
 """At least this much may wait: four whole GSO packets.  With half of it a new
 BBR connection at 125,000 B/s overfills the queue and loses a quarter of its
-first three seconds; with this it loses nothing (``benchmarks/egress.py``)."""
+first three seconds; with this it loses nothing
+(``benchmarks/drivers/egress.py``)."""
 
 _ETHERNET_BYTES = 18
 

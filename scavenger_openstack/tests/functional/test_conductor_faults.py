@@ -48,7 +48,7 @@ SEED = 7
 
 
 class Faults(schedules_cases.Stored, testtools.TestCase):
-    """benchmarks/fault_schedules.py plays it with many seeds."""
+    """benchmarks/control_plane/fault_schedules.py plays it with many seeds."""
 
     seed = SEED
 

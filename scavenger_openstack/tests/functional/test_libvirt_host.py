@@ -178,7 +178,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
             f'before {before:.0f}, during {during:.0f} (told {told:.0f}), '
             f'after {after:.0f}'))
         # On a busy machine an emulated guest sends less than it may; how
-        # near to the cap it comes, benchmarks/domain_caps.py measures.
+        # near to the cap it comes, benchmarks/agent/domain_caps.py measures.
         for rate in (during, told):
             self.assertThat(rate / 1e6, matchers.MatchesAll(
                 matchers.GreaterThan(0.8), matchers.LessThan(1.07)))

@@ -53,7 +53,7 @@ class NetworkTestCase(base.FunctionalTestCase):
         self.tc('qdisc', 'del', 'dev', step['dev'], 'root')
 
     def test_goodput_is_near_the_rate(self):
-        # The exact figures are in benchmarks/egress.py.
+        # The exact figures are in benchmarks/drivers/egress.py.
         for rate in (2.5e6, 25e6):
             self.assertEqual(rate, self.driver.write(JOB, RATE, rate))
             goodput = self.wire.goodput(1.5)

@@ -33,7 +33,7 @@ from scavenger_openstack.decision.rates import rates
 from scavenger_openstack.tests.unit import recordings
 
 TOP = pathlib.Path(__file__).parents[4]
-SCRIPT = TOP / 'benchmarks' / 'sensitivity.py'
+SCRIPT = TOP / 'benchmarks' / 'parameters' / 'sensitivity.py'
 
 
 class Benchmark(testtools.TestCase):

@@ -18,7 +18,8 @@ the library answers by itself, without libvirtd, is left out.  As a program it
 is scavenger-standalone, and writes what it has counted, and each tick of the
 slow loop, to a file when it ends:
 
-    python benchmarks/libvirt_calls.py FILE [arguments of scavenger-standalone]
+    python benchmarks/agent/libvirt_calls.py FILE \\
+        [arguments of scavenger-standalone]
 """
 
 from __future__ import annotations

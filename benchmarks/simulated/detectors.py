@@ -13,9 +13,9 @@
 
 """Who names the right ones: every detector on every scenario.
 
-Writes ``benchmarks/detectors.md`` by one command:
+Writes ``benchmarks/simulated/detectors.md`` by one command:
 
-    python benchmarks/detectors.py
+    python benchmarks/simulated/detectors.py
 
 Hosts that are done are kept in a file, so a run that was cut goes on where
 it ended.  The seeds were not used while the detectors were written.
@@ -121,8 +121,8 @@ def page(records: Mapping[str, Sequence[Mapping[str, Any]]],
     """The scoreboard of the detectors as Markdown."""
     said = [
         '# Who names the right ones', '',
-        f'Made by `python benchmarks/detectors.py --seeds {seeds}`; do not '
-        'edit.', '',
+        f'Made by `python benchmarks/simulated/detectors.py --seeds {seeds}`; '
+        'do not edit.', '',
         f'{seeds} seeds per scenario; the detectors were written on other '
         'seeds. They observe, so that all of them see the same host, and '
         'limit nobody. A pair is a victim and one named for it. It is right '

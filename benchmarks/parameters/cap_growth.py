@@ -14,7 +14,8 @@
 
 """How a cap grows after contention: PerfCloud's equation 1, and ours.
 
-    python benchmarks/cap_growth.py doc/source/_static/cap-growth.svg
+    python benchmarks/parameters/cap_growth.py \\
+        doc/source/_static/cap-growth.svg
 
 The three regions of equation 1 (PerfCloud, section III-C) have a colour
 each: growth, plateau within a tenth of where contention was met, probing

@@ -18,7 +18,7 @@ and without ``--record``, and compares the CPU time per tick.  Then looks at
 the last recording: bytes per line and per day, and ticks per second when it
 is read and when it is replayed.
 
-    python benchmarks/recording.py [--workloads 100] [--rounds 3]
+    python benchmarks/agent/recording.py [--workloads 100] [--rounds 3]
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ noise, or all of it on a recording of an operator's own host.  The rule is
 the agent's own controller.  Writes sensitivity.md and pictures.  Takes some
 fifteen minutes of one CPU; reading the traces needs pyarrow.
 
-    python benchmarks/sensitivity.py [--data DIR] [--output DIR]
-    python benchmarks/sensitivity.py --recording FILE
+    python benchmarks/parameters/sensitivity.py [--data DIR] [--output DIR]
+    python benchmarks/parameters/sensitivity.py --recording FILE
 
 The results in this directory are from
 
-    python benchmarks/sensitivity.py --output benchmarks \\
-        --pictures doc/source/_static
+    python benchmarks/parameters/sensitivity.py \\
+        --output benchmarks/parameters --pictures doc/source/_static
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Rates
 
-TOP = pathlib.Path(__file__).parents[1]
+TOP = pathlib.Path(__file__).parents[2]
 CS = '0,0.5,1,1.5,2,2.5,3,4'
 WINDOWS_S = '15,30,60,120,300,600,1800,3600'
 PARTS = ('memory', 'network', 'ipc')
@@ -131,11 +131,11 @@ Record what the agent sees, for a day at the least and a week at best, with
 the controllers in `observe`, then run the study on it:
 
     scavenger-agent run --record FILE
-    python benchmarks/sensitivity.py --recording FILE --output DIR
+    python benchmarks/parameters/sensitivity.py --recording FILE --output DIR
 
 `DIR/sensitivity.md` then has the same tables for that host's memory, each of
 its links and its IPC. It needs nothing but the package and what is in
-`benchmarks/`. Say with `--memory-violations` and
+`benchmarks/parameters/`. Say with `--memory-violations` and
 `--network-violations` how many violations a day are acceptable there.
 '''
 

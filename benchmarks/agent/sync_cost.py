@@ -12,12 +12,12 @@
 
 """What it costs the agent to report to a conductor.
 
-Runs the agent as benchmarks/slow_loop.py does, by turns without a control
-plane and with one that answers in the same process (so without the library
-that speaks to the broker), and prints CPU per workload and tick and memory of
-both, and their ratio in each pair.
+Runs the agent as slow_loop.py beside this file does, by turns without a
+control plane and with one that answers in the same process (so without the
+library that speaks to the broker), and prints CPU per workload and tick and
+memory of both, and their ratio in each pair.
 
-    python benchmarks/sync_cost.py [--workloads 50] [--pairs 3]
+    python benchmarks/agent/sync_cost.py [--workloads 50] [--pairs 3]
 """
 
 from __future__ import annotations

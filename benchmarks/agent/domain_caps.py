@@ -22,7 +22,7 @@ limit, and a look at what came of it), of a change and of the lift, and which
 calls to libvirt that time is made of.  Nothing is asserted; with other work
 on the machine the figures tell little.
 
-    python benchmarks/domain_caps.py [--repeat 12] [--rounds 5]
+    python benchmarks/agent/domain_caps.py [--repeat 12] [--rounds 5]
 """
 
 from __future__ import annotations

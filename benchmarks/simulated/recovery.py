@@ -14,9 +14,9 @@
 
 """How victims recover and what antagonists keep, under kinds of caps.
 
-Writes ``benchmarks/recovery.md`` by one command:
+Writes ``benchmarks/simulated/recovery.md`` by one command:
 
-    python benchmarks/recovery.py
+    python benchmarks/simulated/recovery.py
 
 Hosts that are done are kept in a file, so a run that was cut goes on where
 it ended.  The seeds were not used while the detector was written.
@@ -48,8 +48,8 @@ def page(records: Mapping[str, Sequence[Mapping[str, Any]]],
     """The comparison as Markdown."""
     said = [
         '# What caps do to victims and antagonists', '',
-        f'Made by `python benchmarks/recovery.py --seeds {seeds}`; do not '
-        'edit.', '',
+        f'Made by `python benchmarks/simulated/recovery.py --seeds {seeds}`; '
+        'do not edit.', '',
         f'{seeds} seeds per scenario; the detector was written on other '
         'seeds. It enforces on the simulated host. From the moment of its '
         'first cap on, a host like it holds the antagonists at '

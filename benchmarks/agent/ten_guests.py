@@ -28,7 +28,7 @@ each guest used, who was named for whom and why, the caps, and whether in the
 end all domains are as they were.  Nothing is asserted; numbers compare only
 within one run.  It takes --quiet + --seconds + --after, and some two minutes.
 
-    python benchmarks/ten_guests.py [--seconds 300] [--json FILE]
+    python benchmarks/agent/ten_guests.py [--seconds 300] [--json FILE]
 """
 
 from __future__ import annotations

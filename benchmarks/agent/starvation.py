@@ -22,7 +22,7 @@ and the worst of them in the median round; the P99 of the foreground's
 answers; the CPUs that the background got.  The ways are played in turn, round
 after round.
 
-    sudo python benchmarks/starvation.py [--rounds 5] [--seconds 12]
+    sudo python benchmarks/agent/starvation.py [--rounds 5] [--seconds 12]
         [--kind containers] [--places nested,top]
         [--ways alone,unmanaged,agent-idle,follow,agent]
 

@@ -15,7 +15,8 @@
 It needs that program, in an environment of its own:
 
     python3 -m venv ~/st && ~/st/bin/pip install schemathesis
-    python benchmarks/api_schema.py --program ~/st/bin/schemathesis
+    python benchmarks/control_plane/api_schema.py \\
+        --program ~/st/bin/schemathesis
 
 The API runs on the loopback interface, on SQLite, with the small cloud of
 the unit tests.  Schemathesis reads /v1/openapi.json there and sends requests

@@ -17,7 +17,7 @@ CPU, and prints for each: verdict, exit code, the ratio of the P99s with its
 interval, pairs of turns, seconds, and what was left on the machine.  Ends
 with 1 when a result is missing or something was left.
 
-    sudo python benchmarks/demos.py [--count 20] [--busy CPU]
+    sudo python benchmarks/agent/demos.py [--count 20] [--busy CPU]
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ prints how long ``blockStats`` of it took (median and worst, in ms), and how
 much of the CPUs each guest got.  The ways are played in turn, round after
 round.
 
-    python benchmarks/qemu_answers.py [--rounds 3] [--seconds 10]
+    python benchmarks/agent/qemu_answers.py [--rounds 3] [--seconds 10]
         [--ways off,idle,weight,light,quota,light+quota]
 
 *off*: nothing is limited.  *idle*: cpu.idle on the machine's cgroup.

@@ -18,7 +18,7 @@ strace over a script of first caps, changed caps and lifts of every knob;
 SIGKILL; and, to show that (a) can fail, (a) once more over a copy of the
 code that writes before it leases.
 
-    python benchmarks/kills.py [--kills 200] [--stops 50]
+    python benchmarks/agent/kills.py [--kills 200] [--stops 50]
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ Afterwards each incident, limit and kill is there once, hourly sums are those
 of all incidents, specs those of all samples (to 1e-9), and no override is
 lost.  A seed gives the same schedule again, but for where a kill hits.
 
-    python benchmarks/fault_schedules.py [--sqlite 1000] [--broker 30]
+    python benchmarks/control_plane/fault_schedules.py \\
+        [--sqlite 1000] [--broker 30]
         [--first SEED]
 
 It prints how far it is, and at the end (or after Ctrl-C) one line; the exit

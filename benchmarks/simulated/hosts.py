@@ -64,7 +64,7 @@ def main(name: str, description: str | None, scenarios: Sequence[str],
     parser.add_argument('--first-seed', type=int, default=0, metavar='N')
     parser.add_argument('--jobs', type=int, default=crew.cpus())
     parser.add_argument('--directory', type=pathlib.Path,
-                        default=HERE.parent / 'build' / name)
+                        default=HERE.parents[1] / 'build' / name)
     parser.add_argument('--output', type=pathlib.Path,
                         default=HERE / f'{name}.md')
     chosen = parser.parse_args()

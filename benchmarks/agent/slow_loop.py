@@ -18,7 +18,7 @@ allocates and computes a little, runs the real agent in enforce mode at
 from /proc.  Prints CPU per workload and tick for each number of workloads,
 and how far the curve is from a line.
 
-    python benchmarks/slow_loop.py [--workloads 10,50,100,200,500]
+    python benchmarks/agent/slow_loop.py [--workloads 10,50,100,200,500]
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ Three answers are shown: the limit in force (the job fits under it), the
 kill (consent given) and the freeze (none given).  The time runs from the end
 of the jump to the answer, in ticks of the agent.
 
-    python benchmarks/memory_jump.py [--rounds 10]
+    python benchmarks/agent/memory_jump.py [--rounds 10]
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
 
 """What naming an antagonist costs: one victim, 57 suspects, ten minutes.
 
-    python benchmarks/detector_cost.py
+    python benchmarks/simulated/detector_cost.py
 
 CPI2 compares ten samples of a minute, as published; PerfCloud twelve
 intervals of 5 s.  Both are also given the 120 samples of 5 s that attribution

@@ -14,9 +14,9 @@
 
 """The scoreboard: every policy on every scenario, beside an oracle.
 
-Writes ``benchmarks/scoreboard.md`` by one command:
+Writes ``benchmarks/simulated/scoreboard.md`` by one command:
 
-    python benchmarks/scoreboard.py
+    python benchmarks/simulated/scoreboard.py
 
 Each seed that is done is kept in a file, so a run that was cut goes on
 where it ended; seeds that other code or another scenario file has played do
@@ -56,7 +56,7 @@ from scavenger_openstack.simulator.scenario import Scenario
 from scavenger_openstack.types import Priority
 
 HERE = pathlib.Path(__file__).resolve().parent
-TOP = HERE.parent
+TOP = HERE.parents[1]
 REASONS = HERE / 'reasons.yaml'
 OURS = 'ours'
 UNEXPLAINED = '**unexplained**'
@@ -193,8 +193,9 @@ def page(scenarios: Sequence[Scenario],
     """The scoreboard as Markdown."""
     said = [
         '# Scoreboard', '',
-        f'Made by `python benchmarks/scoreboard.py --seeds {seeds}`; do not '
-        'edit. Why-lines come from `benchmarks/reasons.yaml`.', '',
+        f'Made by `python benchmarks/simulated/scoreboard.py --seeds {seeds}`;'
+        ' do not edit. Why-lines come from '
+        '`benchmarks/simulated/reasons.yaml`.', '',
         f'{seeds} seeds per scenario, the oracle on the first '
         f'{oracle_seeds} of them. {table.LEGEND}', '', summary.RULE, '',
         'The oracle is the best constant allocation (shares of CPUs, memory, '

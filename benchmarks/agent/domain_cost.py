@@ -24,7 +24,7 @@ A 'small' domain is machine isapc with 8 MB and no devices; one that is
 run, or 'idle': the firmware has nothing to boot and waits.  Nothing is
 asserted.
 
-    python benchmarks/domain_cost.py [--domains 10,50,100] [--seconds 60]
+    python benchmarks/agent/domain_cost.py [--domains 10,50,100] [--seconds 60]
 
 The agent works for some milliseconds in a second, so what it costs is mostly
 what a CPU forgets meanwhile: the same work takes twice as long on a CPU that

@@ -17,7 +17,8 @@ new), with a new incident, with the list of 50 workloads.  Then over a real
 broker, with agents in processes of their own and 1 and 2 conductors, on
 MariaDB.  From that: what 10,000 hosts at a report in 10 s take.
 
-    python benchmarks/control_plane.py [--reports 1000] [--seconds 10]
+    python benchmarks/control_plane/control_plane.py \\
+        [--reports 1000] [--seconds 10]
 """
 
 from __future__ import annotations
