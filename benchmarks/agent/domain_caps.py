@@ -43,12 +43,12 @@ import libvirt_calls
 from running_agent import guarded
 from running_agent import say
 
-from scavenger_openstack.demo.table import lines
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.text import columns
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -213,7 +213,7 @@ def text(record: dict[str, Any]) -> str:
     """All of it, for people."""
     said = ['Parts of the cap (median, lowest to highest of '
             f'{len(record["held"][0]["capped"])} rounds)', '']
-    said += lines(('cap', 'without', 'capped', 'after'), [
+    said += columns(('cap', 'without', 'capped', 'after'), [
         (one['what'], *(spread(one[phase], '{:.3f}')
                         for phase in ('before', 'capped', 'after')))
         for one in record['held']])
@@ -225,7 +225,7 @@ def text(record: dict[str, Any]) -> str:
              f'before, {one["paused"]:.4f} paused, {one["after"]:.2f} '
              'after', '', 'ms of each call (median, lowest to highest of '
              f'{len(record["timed"][0]["took"]["set"])})', '']
-    said += lines(('knob', 'first cap', 'change', 'lift'), [
+    said += columns(('knob', 'first cap', 'change', 'lift'), [
         (one['knob'], *(spread([1000 * took_s for took_s in
                                 one['took'].get(way, ())], '{:.1f}')
                         for way in ('set', 'change', 'lift')))

@@ -41,10 +41,10 @@ from typing import Any
 from running_agent import guarded
 from running_agent import say
 
-from scavenger_openstack.demo.table import lines
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.text import columns
 
 WAYS = 'off,idle,weight,light,quota,light+quota'
 FLOOR_CORES = 0.1
@@ -138,7 +138,7 @@ def main() -> int:
             f'{1e3 * max(took_s):.0f}',
             f'{statistics.mean(front for _, front, _ in rounds):.2f}',
             f'{statistics.mean(back for _, _, back in rounds):.2f}'))
-    print('\n'.join(lines(
+    print('\n'.join(columns(
         ('way', 'answers', 'median ms', 'worst ms', 'foreground CPUs',
          'background CPUs'), body)))
     return 0

@@ -62,12 +62,12 @@ from typing import NamedTuple
 from typing import Protocol
 
 import running_agent
-from scavenger_openstack.demo.table import lines
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.text import columns
 
 RATE, CONNECTIONS = 2500, 16
 PORT = 11299
@@ -456,7 +456,7 @@ def show(args: argparse.Namespace,
             str(sum(one.lapses for one in every)),
             *((ms(statistics.median(took_s)), ms(max(took_s)))
               if args.kind == 'vms' else ())))
-    print('\n'.join(lines(
+    print('\n'.join(columns(
         ('place', 'way', 'latest s: root 100 Hz', 'root 1 Hz', 'group 10 Hz',
          'median round', 'P99 ms', 'background CPUs', 'lapses',
          *(('QEMU ms', 'worst') if args.kind == 'vms' else ())), body)))

@@ -22,8 +22,8 @@ import math
 import statistics
 from typing import Any
 
-from scavenger_openstack.demo.table import lines
 from scavenger_openstack.demo.table import number
+from scavenger_openstack.text import columns
 
 BEFORE, AFTER = 'before', 'after'
 WORKS, LIMITED = 'works', 'limited'
@@ -158,7 +158,7 @@ def work(record: Mapping[str, Any], timeline: Timeline,
             record, timeline, phase, [name], 'cores'), 2)
             for name in timeline.worked))
         rows.append(tuple(row))
-    return lines(tuple(titles), rows)
+    return columns(tuple(titles), rows)
 
 
 def _measure(record: Mapping[str, Any], name: str) -> tuple[str, str, float]:
@@ -213,14 +213,14 @@ def recovered(record: Mapping[str, Any], timeline: Timeline,
                 row.append(f'{disturbed / alone:.1f} -> '
                            f'{limited / alone:.1f}')
         found.append(tuple(row))
-    return lines(('mean latency / before, while ... works -> is limited',
-                  *record['victims']), found)
+    return columns(('mean latency / before, while ... works -> is limited',
+                    *record['victims']), found)
 
 
 def used(record: Mapping[str, Any], timeline: Timeline,
          phases: Sequence[str]) -> list[str]:
     names = list(record['limits_before'])
-    return lines(('guest', *phases), [
+    return columns(('guest', *phases), [
         (name, *(_use(record, timeline, phase, name) for phase in phases))
         for name in names])
 

@@ -24,8 +24,8 @@ import json
 import textwrap
 from typing import Any
 
-from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
+from scavenger_openstack import amounts
 from scavenger_openstack.decision import tags
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob

@@ -30,11 +30,11 @@ from typing import Any
 
 from oslo_log import log
 
-from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack import amounts
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision.decider import Controller

@@ -27,9 +27,9 @@ import pathlib
 import stat
 from typing import Any
 
-from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import instances as instances_
 from scavenger_openstack.agent import names
+from scavenger_openstack import amounts
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident

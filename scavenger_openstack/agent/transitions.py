@@ -27,10 +27,10 @@ from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
-from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.scavenger import leftover
+from scavenger_openstack import amounts
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap

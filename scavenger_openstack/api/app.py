@@ -21,9 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterable
 from http import HTTPStatus
-import json
 import logging
-import math
 import time
 from typing import Any
 
@@ -50,6 +48,7 @@ from scavenger_openstack import conf_control
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
+from scavenger_openstack import text as text_
 
 LOG = logging.getLogger(__name__)
 
@@ -270,22 +269,8 @@ def _of_http(error: exceptions.HTTPException, id_: str) -> dict[str, Any]:
 
 def _json(value: Any, status: int = 200,
           headers: dict[str, str] | None = None) -> flask.Response:
-    try:
-        text = json.dumps(value, allow_nan=False, separators=(',', ':'))
-    except ValueError:      # an agent measured something endless
-        text = json.dumps(_finite(value), separators=(',', ':'))
-    return flask.Response(text + '\n', status, headers,
-                          content_type='application/json')
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return flask.Response(text_.json_line(value, compact=True) + '\n', status,
+                          headers, content_type='application/json')
 
 
 def _request_id() -> str:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
-import json
 import pathlib
 import sys
 import time
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
+from scavenger_openstack import text
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -146,7 +146,7 @@ def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     try:
         until = time.monotonic() + options.seconds
         while True:
-            print(json.dumps(as_json(driver.sample())), flush=True)
+            print(text.json_line(as_json(driver.sample())), flush=True)
             if time.monotonic() + conf.agent.interval_s > until:
                 return 0
             time.sleep(conf.agent.interval_s)
@@ -201,7 +201,7 @@ def show_status(places: places_.Places, *, as_json: bool) -> int:
         document['age_s'] = now - document['time_s']
         document['instances'] = instances.complete(document)
         names.complete(document)
-        print(json.dumps(document, indent=1))
+        print(text.json_page(document))
     else:
         print(status.table(document, now))
     return 1 if status.is_stale(document, now) else 0
@@ -268,8 +268,8 @@ def show_history(places: places_.Places, since: str | None, *,
     try:
         for event in reader.events(since_s):
             empty = False
-            print(json.dumps(history.as_line(event, reader.names)) if as_json
-                  else history.line(event, reader.names))
+            print(text.json_line(history.as_line(event, reader.names))
+                  if as_json else history.line(event, reader.names))
         sys.stdout.flush()
     except BrokenPipeError:
         return exit_.unread()

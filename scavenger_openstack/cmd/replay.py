@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
+from scavenger_openstack import text
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -200,7 +201,7 @@ def _show(options: argparse.Namespace, source: replay.Source,
             source, settings, after,
             ('recorded' if isinstance(source, replay.Recording)
              else 'configured', ' '.join(options.set)))
-        _print([replay_output.as_line(found.as_json())]
+        _print([text.json_line(found.as_json())]
                if options.format == 'json' else found.lines())
         return 0
     table = replay_output.Table(several)
@@ -209,7 +210,7 @@ def _show(options: argparse.Namespace, source: replay.Source,
         ticks += 1
         decisions += replay.count(step.changed)
         if options.format == 'json':
-            _print(map(replay_output.as_line, replay_output.documents(step)))
+            _print(map(text.json_line, replay_output.documents(step)))
         else:
             _print(table.lines(step))
     if options.format == 'table':

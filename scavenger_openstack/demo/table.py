@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scavenger_openstack import text as text_
+
 TITLES = ('phase', 'P50 ms', 'P99 ms', 'P99.9 ms', 'P99 / alone',
           'batch CPU', 'batch memory', 'batch network', 'CPU use',
           'memory violations', 'file s', 'limits set')
@@ -58,16 +60,6 @@ def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
             number(phase['foreground_transfer_s'], 2),
             number(phase['caps_set'], 0)))
     return found
-
-
-def lines(titles: tuple[str, ...], body: list[tuple[str, ...]]) -> list[str]:
-    """Columns, the first to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in (titles, *body))
-              for i in range(len(titles))]
-    return ['  '.join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                      for i, (cell, width)
-                      in enumerate(zip(row, widths, strict=True))).rstrip()
-            for row in (titles, *body)]
 
 
 def criterion(test: Mapping[str, Any]) -> str:
@@ -120,7 +112,7 @@ def text(result: Mapping[str, Any]) -> str:
         f'Windows are shortened for the demo: memory '
         f'{settings["memory_window_s"]} s, network '
         f'{settings["network_window_s"]} s.', '',
-        *lines(TITLES, rows(result)), '']
+        *text_.columns(TITLES, rows(result)), '']
     if result['disturbed']:
         said += [f'Not quiet: {result["disturbed"]}.', '']
     if late := outside(result):

@@ -22,11 +22,10 @@ import tempfile
 import time
 from typing import Any
 
+from scavenger_openstack import amounts
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo import product
 from scavenger_openstack import errors
-
-MIB = 2**20
 
 
 def watch(foreground: str, background: str, *, seconds: float,
@@ -89,20 +88,12 @@ def _changes(before: Mapping[tuple[str, str], Any],
     for key, cap in now.items():
         if key not in before or before[key].get('value') != cap.get('value'):
             print(f'{at_s:5.1f} s  {key[0]}: would set {key[1]} to '
-                  f'{_value(key[1], cap.get("value"))}  '
+                  f'{amounts.of_knob(key[1], cap.get("value"))}  '
                   f'({cap.get("reason", "")})', flush=True)
     for key in before:
         if key not in now:
             print(f'{at_s:5.1f} s  {key[0]}: would remove {key[1]}',
                   flush=True)
-
-
-def _value(knob: str, value: Any) -> str:
-    if knob == 'memory_bytes' and isinstance(value, int | float):
-        return f'{value / MIB:.0f} MiB'
-    if knob == 'egress_bytes_per_s' and isinstance(value, int | float):
-        return f'{value / 1e6:.2f} MB/s'
-    return f'{value:g}' if isinstance(value, float) else str(value)
 
 
 def _last(log: pathlib.Path) -> str:

@@ -19,7 +19,6 @@ import argparse
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import json
 import signal
 import sys
 import time
@@ -37,6 +36,7 @@ from scavenger_openstack.laboratory import output
 from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
+from scavenger_openstack import text as text_
 
 SCHEMA = 1
 SEEDS = 20
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, _interrupted)
     with output.Target(options.output) as target:
         document = _fleet(options) if options.fleet else _compare(options)
-        text = json.dumps(document, indent=1)
+        text = text_.json_page(document)
         target.write(text + '\n')
     if options.format == 'json' or options.output == '-':
         return output.show(text)

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-import json
-import math
 from typing import Any
 
 from scavenger_openstack.agent import status
@@ -91,24 +89,6 @@ def _incident(step: Step, told: Told, facts: Mapping[str, Any],
         'antagonists': list(one.antagonists), 'action': one.action,
         'outcome': one.outcome, 'since_s': one.time_s, 'ended': told.ended,
         'facts': {told.controller: facts.get(told.controller, {})}}
-
-
-def as_line(document: Mapping[str, Any]) -> str:
-    """A document as one line of JSON; a number that JSON lacks is null."""
-    try:
-        return json.dumps(document, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(document), allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 class Table:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory.summary import Range
 from scavenger_openstack.laboratory.summary import Row
+from scavenger_openstack import text
 
 TITLES = ('policy', 'foreground P99 x alone', 'worst service',
           'seeds above', 'background work x unmanaged', 'of oracle',
@@ -70,14 +71,9 @@ def cells(name: str, row: Row | None) -> tuple[str, ...]:
 
 def plain(rows: Mapping[str, Row | None]) -> list[str]:
     """Columns for a terminal, the first and last to the left."""
-    body = [TITLES, *[cells(name, row) for name, row in rows.items()]]
-    widths = [max(len(line[i]) for line in body)
-              for i in range(len(TITLES))]
-    last = len(TITLES) - 1
-    return ['  '.join([cell.ljust(width) if i in (0, last)
-                       else cell.rjust(width) for i, (cell, width)
-                       in enumerate(zip(line, widths, strict=True))]).rstrip()
-            for line in body]
+    return text.columns(TITLES, [cells(name, row)
+                                 for name, row in rows.items()],
+                        left=(0, len(TITLES) - 1))
 
 
 def markdown(rows: Mapping[str, Row | None]) -> list[str]:

@@ -64,6 +64,11 @@ _EXAMPLES = {
     'egress_bytes_per_s': '10MB/s'}
 
 
+_KNOBS = {'memory': 'memory_bytes', 'disk': 'io_bytes_per_s',
+          'network': 'egress_bytes_per_s', 'cpu': 'cpu_cores'}
+"""Resources, and the knob that has their unit."""
+
+
 def human(name: str, value: object) -> str:
     """A value of a knob, a resource or a signal, with its unit.
 
@@ -71,24 +76,14 @@ def human(name: str, value: object) -> str:
     """
     if value is None:
         return 'no limit'
-    if name == 'cpu_set':
-        return f'CPUs {value}'
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return str(value)
-    if name in ('cpu_idle', 'paused'):
-        return 'yes' if value else 'no'
-    if name in ('memory', 'memory_bytes'):
-        return f'{value / 2 ** 20:,.0f} MiB'
-    if name in ('disk', 'network') or name.endswith('_bytes_per_s'):
-        return f'{value / 1e6:.3g} MB/s'
-    if name == 'io_wait':
-        return f'{value * 1e3:.3g} ms/operation'
-    if name == 'llc_misses_per_s':
-        return f'{value / 1e6:.3g} M misses/s'
-    return f'{value:.3g}{_UNITS.get(name, "")}'
-
-
-_UNITS = {
-    'cpu_cores': ' cores', 'cpu': ' cores',
-    'io_ops_per_s': ' operations/s', 'llc_ways': ' ways'}
-"""What stands after a plain number."""
+    if not isinstance(value, str):
+        if name in ('cpu_idle', 'paused'):
+            return 'yes' if value else 'no'
+        if name == 'io_wait':
+            return f'{value * 1e3:.3g} ms/operation'
+        if name == 'llc_misses_per_s':
+            return f'{value / 1e6:.3g} M misses/s'
+    from scavenger_openstack import amounts
+    return amounts.of_knob(_KNOBS.get(name, name), value)

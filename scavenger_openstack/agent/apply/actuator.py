@@ -34,12 +34,12 @@ import functools
 
 from oslo_log import log
 
-from scavenger_openstack.agent import amounts
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.apply import worker
 from scavenger_openstack.agent.apply import write_queue as lanes_
 from scavenger_openstack.agent import base as base_
+from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base

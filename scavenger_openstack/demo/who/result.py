@@ -23,10 +23,10 @@ import statistics
 from typing import Any
 
 from scavenger_openstack.demo import others
-from scavenger_openstack.demo.table import lines
 from scavenger_openstack.demo.table import number
 from scavenger_openstack.demo.table import percent
 from scavenger_openstack.demo.who import play
+from scavenger_openstack import text as text_
 
 ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
 
@@ -216,7 +216,7 @@ def text(result: Mapping[str, Any]) -> str:
     said = [f'{result["verdict"]}: {result["why"]}', '',
             f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, '
             f'in samples of {result["sample_s"]:g} s.', '',
-            *lines(TITLES, rows), '']
+            *text_.columns(TITLES, rows), '']
     said += [('ok      ' if test['passed'] else 'FAILED  ') + test['name']
              for test in result['criteria']]
     return '\n'.join(said)

@@ -32,6 +32,7 @@ from scavenger_openstack.laboratory import replay_settings
 from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.tests.unit import recordings
+from scavenger_openstack import text as text_
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -290,7 +291,7 @@ class TableTest(ReplayTestCase):
              ('two', 6.0, 2)],
             [(step.host, step.time_s, step.decided.decisions[
                 'watcher'].facts['seen']) for step in steps if step.decided])
-        documents = [json.loads(replay_output.as_line(one))
+        documents = [json.loads(text_.json_line(one))
                      for step in steps for one in
                      replay_output.documents(step)]
         self.assertEqual(
@@ -366,7 +367,7 @@ class CompareTest(ReplayTestCase):
             for word in ('recorded', 'use_cpu_idle=false', 'caps set',
                          '/batch cpu_idle', 'first difference'):
                 self.assertIn(word, text)
-            document = json.loads(replay_output.as_line(found.as_json()))
+            document = json.loads(text_.json_line(found.as_json()))
             self.assertEqual('comparison', document['type'])
             self.assertEqual([one.ticks, two.ticks], [
                 each['ticks'] for each in document['settings']])

@@ -26,16 +26,23 @@ def of_bytes_per_s(value: float) -> str:
     return f'{value / 1e6:.3g} MB/s'
 
 
-def of_knob(knob: Knob, value: Value | None) -> str:
-    """A knob's value with its unit."""
+def of_knob(knob: str, value: Value | None) -> str:
+    """A value with its unit.
+
+    :param knob: or another name that ends with its unit
+    """
     if value is None:
         return 'unlimited'
     if isinstance(value, str):
-        return f'CPUs {value}' if knob is Knob.CPU_SET else value
-    if knob is Knob.MEMORY_BYTES:
+        return f'CPUs {value}' if knob == Knob.CPU_SET else value
+    if knob == Knob.MEMORY_BYTES:
         return of_bytes(value)
-    if knob in (Knob.IO_BYTES_PER_S, Knob.EGRESS_BYTES_PER_S):
+    if knob.endswith('_bytes_per_s'):
         return of_bytes_per_s(value)
-    return f'{value:.3g}' + {
-        Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
-        Knob.LLC_WAYS: ' ways'}.get(knob, '')
+    return f'{value:.3g}{_UNITS.get(knob, "")}'
+
+
+_UNITS: dict[str, str] = {
+    Knob.CPU_CORES: ' cores', Knob.IO_OPS_PER_S: ' operations/s',
+    Knob.LLC_WAYS: ' ways'}
+"""What stands after a plain number."""

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Columns for people, and JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import math
+from typing import Any
+
+
+def columns(titles: Sequence[str], rows: Iterable[Sequence[str]],
+            left: Collection[int] = (0,)) -> list[str]:
+    """A line for the titles and for each row, in columns.
+
+    :param left: the columns that are aligned to the left
+    """
+    body = [titles, *rows]
+    widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+    return ['  '.join(
+        cell.ljust(width) if i in left else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ).rstrip() for row in body]
+
+
+def json_line(value: Any, *, compact: bool = False) -> str:
+    """JSON in one line; a number that JSON lacks is null."""
+    return _json(value, separators=(',', ':') if compact else None)
+
+
+def json_page(value: Any) -> str:
+    """JSON in many lines, which people can read, too; likewise."""
+    return _json(value, indent=1)
+
+
+def _json(value: Any, **form: Any) -> str:
+    try:
+        return json.dumps(value, allow_nan=False, **form)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **form)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
