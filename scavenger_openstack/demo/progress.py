@@ -26,6 +26,12 @@ PAIR_S = 8.0
 """What two turns take."""
 
 
+def over(stream: TextIO, words: str = '') -> None:
+    """Write over the last line, where people look."""
+    if stream.isatty():
+        print(f'\r\033[K{words}', end='', file=stream, flush=True)
+
+
 class Progress:
     """Tells on stderr which phase plays and how long it will take."""
 
@@ -68,9 +74,7 @@ class Progress:
 
     def turn(self, number: int, name: str) -> None:
         """One turn of pair ``number`` (from 0) begins."""
-        if self._bar:
-            print(f'\r\033[Kpair {number + 1} of turns  {name:<12}',
-                  end='', file=self._stream, flush=True)
+        over(self._stream, f'pair {number + 1} of turns  {name:<12}')
 
     def say(self, words: str) -> None:
         """One line that stays."""
@@ -79,17 +83,13 @@ class Progress:
 
     def show(self, at_s: float) -> None:
         """``at_s`` counts from the end of the phase's warm-up."""
-        if not self._bar:
-            return
         done_s = self._before_s + min(self._phase_s,
                                       max(0.0, at_s + self._warm_up_s))
         share = min(1.0, done_s / self.total_s)
         filled = round(share * WIDTH)
         left_s = max(0.0, self.total_s - done_s)
-        print(f'\r[{"#" * filled:.<{WIDTH}}] {self._label} '
-              f'{left_s // 60:.0f}:{left_s % 60:02.0f} left ',
-              end='', file=self._stream, flush=True)
+        over(self._stream, f'[{"#" * filled:.<{WIDTH}}] {self._label} '
+                           f'{left_s // 60:.0f}:{left_s % 60:02.0f} left ')
 
     def end(self) -> None:
-        if self._bar:
-            print('\r\033[K', end='', file=self._stream, flush=True)
+        over(self._stream)

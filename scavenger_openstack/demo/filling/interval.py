@@ -43,6 +43,8 @@ import random
 import statistics
 from typing import NamedTuple
 
+from scavenger_openstack.demo import figures
+
 LEVEL = 0.90
 """Share of the draws inside the interval; one in twenty lies above it."""
 DRAWS = 400
@@ -55,8 +57,6 @@ SHARE = 0.99
 TAIL = 0.05
 """Largest requests that can be the P99 of a draw: the others are left out
 of the draws, which makes them thirty times as fast."""
-
-PASSED, FAILED, OPEN = 'passed', 'failed', 'inconclusive'
 
 
 class Pair(NamedTuple):
@@ -77,8 +77,9 @@ class Interval(NamedTuple):
         """``passed`` when all of it is at ``limit`` or below, ``failed`` when
         all of it is above, else ``inconclusive``."""
         if self.high <= limit:
-            return PASSED
-        return FAILED if self.low > limit else OPEN
+            return figures.PASSED
+        return (figures.FAILED if self.low > limit
+                else figures.INCONCLUSIVE)
 
 
 def p99_ratio(pairs: Sequence[Pair], *, seed: str = '1') -> Interval | None:

@@ -10,59 +10,29 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The report: one HTML page that needs nothing but itself."""
+"""The report of the first act."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import html
 import statistics
 from typing import Any
 
 from scavenger_openstack.demo.filling import phases as phases_
 from scavenger_openstack.demo.filling import picture
 from scavenger_openstack.demo.filling import result as result_
+from scavenger_openstack.demo.filling import table
 from scavenger_openstack.demo import plot
-from scavenger_openstack.demo import table
+from scavenger_openstack.demo import report
 
 BIN_S = 0.25
 GIB = 2**30
 MB = 1e6
-
-STYLE = """
-body{margin:0;background:#f8fafc;color:#1f2937;
- font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
-h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
-p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
-.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
- padding:12px;margin-top:14px;overflow-x:auto}
-.grid{display:grid;gap:12px;margin-top:10px;
- grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
-.grid .card{margin:0;padding:6px 4px 2px}svg{width:100%;display:block}
-.wide svg{max-width:860px;margin:auto}
-table{border-collapse:collapse;width:100%;font-size:13.5px;
- font-variant-numeric:tabular-nums}
-th,td{padding:6px 9px;text-align:right;border-bottom:1px solid #eef0f3;
- white-space:nowrap}
-th{color:#6b7280;font-weight:600}th:first-child,td:first-child{text-align:left}
-tr.ours td{background:#eff6ff;font-weight:600}
-.verdict{display:inline-block;border-radius:999px;padding:2px 14px;
- font-weight:600;font-size:14px;margin-left:10px;vertical-align:3px;
- color:#fff}
-.passed{background:#15803d}.failed{background:#dc2626}
-.inconclusive,.not-judged{background:#a16207}
-b.passed,b.failed,b.inconclusive{display:inline-block;width:90px;
- background:none;color:#15803d}b.failed{color:#dc2626}
-b.inconclusive{color:#a16207}
-ul{list-style:none;padding:0;margin:0;font-size:14px}li{padding:3px 2px}
-.key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:#4b5563}
-.key i{display:inline-block;width:20px;margin-right:6px;vertical-align:4px;
- border-top:3px solid}.key i.d{border-top-style:dashed;border-width:2px}
-.key i.dot{width:9px;height:9px;border:0;border-radius:9px;vertical-align:0}
-"""
-
+WORST = '#93b4f5'
+BOTH = (('service', plot.FOREGROUND, ''), ('batch work', plot.BACKGROUND, ''))
+LIMITS = (('reserve for the service', plot.FOREGROUND, 'd'),
+          ('limit of the batch work', plot.BACKGROUND, 'd'))
 
 def page(result: Mapping[str, Any],
          records: Sequence[Mapping[str, Any]]) -> str:
@@ -73,91 +43,44 @@ def page(result: Mapping[str, Any],
     """
     last = {str(one['phase']): one for one in records}
     shown = [last[name] for name in result['phases'] if name in last]
-    body = [
-        '<h1>Batch work beside a service'
-        f"<span class='verdict {result['verdict'].replace(' ', '-')}'>"
-        f"{result['verdict']}</span></h1>",
-        f'<p>{_settings(result["settings"])}</p>',
-        f'<p><b>{html.escape(table.first(result))}</b></p>',
-        f'<p>{html.escape(table.turns(result))}</p>',
-        f"<div class='card wide'>{picture.svg(result)}</div>",
-        f"<div class='card'>{_table(result)}</div>",
-        f"<div class='card'>{_criteria(result)}</div>",
-        *_section('Latency of the service',
-                  'Each request, from the moment it was due. The fine line '
-                  'is the worst of a quarter of a second.',
-                  (('median', plot.FOREGROUND, ''),
-                   ('worst', '#93b4f5', ''),
-                   ('P99 alone', plot.FAINT, 'd')),
-                  [_latency(one, shown, result) for one in shown]),
-        *_section('CPU', 'CPUs kept busy, and how many CPUs the batch work '
-                  'may use.',
-                  (('service', plot.FOREGROUND, ''),
-                   ('batch work', plot.BACKGROUND, ''),
-                   ('CPU set of the batch work', plot.INK, 'd')),
-                  [_cpu(one, result) for one in shown]),
-        *_section('Memory', 'The wall at the top is the memory of the host. '
-                  'A red dot is a step of the service that met it.',
-                  (('service', plot.FOREGROUND, ''),
-                   ('batch work', plot.BACKGROUND, ''),
-                   ('reserve for the service', plot.FOREGROUND, 'd'),
-                   ('limit of the batch work', plot.BACKGROUND, 'd'),
-                   ('met the wall', plot.ALARM, 'dot')),
-                  [_memory(one, result) for one in shown]),
-        *_section('Uplink', 'What was delivered, in MB per second.',
-                  (('service', plot.FOREGROUND, ''),
-                   ('batch work', plot.BACKGROUND, ''),
-                   ('reserve for the service', plot.FOREGROUND, 'd'),
-                   ('limit of the batch work', plot.BACKGROUND, 'd'),
-                   ('capacity', plot.FAINT, 'd')),
-                  [_network(one, result) for one in shown])]
-    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
-            "<meta name='viewport' content='width=device-width'>"
-            f'<title>scavenger-demo: {result["verdict"]}</title>'
-            f'<style>{STYLE}</style></head><body><main>'
-            + '\n'.join(body) + '</main></body></html>\n')
+    return report.page('Batch work beside a service', result, [
+        _settings(result['settings']), table.turns(result)], [
+        report.card(picture.svg(result), wide=True),
+        report.card(report.table(table.TITLES, table.rows(result),
+                                 ours='scavenger')
+                    + '<p>Batch work is a share of what it gets done '
+                    'unmanaged.</p>'),
+        report.card(report.criteria(result)),
+        *report.section(
+            'Latency of the service',
+            'Each request, from the moment it was due. The fine line is the '
+            'worst of a quarter of a second.',
+            (('median', plot.FOREGROUND, ''), ('worst', WORST, ''),
+             ('P99 alone', plot.FAINT, 'd')),
+            [_latency(one, shown, result) for one in shown]),
+        *report.section(
+            'CPU', 'CPUs kept busy, and how many CPUs the batch work may use.',
+            (*BOTH, ('CPU set of the batch work', plot.INK, 'd')),
+            [_cpu(one, result) for one in shown]),
+        *report.section(
+            'Memory', 'The wall at the top is the memory of the host. A red '
+            'dot is a step of the service that met it.',
+            (*BOTH, *LIMITS, ('met the wall', plot.ALARM, 'dot')),
+            [_memory(one, result) for one in shown]),
+        *report.section(
+            'Uplink', 'What was delivered, in MB per second.',
+            (*BOTH, *LIMITS, ('capacity', plot.FAINT, 'd')),
+            [_network(one, result) for one in shown])])
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
     return (f'{table.rounds(settings)} per phase on {settings["cpus"]} CPUs, '
             f'{settings["memory_bytes"] / GIB:g} GiB of memory, an uplink '
             f'of {settings["link_bytes_per_s"] * 8 / MB:g} Mbit/s, seed '
-            f'{html.escape(str(settings["seed"]))}. Windows shortened for '
+            f'{settings["seed"]}. Windows shortened for '
             f'the demo: memory {settings["memory_window_s"]} s, network '
             f'{settings["network_window_s"]} s. Figures are medians over '
             'the rounds; the plots show the last round.')
-
-
-def _table(result: Mapping[str, Any]) -> str:
-    head = ''.join(f'<th>{html.escape(title)}</th>'
-                   for title in table.TITLES)
-    rows = ''
-    for row in table.rows(result):
-        kind = " class='ours'" if row[0] == 'scavenger' else ''
-        rows += f'<tr{kind}>' + ''.join(
-            f'<td>{html.escape(cell)}</td>' for cell in row) + '</tr>'
-    return (f'<table><tr>{head}</tr>{rows}</table><p>Batch work is a share '
-            'of what it gets done unmanaged.</p>')
-
-
-def _criteria(result: Mapping[str, Any]) -> str:
-    return '<ul>' + ''.join(
-        f"<li><b class='{test['outcome']}'>{test['outcome']}</b> "
-        f'{html.escape(table.criterion(test))}</li>'
-        for test in result['criteria']) + '</ul>'
-
-
-def _section(title: str, words: str,
-             key: Sequence[tuple[str, str, str]],
-             panels: Sequence[str]) -> list[str]:
-    marks = ''.join(
-        f"<span><i class='{kind}' style='"
-        f"{'background' if kind == 'dot' else 'border-color'}:{colour}'>"
-        f'</i>{html.escape(name)}</span>' for name, colour, kind in key)
-    return [f'<h2>{title}</h2><p>{words}</p>',
-            f"<div class='key'>{marks}</div><div class='grid'>",
-            *(f"<div class='card'>{panel}</div>" for panel in panels),
-            '</div>']
 
 
 def _title(one: Mapping[str, Any]) -> str:
@@ -194,7 +117,7 @@ def _latency(one: Mapping[str, Any], shown: Sequence[Mapping[str, Any]],
                        f'P99 {picture.milliseconds(p99)}' if p99 else '',
                        result['settings']['seconds'], axis)
     middle, worst = _bins(one['series']['requests'])
-    panel.add(plot.Curve(worst, '#93b4f5', fill=True, width=1))
+    panel.add(plot.Curve(worst, WORST, fill=True, width=1))
     panel.add(plot.Curve(middle, plot.FOREGROUND))
     for value in alone:
         panel.level(value, plot.FAINT)

@@ -27,9 +27,9 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
-import statistics
 from typing import Any
 
+from scavenger_openstack.demo import figures
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo.filling import verdict
 from scavenger_openstack.demo.load import load
@@ -44,23 +44,6 @@ WORK = ('cpu', 'memory', 'network')
 FIGURES = ('p50_ms', 'p99_ms', 'p999_ms', 'foreground_transfer_s',
            'memory_violations', 'memory_unanswered', 'cpu_use',
            'kills', 'caps_set', 'step_s')
-
-
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least ``share`` of them do not exceed."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
-def median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
-
-
-def ratio(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
 
 
 def at_the_wall(steps: Iterable[Sequence[float]]
@@ -134,17 +117,17 @@ def record(*, phase: str, number: int,
     met, unanswered = violations(steps, samples, memory_bytes)
     return {
         'phase': phase, 'round': number,
-        'p50_ms': percentile(latencies, 0.5),
-        'p99_ms': percentile(latencies, 0.99),
-        'p999_ms': percentile(latencies, 0.999),
+        'p50_ms': figures.percentile(latencies, 0.5),
+        'p99_ms': figures.percentile(latencies, 0.99),
+        'p999_ms': figures.percentile(latencies, 0.999),
         'requests': len(latencies), 'unserved': unserved,
         'background_work': {'cpu': per_s('work_cpu_s'),
                             'memory': per_s('work_memory_gib_s'),
                             'network': per_s('work_network_bytes')},
-        'foreground_transfer_s': median(sent), 'transfers': len(sent),
+        'foreground_transfer_s': figures.median(sent), 'transfers': len(sent),
         'memory_steps': len(up), 'memory_violations': met,
         'memory_unanswered': unanswered,
-        'step_s': median(step.took_s or last['at_s'] - step.begun_s
+        'step_s': figures.median(step.took_s or last['at_s'] - step.begun_s
                          for step in up),
         'foreground_peak_bytes': max(sample['foreground_bytes']
                                      for sample in samples),
@@ -176,10 +159,10 @@ def summary(records: Sequence[Mapping[str, Any]],
     for name in dict.fromkeys(str(one['phase']) for one in records):
         rounds = _rounds(records, name)
         phase: dict[str, Any] = {
-            key: median(one[key] for one in verdict.quiet(rounds))
+            key: figures.median(one[key] for one in verdict.quiet(rounds))
             for key in FIGURES}
         phase['background_work'] = {
-            kind: median(one['background_work'][kind]
+            kind: figures.median(one['background_work'][kind]
                          for one in verdict.quiet(rounds))
             for kind in WORK}
         phase['p99_to_alone'] = _against(records, name, 'alone', 'p99_ms')
@@ -222,26 +205,26 @@ def compare(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         'pairs': len(known), 'set_aside': len(pairs) - len(known),
         'p99_to_alone': found and found.value,
         'low': found and found.low, 'high': found and found.high,
-        **{name: {
-            'p99_ms': percentile([1000 * value for pair in known
-                                  for value in pair[name]['latencies']],
-                                 0.99),
-            'p999_ms': percentile([1000 * value for pair in known
-                                   for value in pair[name]['latencies']],
-                                  0.999),
-            'run_delay': median(pair[name]['run_delay'] for pair in known),
-            'background_cpu': median(pair[name]['background_cpu']
-                                     for pair in known)}
-           for name in ('alone', 'scavenger')},
+        **{name: _side(known, name) for name in ('alone', 'scavenger')},
         'each': [{'disturbed': pair['disturbed'],
                   **{name: {
-                      'p99_ms': percentile(
+                      'p99_ms': figures.percentile(
                           [1000 * value
                            for value in pair[name]['latencies']], 0.99),
                       **{key: value for key, value in pair[name].items()
                          if key != 'latencies'}}
                      for name in ('alone', 'scavenger')}}
                  for pair in pairs]}
+
+
+def _side(pairs: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """One side of all pairs."""
+    latencies_ms = [1000 * value for pair in pairs
+                    for value in pair[name]['latencies']]
+    return {'p99_ms': figures.percentile(latencies_ms, 0.99),
+            'p999_ms': figures.percentile(latencies_ms, 0.999),
+            **{key: figures.median(pair[name][key] for pair in pairs)
+               for key in ('run_delay', 'background_cpu')}}
 
 
 def _rounds(records: Sequence[Mapping[str, Any]],
@@ -259,7 +242,7 @@ def _against(records: Sequence[Mapping[str, Any]], name: str, base: str,
 
     bases = {one['round']: value(one)
              for one in verdict.quiet(_rounds(records, base))}
-    return median(ratio(value(one), bases.get(one['round']))
+    return figures.median(figures.ratio(value(one), bases.get(one['round']))
                   for one in verdict.quiet(_rounds(records, name)))
 
 

@@ -32,6 +32,7 @@ import subprocess
 import time
 from typing import Any
 
+from scavenger_openstack.demo import figures
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo.filling import phases
 from scavenger_openstack.demo.filling import play
@@ -74,7 +75,7 @@ def finished(pairs: Sequence[dict[str, Any]], limit: float) -> bool:
     if not decidable(pairs):
         return False
     found = interval.p99_ratio(undisturbed(pairs))
-    return found is not None and found.against(limit) != interval.OPEN
+    return found is not None and found.against(limit) != figures.INCONCLUSIVE
 
 
 def judged(name: str, turn: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,11 @@ from collections.abc import Sequence
 import math
 from typing import Any
 
+from scavenger_openstack.demo import figures
+from scavenger_openstack.demo.figures import FAILED
+from scavenger_openstack.demo.figures import INCONCLUSIVE
+from scavenger_openstack.demo.figures import NOT_JUDGED
+from scavenger_openstack.demo.figures import PASSED
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo import others
 
@@ -35,9 +40,6 @@ TRANSFER = 'file transfer against alone'
 KNOBS = 'knobs left changed'
 NEEDED = ('alone', 'unmanaged', 'scavenger')
 """Phases without which nothing is judged."""
-PASSED, FAILED, INCONCLUSIVE = (interval.PASSED, interval.FAILED,
-                                interval.OPEN)
-NOT_JUDGED = 'not judged'
 
 
 def disturbance(records: Sequence[Mapping[str, Any]],
@@ -126,7 +128,7 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
                                   if names else '; the turns are missing')
     by_name = {str(test['name']): test for test in tests}
     if by_name[KNOBS]['outcome'] == FAILED:
-        return FAILED, 'limits were not as before at the end'
+        return FAILED, figures.LIMITS_LEFT
     if names:
         return NOT_JUDGED, f'that takes {", ".join(NEEDED)}'
     missing = [name for name in (P99, CPU_WORK, TRANSFER)

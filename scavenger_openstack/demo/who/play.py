@@ -22,6 +22,7 @@ right two, limit them while they disturb, and leave the third alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 import os
 import pathlib
@@ -38,6 +39,7 @@ from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import load
 from scavenger_openstack.demo import others
 from scavenger_openstack.demo import product
+from scavenger_openstack.demo import progress
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
@@ -175,6 +177,8 @@ class Who:
             if not self._looks:
                 raise
             problem = str(exc)
+        finally:
+            progress.over(sys.stderr)
         return {
             'problem': problem, 'others': self._others,
             'seconds': self._end_s, 'sample_s': SAMPLE_S,
@@ -211,11 +215,7 @@ class Who:
             self._launch(start_s)
             working: dict[str, bool] = {}
             while (at_s := time.monotonic() - start_s) < self._end_s:
-                for job in JOBS:
-                    works = job.works(at_s, self._end_s)
-                    if working.get(job.group) != works:
-                        working[job.group] = works
-                        self._send(job.group, works)
+                self._work(at_s, working)
                 self._interrupt.wait_until(time.monotonic() + EVERY_S)
             self._stage.end()
 
@@ -272,11 +272,7 @@ class Who:
         next_s = time.monotonic()
         while True:
             at_s = time.monotonic() - start_s
-            for job in JOBS:
-                works = job.works(at_s, self._end_s)
-                if working.get(job.group) != works:
-                    working[job.group] = works
-                    self._send(job.group, works)
+            self._work(at_s, working)
             status.look()
             looks.append(self._look(at_s, status, working))
             done = at_s >= self._end_s + DRAIN_S
@@ -295,6 +291,14 @@ class Who:
     def _at(self) -> others.Look:
         return others.look(time.monotonic(), self._stage.tree.cpu_s(''),
                            self._stage.tree.members())
+
+    def _work(self, at_s: float, working: dict[str, bool]) -> None:
+        """Let each job work, or have it rest, as it is time to."""
+        for job in JOBS:
+            works = job.works(at_s, self._end_s)
+            if working.get(job.group) != works:
+                working[job.group] = works
+                self._send(job.group, works)
 
     def _send(self, group: str, works: bool) -> None:
         process = self._jobs.get(group)
@@ -375,15 +379,13 @@ def lookups(seed: str, seconds: float) -> list[float]:
 
 
 def _show(at_s: float, total_s: float, look: Mapping[str, Any]) -> None:
-    """One line that is written over, where people look."""
-    if not sys.stderr.isatty():
-        return
-    named = sorted({who.rsplit('/', 1)[-1] for one in look['incidents']
-                    for who in one['antagonists']})
-    works = [group.rsplit('/', 1)[-1] for group, on
-             in look['working'].items() if on]
-    print(f'\r\033[K{max(0.0, total_s - at_s):4.0f} s left   works: '
-          f'{", ".join(works) or "nobody"}   named: '
-          f'{", ".join(named) or "nobody"}   limited: '
-          + (', '.join(who.rsplit('/', 1)[-1] for who in look['caps'])
-             or 'nobody'), end='', file=sys.stderr, flush=True)
+    """What happens now."""
+    def short(groups: Iterable[str]) -> str:
+        return ', '.join(group.rsplit('/', 1)[-1] for group in groups) \
+            or 'nobody'
+    works = short(group for group, on in look['working'].items() if on)
+    named = short(sorted({group for one in look['incidents']
+                          for group in one['antagonists']}))
+    progress.over(sys.stderr, (
+        f'{max(0.0, total_s - at_s):4.0f} s left   works: {works}   '
+        f'named: {named}   limited: {short(look["caps"])}'))

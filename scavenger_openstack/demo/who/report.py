@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import html
 from typing import Any
 
 from scavenger_openstack.demo import plot
+from scavenger_openstack.demo import report
 from scavenger_openstack.demo.who import play
-from scavenger_openstack.demo.who import result as who_result
+from scavenger_openstack.demo.who import table
 
 WIDTH, ROW, HEAD = 860, 190, 64
 STEADY = '#9ca3af'
@@ -137,14 +137,12 @@ def _short(group: str) -> str:
 
 
 def page(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
-    """A page that needs nothing but itself."""
-    return ('<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
-            '<title>Who did it?</title><style>body{font-family:system-ui,'
-            'sans-serif;max-width:900px;margin:2em auto;color:#1f2937}'
-            'pre{background:#f3f4f6;padding:1em;overflow-x:auto}</style>'
-            '</head><body><h1>Who did it?</h1><p>Two services and three '
-            'batch jobs that work and rest; the detector is told nothing '
-            'about them. Left: what each victim feels. Right: what the '
-            'suspects use at the same time. Shaded: the antagonist is '
-            f'limited.</p>{svg(record)}<pre>'
-            f'{html.escape(who_result.text(result))}</pre></body></html>\n')
+    """The whole report."""
+    return report.page('Who did it?', result, [
+        'Two services and three batch jobs that work and rest; the detector '
+        'is told nothing about them. Left: what each victim feels. Right: '
+        'what the suspects use at the same time. Shaded: the antagonist is '
+        'limited.'], [
+        report.card(svg(record), wide=True),
+        report.card(report.table(table.TITLES, table.rows(result))),
+        report.card(report.criteria(result))])

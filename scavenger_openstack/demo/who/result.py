@@ -22,11 +22,9 @@ from collections.abc import Sequence
 import statistics
 from typing import Any
 
+from scavenger_openstack.demo import figures
 from scavenger_openstack.demo import others
-from scavenger_openstack.demo.table import number
-from scavenger_openstack.demo.table import percent
 from scavenger_openstack.demo.who import play
-from scavenger_openstack import text as text_
 
 ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
 
@@ -36,16 +34,12 @@ RESTORED = 0.75
 DISTURBED_SHARE = 0.1
 """Part of the looks, 10 s apart, that may find other load."""
 
-TITLES = ('service', 'suffers from', 'by', 'named after', 'mean ms alone',
-          'disturbed', 'limited', 'P99 ms alone', 'disturbed', 'limited',
-          'batch work left')
-
 
 def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of one act, plain JSON values.
 
     ``named_s`` is the time since the antagonist first worked, and
-    ``worked_s`` how much of it he did.
+    ``worked_s`` how much of it that did.
     """
     victims = {}
     for job in play.JOBS:
@@ -74,8 +68,8 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
         'cpus': record['cpus'], 'victims': victims,
         'named': sorted(named), 'limited': sorted(limited),
         'in_force_at_the_end': left, 'knobs_left': record['knobs_left'],
-        'criteria': [{'name': name, 'passed': passed}
-                     for name, passed in criteria]}
+        'criteria': [{'name': name, 'outcome': figures.PASSED if passed
+                      else figures.FAILED} for name, passed in criteria]}
 
 
 def _verdict(record: Mapping[str, Any],
@@ -86,19 +80,19 @@ def _verdict(record: Mapping[str, Any],
     an antagonist, or been one itself.
     """
     if record['problem']:
-        return 'failed', (f'{record["problem"]}; what follows ends '
+        return figures.FAILED, (f'{record["problem"]}; what follows ends '
                           f'{record["looks"][-1]["at_s"]:.0f} s after the '
                           'start')
     if record['knobs_left']:
-        return 'failed', 'limits were not as before at the end'
+        return figures.FAILED, figures.LIMITS_LEFT
     disturbed = [one for one in record['others'] if one['disturbed']]
     if len(disturbed) > DISTURBED_SHARE * len(record['others']):
-        return 'inconclusive', (
+        return figures.INCONCLUSIVE, (
             f'the machine was not quiet: {others.said(disturbed)}, in '
             f'{len(disturbed)} of {len(record["others"])} looks')
     if failed:
-        return 'failed', ', '.join(f'not so: {name}' for name in failed)
-    return 'passed', 'both antagonists were named, and no other workload'
+        return figures.FAILED, ', '.join(f'not so: {name}' for name in failed)
+    return figures.PASSED, 'both antagonists were named, and no other workload'
 
 
 def _victim(record: Mapping[str, Any], job: play.Job) -> dict[str, Any]:
@@ -129,8 +123,8 @@ def _victim(record: Mapping[str, Any], job: play.Job) -> dict[str, Any]:
                          if one['outcome'] != 'open'
                          and job.group in one['antagonists']), 'open'),
         'mean_ms': mean,
-        'p99_ms': {state: _p99(found) for state, found
-                   in latencies.items()},
+        'p99_ms': {state: figures.percentile(found, 0.99)
+                   for state, found in latencies.items()},
         'restored': restored(mean),
         'work_left': left / full if full and left is not None else None}
 
@@ -193,30 +187,3 @@ def restored(mean: Mapping[str, float | None]) -> float | None:
             or disturbed <= alone):
         return None
     return (disturbed - limited) / (disturbed - alone)
-
-
-def _p99(values: Sequence[float]) -> float | None:
-    return sorted(values)[int(0.99 * len(values))] if values else None
-
-
-def text(result: Mapping[str, Any]) -> str:
-    """The table and the verdict."""
-    rows = []
-    for name, one in result['victims'].items():
-        rows.append((
-            name, f'{one["signal"]} ({one["cause"]})',
-            one['antagonist'] if one['named_s'] is not None else '-',
-            f'{number(one["named_s"], 0)} s, {number(one["worked_s"], 0)} '
-            'of them at work',
-            *(number(one['mean_ms'][state], 2)
-              for state in (ALONE, DISTURBED, LIMITED)),
-            *(number(one['p99_ms'][state], 1)
-              for state in (ALONE, DISTURBED, LIMITED)),
-            percent(one['work_left'])))
-    said = [f'{result["verdict"]}: {result["why"]}', '',
-            f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, '
-            f'in samples of {result["sample_s"]:g} s.', '',
-            *text_.columns(TITLES, rows), '']
-    said += [('ok      ' if test['passed'] else 'FAILED  ') + test['name']
-             for test in result['criteria']]
-    return '\n'.join(said)

@@ -20,6 +20,7 @@ import random
 
 import testtools
 
+from scavenger_openstack.demo import figures
 from scavenger_openstack.demo.filling import interval
 
 REQUESTS = 730
@@ -42,13 +43,13 @@ def outcome(seed: str, harm: float, noise: float, most: int = 24) -> str:
     """What a demo would say, that adds pairs until it can tell."""
     rng = random.Random(seed)
     pairs: list[interval.Pair] = []
-    found = interval.OPEN
-    while len(pairs) < most and found == interval.OPEN:
+    found = figures.INCONCLUSIVE
+    while len(pairs) < most and found == figures.INCONCLUSIVE:
         pairs += [pair(rng, harm, noise)
                   for _ in range(interval.EVERY if pairs
                                  else interval.LEAST)]
         known = interval.p99_ratio(pairs)
-        found = known.against(LIMIT) if known else interval.OPEN
+        found = known.against(LIMIT) if known else figures.INCONCLUSIVE
     return found
 
 
@@ -69,7 +70,7 @@ class IntervalTest(testtools.TestCase):
         found = interval.p99_ratio(pairs)
         assert found is not None
         self.assertAlmostEqual(50.0, found.value)
-        self.assertEqual(interval.OPEN, found.against(LIMIT))
+        self.assertEqual(figures.INCONCLUSIVE, found.against(LIMIT))
 
     def test_nothing(self) -> None:
         self.assertIsNone(interval.p99_ratio([]))
@@ -80,7 +81,7 @@ class IntervalTest(testtools.TestCase):
         found = interval.p99_ratio([interval.Pair([], slow)] * 11
                                    + [interval.Pair([0.01] * 100, slow)])
         assert found is not None
-        self.assertEqual((50.0, interval.FAILED),
+        self.assertEqual((50.0, figures.FAILED),
                          (found.value, found.against(LIMIT)))
 
     def test_same_seed_same_interval(self) -> None:

@@ -18,9 +18,11 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.demo import figures
 from scavenger_openstack.demo.filling import result
+from scavenger_openstack.demo.filling import table
 from scavenger_openstack.demo.load import load
-from scavenger_openstack.demo import table
+from scavenger_openstack.demo import table as shared
 from scavenger_openstack.tests.unit.demo.records import GIB
 from scavenger_openstack.tests.unit.demo.records import pairs
 from scavenger_openstack.tests.unit.demo.records import record
@@ -35,29 +37,29 @@ class PercentileTest(testtools.TestCase):
         values = list(range(1, 101))
         for share, expected in ((0.5, 50), (0.99, 99), (0.999, 100),
                                 (1.0, 100), (0.0, 1), (0.001, 1)):
-            self.assertEqual(expected, result.percentile(values, share))
+            self.assertEqual(expected, figures.percentile(values, share))
 
     def test_order_does_not_matter(self) -> None:
-        self.assertEqual(3, result.percentile([3, 1, 2], 0.99))
+        self.assertEqual(3, figures.percentile([3, 1, 2], 0.99))
 
     def test_one_value(self) -> None:
-        self.assertEqual(7, result.percentile([7], 0.5))
+        self.assertEqual(7, figures.percentile([7], 0.5))
 
     def test_nothing_is_unknown(self) -> None:
-        self.assertIsNone(result.percentile([], 0.5))
+        self.assertIsNone(figures.percentile([], 0.5))
 
 
 class MedianTest(testtools.TestCase):
 
     def test_unknown_does_not_count(self) -> None:
-        self.assertEqual(2.5, result.median([1, None, 4]))
-        self.assertIsNone(result.median([None]))
+        self.assertEqual(2.5, figures.median([1, None, 4]))
+        self.assertIsNone(figures.median([None]))
 
     def test_ratio(self) -> None:
-        self.assertEqual(2.0, result.ratio(4.0, 2.0))
-        self.assertIsNone(result.ratio(None, 2.0))
-        self.assertIsNone(result.ratio(4.0, None))
-        self.assertIsNone(result.ratio(4.0, 0.0))
+        self.assertEqual(2.0, figures.ratio(4.0, 2.0))
+        self.assertIsNone(figures.ratio(None, 2.0))
+        self.assertIsNone(figures.ratio(4.0, None))
+        self.assertIsNone(figures.ratio(4.0, 0.0))
 
 
 class TransfersTest(testtools.TestCase):
@@ -224,7 +226,7 @@ class VerdictTest(testtools.TestCase):
             change: Any = {name: {'other_cpus': 0.5, 'transfer_s': 9.0}}
             found = whole(**change)
             self.assertEqual('inconclusive', found['verdict'])
-            self.assertIn('not quiet', table.first(found))
+            self.assertIn('not quiet', shared.first(found))
 
     def test_a_disturbed_round_is_set_aside(self) -> None:
         records = [record('alone', 0), record('scavenger', 0),
@@ -239,7 +241,7 @@ class VerdictTest(testtools.TestCase):
                                'the service ended with 1')
         self.assertEqual('failed', found['verdict'])
         self.assertIn('the service ended with 1; missing: unmanaged, '
-                      'scavenger', table.first(found))
+                      'scavenger', shared.first(found))
         self.assertIn('turns are missing',
                       whole([], 'no end')['why'])
 
@@ -306,5 +308,5 @@ class TableTest(testtools.TestCase):
                       text)
 
     def test_unknown_is_a_dash(self) -> None:
-        self.assertEqual('-', table.number(None))
-        self.assertEqual('-', table.percent(None))
+        self.assertEqual('-', shared.number(None))
+        self.assertEqual('-', shared.percent(None))

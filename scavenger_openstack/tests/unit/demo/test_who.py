@@ -24,6 +24,7 @@ import testtools
 from scavenger_openstack.demo.who import play
 from scavenger_openstack.demo.who import report
 from scavenger_openstack.demo.who import result
+from scavenger_openstack.demo.who import table
 from scavenger_openstack.tests.unit.demo.records import other
 
 HARM_MS = {result.ALONE: 2.0, result.DISTURBED: 10.0,
@@ -129,7 +130,7 @@ class SummaryTest(testtools.TestCase):
         told = result.summary(
             record() | {'problem': 'batch work ended with 3'})
         self.assertEqual('failed', told['verdict'])
-        self.assertTrue(result.text(told).startswith(
+        self.assertTrue(table.text(told).startswith(
             'failed: batch work ended with 3; what follows ends'))
 
     def test_as_it_should_be(self) -> None:
@@ -151,21 +152,21 @@ class SummaryTest(testtools.TestCase):
         one = found['victims'][play.LOOKUP]
         self.assertEqual((None, None, None), (
             one['named_s'], one['restored'], one['work_left']))
-        self.assertIn('FAILED', result.text(found))
+        self.assertIn('FAILED', table.text(found))
 
     def test_an_innocent_was_limited(self) -> None:
         found = result.summary(record(innocent=True))
         self.assertEqual(
             ['no other workload is named or limited'],
             [one['name'] for one in found['criteria']
-             if not one['passed']])
+             if one['outcome'] != 'passed'])
 
     def test_something_was_left_behind(self) -> None:
         found = result.summary(record() | {'knobs_left': ['a: was 1']})
         self.assertEqual('failed', found['verdict'])
 
     def test_the_table(self) -> None:
-        text = result.text(result.summary(record()))
+        text = table.text(result.summary(record()))
         self.assertIn('run_delay (core)', text)
         self.assertTrue(text.startswith('passed: '), text)
 
@@ -184,4 +185,4 @@ class PictureTest(testtools.TestCase):
         one = record(named_s=1000.0)
         page = report.page(result.summary(one), one)
         self.assertIn('<svg', page)
-        self.assertIn('FAILED', page)
+        self.assertIn("<b class='failed'>failed</b>", page)

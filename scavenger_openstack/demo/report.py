@@ -1,0 +1,116 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The report: one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import html
+from typing import Any
+
+from scavenger_openstack.demo import table as table_
+
+STYLE = """
+body{margin:0;background:#f8fafc;color:#1f2937;
+ font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:1220px;margin:0 auto;padding:28px 20px 60px}
+h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 2px}
+p{margin:4px 0 10px;max-width:80ch;color:#4b5563}
+.card{background:#fff;border:1px solid #e5e7eb;border-radius:10px;
+ padding:12px;margin-top:14px;overflow-x:auto}
+.grid{display:grid;gap:12px;margin-top:10px;
+ grid-template-columns:repeat(auto-fill,minmax(330px,1fr))}
+.grid .card{margin:0;padding:6px 4px 2px}svg{width:100%;display:block}
+.wide svg{max-width:860px;margin:auto}
+table{border-collapse:collapse;width:100%;font-size:13.5px;
+ font-variant-numeric:tabular-nums}
+th,td{padding:6px 9px;text-align:right;border-bottom:1px solid #eef0f3;
+ white-space:nowrap}
+th{color:#6b7280;font-weight:600}th:first-child,td:first-child{text-align:left}
+tr.ours td{background:#eff6ff;font-weight:600}
+.verdict{display:inline-block;border-radius:999px;padding:2px 14px;
+ font-weight:600;font-size:14px;margin-left:10px;vertical-align:3px;
+ color:#fff}
+.passed{background:#15803d}.failed{background:#dc2626}
+.inconclusive,.not-judged{background:#a16207}
+b.passed,b.failed,b.inconclusive{display:inline-block;width:90px;
+ background:none;color:#15803d}b.failed{color:#dc2626}
+b.inconclusive{color:#a16207}
+ul{list-style:none;padding:0;margin:0;font-size:14px}li{padding:3px 2px}
+.key{display:flex;flex-wrap:wrap;gap:4px 18px;font-size:13px;color:#4b5563}
+.key i{display:inline-block;width:20px;margin-right:6px;vertical-align:4px;
+ border-top:3px solid}.key i.d{border-top-style:dashed;border-width:2px}
+.key i.dot{width:9px;height:9px;border:0;border-radius:9px;vertical-align:0}
+"""
+
+
+def page(title: str, result: Mapping[str, Any], words: Sequence[str],
+         cards: Iterable[str]) -> str:
+    """A page with the verdict on top.
+
+    :param words: text before the cards; empty ones are left out
+    """
+    verdict = result['verdict']
+    before = [html.escape(one) for one in words if one]
+    before.insert(1, f'<b>{html.escape(table_.first(result))}</b>')
+    return ("<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width'>"
+            f'<title>scavenger-demo: {verdict}</title>'
+            f'<style>{STYLE}</style></head><body><main>'
+            f"<h1>{html.escape(title)}<span class='verdict "
+            f"{verdict.replace(' ', '-')}'>{verdict}</span></h1>\n"
+            + '\n'.join([*(f'<p>{one}</p>' for one in before), *cards])
+            + '</main></body></html>\n')
+
+
+def card(inside: str, *, wide: bool = False) -> str:
+    return f"<div class='card{' wide' * wide}'>{inside}</div>"
+
+
+def table(titles: Iterable[str], rows: Iterable[Sequence[str]], *,
+          ours: str = '') -> str:
+    """
+    :param ours: begins the row that stands out
+    """
+    def row(cells: Iterable[str], tag: str) -> str:
+        return ''.join(f'<{tag}>{html.escape(cell)}</{tag}>'
+                       for cell in cells)
+    return (f'<table><tr>{row(titles, "th")}</tr>' + ''.join(
+        f'<tr{" class=ours" * (cells[0] == ours)}>{row(cells, "td")}</tr>'
+        for cells in rows) + '</table>')
+
+
+def criteria(result: Mapping[str, Any]) -> str:
+    return '<ul>' + ''.join(
+        f"<li><b class='{test['outcome']}'>{test['outcome']}</b> "
+        f'{html.escape(table_.criterion(test))}</li>'
+        for test in result['criteria']) + '</ul>'
+
+
+def section(title: str, words: str,
+            key: Iterable[tuple[str, str, str]],
+            panels: Iterable[str]) -> list[str]:
+    """Panels below a title.
+
+    :param key: name, colour and kind ('', d: dashed, dot) of what is drawn
+    """
+    marks = ''.join(
+        f"<span><i class='{kind}' style='"
+        f"{'background' if kind == 'dot' else 'border-color'}:{colour}'>"
+        f'</i>{html.escape(name)}</span>' for name, colour, kind in key)
+    return [f'<h2>{title}</h2><p>{words}</p>',
+            f"<div class='key'>{marks}</div><div class='grid'>",
+            *map(card, panels),
+            '</div>']
