@@ -14,10 +14,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 import copy
 from typing import Any
-from typing import get_args
 
+from scavenger_openstack.api import times
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
@@ -72,6 +74,15 @@ def thing(noun: str, properties: dict[str, Schema]) -> Schema:
     return fields({noun: fields(properties)})
 
 
+def shape(properties: Iterable[str], row: Mapping[str, Any], **given: Any
+          ) -> dict[str, Any]:
+    """A row as an answer: of each property what is given, else the column
+    of that name; of a time, ``..._at``, the column ``..._s``."""
+    return {name: given[name] if name in given
+            else times.iso(row[f'{name[:-3]}_s']) if name.endswith('_at')
+            else row[name] for name in properties}
+
+
 TEXT: Schema = {'type': 'string'}
 MAYBE_TEXT = maybe(TEXT)
 NAME: Schema = {'type': 'string', 'minLength': 1, 'maxLength': 255}
@@ -104,8 +115,3 @@ ERROR = fields({'error': fields({
     'code': {'type': 'integer'}, 'title': TEXT, 'detail': TEXT,
     'request_id': TEXT, 'field': TEXT, 'allowed': {}},
     'field', 'allowed')})
-
-
-def choices(literal: Any) -> Schema:
-    """One of the values of a ``Literal``."""
-    return one_of(get_args(literal))

@@ -104,8 +104,4 @@ def _after(call: Call, sort: str) -> antagonists.Place | None:
 
 def _shape(row: Mapping[str, Any], name: str, limited: bool
            ) -> dict[str, Any]:
-    same = ('workload', 'instance', 'host', 'project', 'application',
-            'incidents', 'victims', 'interference_s', 'causes', 'confirmed',
-            'refuted')
-    return {'name': name, **{field: row[field] for field in same},
-            'limited': limited}
+    return schemas.shape(FIELDS, row, name=name, limited=limited)

@@ -50,7 +50,5 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ('actor', 'project', 'request_id', 'action', 'target', 'before',
-             'after', 'reason')
-    return {'id': str(row['id']), 'at': times.iso(row['time_s']),
-            **{name: row[name] for name in names}}
+    return schemas.shape(FIELDS, row, id=str(row['id']),
+                         at=times.iso(row['time_s']))

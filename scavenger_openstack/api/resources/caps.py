@@ -108,16 +108,11 @@ def shapes(connection: Any, found: list[dict[str, Any]], now_s: float
         connection, [(row['host_id'], row['workload']) for row in found])
     overrides = caps.override_ids(
         connection, [row['host_id'] for row in found], now_s)
-    same = ('host', 'workload', 'instance', 'project', 'knob', 'value',
-            'original', 'owner', 'reason', 'why', 'incident')
-    return [{'id': str(row['id']),
-             'name': names.get((row['host_id'], row['workload']), ''),
-             **{name: row[name] for name in same},
-             'set_at': times.iso(row['set_s']),
-             'removed_at': times.iso(row['removed_s']),
-             'override': overrides.get(
-                 (row['host_id'], row['workload'], row['knob']))}
-            for row in found]
+    return [schemas.shape(
+        FIELDS, row, id=str(row['id']),
+        name=names.get((row['host_id'], row['workload']), ''),
+        override=overrides.get((row['host_id'], row['workload'],
+                                row['knob']))) for row in found]
 
 
 def overrides(call: Call, connection: Any) -> dict[str, Any]:
@@ -242,8 +237,4 @@ def _target(host: Mapping[str, Any], key: caps.Key) -> str:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    same = ('host', 'workload', 'instance', 'knob', 'value', 'reason',
-            'created_by')
-    return {'id': row['uuid'], **{name: row[name] for name in same},
-            'created_at': times.iso(row['created_s']),
-            'expires_at': times.iso(row['expires_s'])}
+    return schemas.shape(OVERRIDE, row, id=row['uuid'])

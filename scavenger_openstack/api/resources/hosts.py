@@ -22,7 +22,6 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api import parameters
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import hosts
 
 FILTERS = {'aggregate': described(schemas.NAME, 'Hosts of this aggregate.'),
@@ -164,12 +163,8 @@ def _shown(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
 
 def _shape(row: Mapping[str, Any], call: Call) -> dict[str, Any]:
     facts = row['facts'] or {}
-    return {
-        'name': row['name'], 'version': row['version'],
-        'enforcing': row['enforcing'], 'stopped': facts.get('stopped', ''),
-        'grade': facts.get('grade', ''), 'modes': facts.get('modes', {}),
-        'last_seen_at': times.iso(row['last_seen_s']),
-        'silent': call.now_s - row['last_seen_s'] > call.silent_s,
-        'headroom': facts.get('headroom', {}),
-        'capacity': facts.get('capacity', {}),
-        'precision': facts.get('precision', {})}
+    return schemas.shape(
+        FIELDS, row, silent=call.now_s - row['last_seen_s'] > call.silent_s,
+        **{name: facts.get(name, '') for name in ('stopped', 'grade')},
+        **{name: facts.get(name, {}) for name in (
+            'modes', 'headroom', 'capacity', 'precision')})

@@ -187,9 +187,8 @@ def _names(connection: Any, found: Iterable[Mapping[str, Any]],
 
 def _suspect(suspect: Mapping[str, Any], host_id: int,
              names: Mapping[tuple[int, str], str]) -> dict[str, Any]:
-    return {'workload': suspect['workload'], 'instance': suspect['instance'],
-            'name': names.get((host_id, suspect['workload']), ''),
-            'project': suspect['project'], 'score': suspect['score']}
+    return schemas.shape(ANTAGONIST, suspect, name=names.get(
+        (host_id, suspect['workload']), ''))
 
 
 def _anonymous(suspects: Iterable[Mapping[str, Any]], own: set[str]
@@ -198,8 +197,7 @@ def _anonymous(suspects: Iterable[Mapping[str, Any]], own: set[str]
     scores = [suspect['score'] for suspect in suspects
               if suspect['workload'] not in own
               and suspect['score'] is not None]
-    return {'workload': None, 'instance': None, 'name': None,
-            'project': None, 'score': max(scores, default=None)}
+    return {**dict.fromkeys(ANTAGONIST), 'score': max(scores, default=None)}
 
 
 def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
@@ -211,17 +209,11 @@ def _shape(row: Mapping[str, Any], antagonists: list[dict[str, Any]],
     if len(seen) < len(antagonists):
         shown.append(_anonymous(antagonists,
                                 {one['workload'] for one in seen}))
-    same = ('victim', 'victim_instance', 'project', 'signal', 'value',
-            'threshold', 'cause', 'outcome')
-    return {'id': row['uuid'],
-            'host': row['host'] if project is None else None,
-            'victim_name': names.get((row['host_id'], row['victim']), ''),
-            **{name: row[name] for name in same},
-            'antagonists': shown,
-            'action': row['action'] if project is None else None,
-            'begun_at': times.iso(row['begun_s']),
-            'changed_at': times.iso(row['changed_s']),
-            'ended_at': times.iso(row['ended_s'])}
+    return schemas.shape(
+        FIELDS, row, id=row['uuid'], antagonists=shown,
+        host=row['host'] if project is None else None,
+        victim_name=names.get((row['host_id'], row['victim']), ''),
+        action=row['action'] if project is None else None)
 
 
 def _series(series: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from scavenger_openstack.api import faults
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import rules
 
 SCOPES = schemas.one_of(('instance', 'project', 'aggregate'))
@@ -133,9 +132,5 @@ def _check_target(connection: Any, scope: str, target: str) -> None:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ('scope', 'target', 'reason', 'created_by')
-    shown = {'id': row['uuid'], **{name: row[name] for name in names},
-             'created_at': times.iso(row['created_s'])}
-    if row['kind'] == 'priority':
-        shown |= {'value': row['value'], 'application': row['application']}
-    return shown
+    return schemas.shape(PRIORITY if row['kind'] == 'priority' else EXEMPTION,
+                         row, id=row['uuid'])

@@ -45,7 +45,5 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = ('project', 'application', 'cpu_model', 'signal', 'mean',
-             'stddev', 'n')
-    return {**{name: row[name] for name in names},
-            'day': (times.iso(row['day_s']) or '')[:10]}
+    return schemas.shape(FIELDS, row,
+                         day=(times.iso(row['day_s']) or '')[:10])

@@ -122,11 +122,9 @@ def _record(call: Call, connection: Any, action: str, before: Any, after: Any
 
 
 def _protection(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {'scope': row['scope'], 'target': row['target'],
-            'enabled': row['protection'], 'reason': row['reason'],
-            'changed_by': row['changed_by'],
-            'changed_at': times.iso(row['changed_s'] or None)}
+    return schemas.shape(PROTECTION, row, enabled=row['protection'],
+                         changed_at=times.iso(row['changed_s'] or None))
 
 
 def _governor(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in GOVERNOR}
+    return schemas.shape(GOVERNOR, row)

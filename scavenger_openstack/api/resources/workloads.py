@@ -21,7 +21,6 @@ from scavenger_openstack.api.call import Call
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.api import times
 from scavenger_openstack.db.resources import workloads
 
 FILTERS = {
@@ -65,11 +64,6 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
 
 
 def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
-    same = ('host', 'kind', 'instance', 'display_name', 'flavor', 'project',
-            'application', 'priority', 'source', 'vcpus')
-    return {'id': row['name'],
-            'name': row['display_name'] or row['name'],
-            **{name: row[name] for name in same},
-            'floor': row['floor'] or {},
-            'since_at': times.iso(row['since_s']),
-            'until_at': times.iso(row['until_s'])}
+    return schemas.shape(
+        FIELDS, row, id=row['name'], name=row['display_name'] or row['name'],
+        floor=row['floor'] or {})
