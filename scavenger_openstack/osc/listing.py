@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -54,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser, *,
              'begin with the first row.')
 
 
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Add the filter by host."""
+    parser.add_argument(
+        '--host', metavar='<host>',
+        help='Only on this host. Default: all. Example: --host compute-17')
+
+
 def rows(text: str) -> int:
     """A number of rows.
 
@@ -68,18 +76,19 @@ def rows(text: str) -> int:
 def take(app: shell.OpenStackShell, arguments: argparse.Namespace,
          noun: str, path: str, columns: Sequence[table.Column], *,
          long: Sequence[table.Column] = (),
-         filters: Mapping[str, Any] | None = None,
-         shape: Callable[[Row], Row] = dict
-         ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+         filters: Iterable[str] = (), shape: Callable[[Row], Row] = dict,
+         **more: Any) -> table.Answer:
     """Fetch the rows of a listing, and return what a command returns.
 
     :param long: the columns with ``--long``
+    :param filters: those arguments that are
+    :param more: filters that are no arguments
     :param shape: adds cells to a row that are made of several fields
     :raises CommandError: the API refused, or could not be reached.
     """
+    wanted = {name: getattr(arguments, name) for name in filters} | more
     found, marker = http.of(app).listing(
-        noun, path, filters or {}, limit=arguments.limit,
-        marker=arguments.marker)
+        noun, path, wanted, limit=arguments.limit, marker=arguments.marker)
     if marker is not None:
         app.stderr.write(f'There are more rows: add --all, or --marker '
                          f'{printable(str(marker))}\n')

@@ -41,6 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser, *scopes: str) -> None:
                                help=_HELP[scope])
 
 
+def add_reason(parser: argparse.ArgumentParser, example: str,
+               kept: str = 'kept in the audit') -> None:
+    """Add the sentence that each change needs."""
+    parser.add_argument(
+        '--reason', metavar='<sentence>', required=True,
+        help=f'Why; it is {kept}. Example: --reason "{example}"')
+
+
 def of(arguments: argparse.Namespace) -> dict[str, str]:
     """The fields ``scope`` and ``target`` of the API."""
     scope, target = arguments.scope

@@ -88,6 +88,11 @@ class Column(NamedTuple):
     human: Callable[[Any], str] = plain
 
 
+Answer = tuple[Sequence[str], Sequence[Any]]
+"""What a command returns: names of columns, and rows or the cells of one.
+"""
+
+
 class Cell(columns.FormattableColumn):
     """A value as the API has it, and as a person reads it."""
 
@@ -108,8 +113,7 @@ class Cell(columns.FormattableColumn):
 
 
 def rows(arguments: argparse.Namespace, shown: Sequence[Column],
-         found: Iterable[Mapping[str, Any]]
-         ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+         found: Iterable[Mapping[str, Any]]) -> Answer:
     """What a command returns: names of columns, and the cells of each row.
 
     :param found: rows of the API; a value may be a :class:`Cell` already
@@ -120,7 +124,7 @@ def rows(arguments: argparse.Namespace, shown: Sequence[Column],
 
 
 def one(arguments: argparse.Namespace, shown: Sequence[Column],
-        found: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+        found: Mapping[str, Any]) -> Answer:
     """The same for one thing."""
     names, [cells] = rows(arguments, shown, [found])
     return names, cells

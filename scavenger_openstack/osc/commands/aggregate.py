@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -38,8 +36,7 @@ class ShowAggregate(command.ShowOne):
         _add_aggregate(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return table.one(parsed_args, SHOWN, http.of(self.app).one(
             'aggregate', 'GET', _path(parsed_args)))
 
@@ -58,8 +55,7 @@ class SetAggregate(command.ShowOne):
         host.add_changes(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return table.one(parsed_args, SHOWN, http.of(self.app).one(
             'aggregate', 'PATCH', _path(parsed_args),
             host.changes(parsed_args)))

@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -64,10 +62,7 @@ class ListAntagonists(command.Lister):
         parser.add_argument(
             '--until', metavar='<time>', type=times.since,
             help='Count up to this time; written like --since. Default: now.')
-        parser.add_argument(
-            '--host', metavar='<host>',
-            help='Only on this host. Default: all. Example: '
-                 '--host compute-17')
+        listing.add_host(parser)
         parser.add_argument(
             '--project', metavar='<project-id>',
             help='Only antagonists of this project, by its id. Default: '
@@ -78,15 +73,12 @@ class ListAntagonists(command.Lister):
                  'to all.')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
             self.app, parsed_args, 'antagonists', '/v1/antagonists', COLUMNS,
-            long=LONG, shape=_shape, filters={
-                'since': parsed_args.since, 'until': parsed_args.until,
-                'host': parsed_args.host, 'project': parsed_args.project,
-                'victim_project': parsed_args.victim_project,
-                'sort': parsed_args.sort})
+            long=LONG, shape=_shape, filters=(
+                'since', 'until', 'host', 'project', 'victim_project',
+                'sort'))
 
 
 def _shape(row: listing.Row) -> listing.Row:

@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -73,13 +71,11 @@ class ListAudit(command.Lister):
                  '--since 3d')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
-        names = ('action', 'target', 'actor', 'since')
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
             self.app, parsed_args, 'audit', '/v1/audit', COLUMNS, long=LONG,
             shape=dict if parsed_args.long else _shape,
-            filters={name: getattr(parsed_args, name) for name in names})
+            filters=('action', 'target', 'actor', 'since'))
 
 
 def _shape(row: listing.Row) -> listing.Row:

@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 from osc_lib import exceptions
@@ -24,6 +22,7 @@ from osc_lib import exceptions
 from scavenger_openstack.osc import amounts
 from scavenger_openstack.osc import http
 from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import scope
 from scavenger_openstack.osc import table
 from scavenger_openstack.osc import times
 
@@ -79,10 +78,7 @@ class ListCaps(command.Lister):
             help='What operators asked for with "cap set" and has not '
                  'expired, whether the host follows it yet or not. Default: '
                  'limits in force.')
-        parser.add_argument(
-            '--host', metavar='<host>',
-            help='Only on this host. Default: all. Example: '
-                 '--host compute-17')
+        listing.add_host(parser)
         parser.add_argument(
             '--workload', metavar='<workload>',
             help='Only of this workload, as its host calls it; with '
@@ -101,8 +97,7 @@ class ListCaps(command.Lister):
                  '--overrides. Default: all. Example: --knob cpu_cores')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         overrides = parsed_args.overrides
         names = ('host', 'workload') if overrides \
             else ('host', 'project', 'instance', 'knob')
@@ -111,15 +106,13 @@ class ListCaps(command.Lister):
                 raise exceptions.CommandError(
                     f'--{name} is for listings '
                     f'with{"out" * overrides} --overrides.')
-        filters = {name: getattr(parsed_args, name) for name in names}
         if overrides:
             return listing.take(
                 self.app, parsed_args, 'overrides', '/v1/caps/overrides',
-                OVERRIDES, long=OVERRIDES_LONG, filters=filters, shape=_shape)
+                OVERRIDES, long=OVERRIDES_LONG, filters=names, shape=_shape)
         return listing.take(
             self.app, parsed_args, 'caps', '/v1/caps', COLUMNS, long=LONG,
-            filters={**filters, 'in_force': not parsed_args.past},
-            shape=_shape)
+            filters=names, shape=_shape, in_force=not parsed_args.past)
 
 
 class SetCap(command.ShowOne):
@@ -140,14 +133,11 @@ class SetCap(command.ShowOne):
             '--expires', metavar='<time>', type=times.until, required=True,
             help=f'When the override ends: {times.HOW}. A duration counts '
                  'from now. Example: --expires 2h')
-        parser.add_argument(
-            '--reason', metavar='<sentence>', required=True,
-            help='Why; it is shown with the limit and kept in the audit. '
-                 'Example: --reason "nightly backup runs late"')
+        scope.add_reason(parser, 'nightly backup runs late',
+                         'shown with the limit and kept in the audit')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         try:
             value = amounts.parse(parsed_args.knob, parsed_args.value)
         except ValueError as exc:

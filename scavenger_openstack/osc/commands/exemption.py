@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 from osc_lib import exceptions
@@ -46,8 +44,7 @@ class ListExemptions(command.Lister):
         listing.add_arguments(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'exemptions', PATH,
                             COLUMNS, long=LONG)
 
@@ -62,14 +59,10 @@ class CreateExemption(command.ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         scope.add_arguments(parser, 'instance', 'project', 'aggregate')
-        parser.add_argument(
-            '--reason', metavar='<sentence>', required=True,
-            help='Why; it is kept in the audit. Example: --reason '
-                 '"contract of 2026"')
+        scope.add_reason(parser, 'contract of 2026')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'exemption', 'POST', PATH,
             {**scope.of(parsed_args), 'reason': parsed_args.reason})

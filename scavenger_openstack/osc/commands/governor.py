@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -45,8 +43,7 @@ class ShowGovernor(command.Lister):
         listing.add_arguments(parser, long=False)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'governor', PATH, COLUMNS)
 
 
@@ -61,14 +58,10 @@ class SetGovernor(command.ShowOne):
             help='New limits per minute on all hosts of the scope together; '
                  '0 for none at all, "none" for no bound of its own. Example: '
                  '20')
-        parser.add_argument(
-            '--reason', metavar='<sentence>', required=True,
-            help='Why; it is kept in the audit. Example: --reason "first '
-                 'week of enforcing"')
+        scope.add_reason(parser, 'first week of enforcing')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'governor', 'PUT', PATH,
             {**scope.of(parsed_args), 'reason': parsed_args.reason,

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 import math
 from typing import Any
 
@@ -96,12 +95,10 @@ class ListHosts(command.Lister):
                  'stopped. Default: all.')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
             self.app, parsed_args, 'hosts', '/v1/hosts', COLUMNS, long=LONG,
-            filters={'aggregate': parsed_args.aggregate,
-                     'enforcing': parsed_args.enforcing})
+            filters=('aggregate', 'enforcing'))
 
 
 class ShowHost(command.ShowOne):
@@ -112,8 +109,7 @@ class ShowHost(command.ShowOne):
         _add_host(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'host', 'GET', http.path_of('hosts', parsed_args.host))
         return table.one(parsed_args, SHOWN, found)
@@ -131,8 +127,7 @@ class SetHost(command.ShowOne):
         add_changes(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'host', 'PATCH', http.path_of('hosts', parsed_args.host),
             changes(parsed_args))

@@ -63,10 +63,7 @@ class ListIncidents(command.Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
-        parser.add_argument(
-            '--host', metavar='<host>',
-            help='Only on this host. Default: all. Example: '
-                 '--host compute-17')
+        listing.add_host(parser)
         parser.add_argument(
             '--project', metavar='<project-id>',
             help='Only with a victim of this project, by its id. Default: '
@@ -100,15 +97,13 @@ class ListIncidents(command.Lister):
                  'Default: now.')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         now = time.time()
-        names = ('host', 'project', 'victim', 'antagonist', 'cause',
-                 'outcome', 'since', 'until')
         return listing.take(
             self.app, parsed_args, 'incidents', '/v1/incidents', COLUMNS,
             long=LONG, shape=lambda row: _shape(row, now),
-            filters={name: getattr(parsed_args, name) for name in names})
+            filters=('host', 'project', 'victim', 'antagonist', 'cause',
+                     'outcome', 'since', 'until'))
 
 
 class ShowIncident(command.ShowOne):
@@ -127,8 +122,7 @@ class ShowIncident(command.ShowOne):
                  '32 hexadecimal digits.')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         self.incident = http.of(self.app).one(
             'incident', 'GET', http.path_of('incidents',
                                             parsed_args.incident))

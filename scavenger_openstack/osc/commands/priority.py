@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 from osc_lib import exceptions
@@ -50,8 +48,7 @@ class ListPriorities(command.Lister):
         listing.add_arguments(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'priorities', PATH,
                             COLUMNS, long=LONG)
 
@@ -81,14 +78,10 @@ class SetPriority(command.ShowOne):
                  'project with the same application do the same job and are '
                  'compared. Default: what the instance itself says. Example: '
                  '--application web')
-        parser.add_argument(
-            '--reason', metavar='<sentence>', required=True,
-            help='Why; it is kept in the audit. Example: --reason "batch '
-                 'project of the lab"')
+        scope.add_reason(parser, 'batch project of the lab')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         found = http.of(self.app).one(
             'priority', 'POST', PATH,
             {**scope.of(parsed_args), 'value': parsed_args.priority,

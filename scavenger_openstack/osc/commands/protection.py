@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -49,22 +47,19 @@ class ShowProtection(command.Lister):
         listing.add_arguments(parser, long=False)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(self.app, parsed_args, 'protection', PATH,
                             COLUMNS)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     scope.add_arguments(parser, *SCOPES)
-    parser.add_argument(
-        '--reason', metavar='<sentence>', required=True,
-        help='Why; it is shown on the hosts and kept in the audit. Example: '
-             '--reason "customer reports throttling"')
+    scope.add_reason(parser, 'customer reports throttling',
+                     'shown on the hosts and kept in the audit')
 
 
 def _switch(on: command.ShowOne, arguments: argparse.Namespace,
-            enabled: bool) -> tuple[Sequence[str], Sequence[Any]]:
+            enabled: bool) -> table.Answer:
     found = http.of(on.app).one(
         'protection', 'PUT', PATH, {**scope.of(arguments), 'enabled': enabled,
                                     'reason': arguments.reason})
@@ -83,8 +78,7 @@ class DisableProtection(command.ShowOne):
         _add_arguments(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return _switch(self, parsed_args, False)
 
 
@@ -96,6 +90,5 @@ class EnableProtection(command.ShowOne):
         _add_arguments(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return _switch(self, parsed_args, True)

@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -61,9 +59,7 @@ class ListSpecs(command.Lister):
                  'Example: --signal cpi')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
-        names = ('project', 'application', 'cpu_model', 'signal')
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
             self.app, parsed_args, 'specs', '/v1/specs', COLUMNS,
-            filters={name: getattr(parsed_args, name) for name in names})
+            filters=('project', 'application', 'cpu_model', 'signal'))

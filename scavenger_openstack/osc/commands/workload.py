@@ -15,8 +15,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 from osc_lib.command import command
 
@@ -53,10 +51,7 @@ class ListWorkloads(command.Lister):
         from scavenger_openstack.types import Priority
         parser = super().get_parser(prog_name)
         listing.add_arguments(parser)
-        parser.add_argument(
-            '--host', metavar='<host>',
-            help='Only on this host. Default: all. Example: '
-                 '--host compute-17')
+        listing.add_host(parser)
         parser.add_argument(
             '--project', metavar='<project-id>',
             help='Only instances of this project, by its id. Default: all.')
@@ -76,11 +71,9 @@ class ListWorkloads(command.Lister):
                  'there.')
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace
-                    ) -> tuple[Sequence[str], Sequence[Any]]:
-        names = ('host', 'project', 'instance', 'application', 'priority',
-                 'gone')
+    def take_action(self, parsed_args: argparse.Namespace) -> table.Answer:
         return listing.take(
             self.app, parsed_args, 'workloads', '/v1/workloads', COLUMNS,
             long=LONG,
-            filters={name: getattr(parsed_args, name) for name in names})
+            filters=('host', 'project', 'instance', 'application',
+                     'priority', 'gone'))
