@@ -59,34 +59,26 @@ import tempfile
 import threading
 import time
 from typing import NamedTuple
-from typing import Protocol
 
 import running_agent
+from starvation_places import Containers
+from starvation_places import CPUS
+from starvation_places import Guests
+from starvation_places import Stage
+from starvation_places import start
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.tests.functional import base
-from scavenger_openstack.tests.functional import domain_guest
-from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.text import columns
 
-RATE, CONNECTIONS = 2500, 16
-PORT = 11299
-HOGS = 6
-JOB = '/job'
-"""The hogs are in a child of the background group, where an agent sees a
-workload."""
-LOOKUPS = 'lookup per_s=200'
 WAYS = ('alone', 'unmanaged', 'agent-idle', 'follow', 'agent')
 OTHER_WAYS = ('idle', 'weight', 'quota', 'both', 'follow-weight',
               'follow-quota')
 AGENTS = ('agent', 'agent-idle')
 HZ = (100, 1, 10)
 FOLLOW_EVERY_S, FOLLOW_SHARE, FLOOR_CORES = 0.5, 0.97, 0.1
-PERIOD_US = 100_000
 SETTLE_S = 5.0
 """Until an agent has learned what is left over."""
 ANSWER_EVERY_S = 0.1
-CPUS = os.cpu_count() or 1
 AGENT = """
 [agent]
 protect = cpu
@@ -103,25 +95,6 @@ while time.monotonic() < until_s:
     worst_s = max(worst_s, time.monotonic() - due_s)
 print(worst_s)
 """
-CLIENT = """
-import socket, sys, threading, time
-port, rate, count, until_s = [float(text) for text in sys.argv[1:]]
-took_s = []
-def ask(i):
-    with socket.create_connection(('127.0.0.1', int(port))) as server:
-        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        due_s = time.monotonic() + i / rate
-        while due_s < until_s:
-            due_s += count / rate
-            time.sleep(max(0.0, due_s - time.monotonic()))
-            server.sendall(b'get key\\r\\n')
-            server.recv(64)
-            took_s.append(time.monotonic() - due_s)
-threads = [threading.Thread(target=ask, args=(i,)) for i in range(int(count))]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-print(sorted(took_s)[int(0.99 * len(took_s))])
-"""
 
 
 class Round(NamedTuple):
@@ -134,158 +107,6 @@ class Round(NamedTuple):
     answers_s: list[float]
 
 
-class Stage(Protocol):
-    """A foreground and a background, and what limits the latter.
-
-    ``config`` tells an agent of them.
-    """
-
-    config: str
-
-    def work(self) -> None:
-        """Let the background compute."""
-        ...
-
-    def idle(self, on: bool) -> None:
-        ...
-
-    def least_weight(self) -> None:
-        ...
-
-    def quota(self, cores: float | None) -> None:
-        ...
-
-    def cpu_s(self) -> float:
-        """CPU time that the background has used."""
-        ...
-
-    def ask(self, until_s: float) -> Callable[[], float]:
-        """Begin to use the foreground; what waits for its P99 in s."""
-        ...
-
-    def answer(self) -> None:
-        """Have QEMU of the background answer, if there is one."""
-        ...
-
-
-class Containers:
-    """memcached, and stress-ng."""
-
-    def __init__(self, stack: contextlib.ExitStack, where: str) -> None:
-        self._tree = stack.enter_context(base.CgroupTree())
-        self._bg, self._fg_group, self._group = self._tree, '', ''
-        if where == 'nested':
-            self._fg_group, self._group = '/foreground', '/background'
-            self._tree.make(self._fg_group)
-        else:
-            self._bg = stack.enter_context(base.CgroupTree())
-        self._bg.make(self._group + JOB)
-        self._weight('3072' if self._tree.version == 1 else '300')
-        self.config = (
-            '[libvirt]\nuri =\n[cgroups]\n'
-            f'background_parents = {self._bg.name}{self._group}\n'
-            f'foreground_parents = {self._tree.name}{self._fg_group}\n')
-        start(self._tree, self._fg_group, 'memcached', '-u', 'nobody', '-l',
-              '127.0.0.1', '-t', '2', '-p', str(PORT))
-
-    def work(self) -> None:
-        start(self._bg, self._group + JOB, 'stress-ng', '--cpu', str(HOGS))
-
-    def _weight(self, text: str) -> None:
-        self._bg.put('weight', self._group, text)
-
-    def idle(self, on: bool) -> None:
-        self._bg.put('idle', self._group, str(int(on)))
-
-    def least_weight(self) -> None:
-        self._weight('2' if self._tree.version == 1 else '1')
-
-    def quota(self, cores: float | None) -> None:
-        self._bg.put('quota', self._group, '-1' if cores is None
-                     else str(round(PERIOD_US * cores)))
-
-    def cpu_s(self) -> float:
-        if self._bg.version == 1:
-            return int(self._bg.read('cpuacct', self._group,
-                                     'cpuacct.usage')) / 1e9
-        return int(self._bg.read('cpu', self._group, 'cpu.stat')
-                   .split()[1]) / 1e6
-
-    def ask(self, until_s: float) -> Callable[[], float]:
-        client = start(self._tree, self._fg_group, sys.executable, '-c',
-                       CLIENT, str(PORT), str(RATE), str(CONNECTIONS),
-                       str(until_s))
-        return lambda: float(client.communicate(timeout=60)[0])
-
-    def answer(self) -> None:
-        pass
-
-
-class Guests:
-    """Two guests below libvirt's parent; they stay for all rounds."""
-
-    def __init__(self, stack: contextlib.ExitStack) -> None:
-        self._host = stack.enter_context(hypervisor.Hypervisor())
-        guests = [make(name, vcpus=CPUS, disks=(domain_guest.Disk.make(
-            self._host.disks / name),)) for name, make in (
-                ('front', front), ('back', virtual_host.background))]
-        consoles = []
-        for guest in guests:
-            consoles.append(self._host.define_and_start(guest))
-            consoles[-1].keep_time()
-        self._front, self._back = consoles
-        self._front.tell(LOOKUPS)
-        self._domain = self._host.connect().lookupByName('back')
-        below = self._host.tree.path('cpu', '/machine')
-        self._top, = (path for path in below.iterdir()
-                      if path.name.endswith('-back.libvirt-qemu'))
-        self._vcpus = sorted(self._top.rglob('vcpu*'))
-        self.config = running_agent.libvirt_section(self._host)
-
-    def work(self) -> None:
-        self._back.tell(f'cpu {CPUS}')
-
-    def idle(self, on: bool) -> None:
-        (self._top / 'cpu.idle').write_text(str(int(on)))
-
-    def least_weight(self) -> None:
-        (self._top / 'cpu.shares').write_text('2')
-
-    def quota(self, cores: float | None) -> None:
-        text = ('-1' if cores is None
-                else str(max(1000, round(PERIOD_US * cores / CPUS))))
-        for path in self._vcpus:
-            (path / 'cpu.cfs_period_us').write_text(str(PERIOD_US))
-            (path / 'cpu.cfs_quota_us').write_text(text)
-
-    def cpu_s(self) -> float:
-        path = self._host.tree.path('cpuacct', '/machine') / self._top.name
-        return int((path / 'cpuacct.usage').read_text()) / 1e9
-
-    def ask(self, until_s: float) -> Callable[[], float]:
-        def p99_s() -> float:
-            seconds = max(1, round(until_s - time.monotonic()))
-            found = [one['p99_s'] for one in self._front.reports(
-                seconds, timeout_s=seconds + 60.0) if 'p99_s' in one]
-            return statistics.median(found) if found else float('nan')
-        return p99_s
-
-    def answer(self) -> None:
-        self._domain.blockStats('vda')
-
-    def free(self) -> None:
-        """Take all limits away, and rest."""
-        self.idle(False)
-        (self._top / 'cpu.shares').write_text('1024')
-        self.quota(None)
-        self._back.tell('rest')
-
-
-def front(name: str, vcpus: int, disks: tuple[domain_guest.Disk, ...]
-          ) -> domain_guest.DomainGuest:
-    return domain_guest.DomainGuest(name=name, vcpus=vcpus, disks=disks)
-
-
 def limit(stage: Stage, way: str) -> None:
     """Set what the way is about on the background."""
     if way in ('idle', 'both', 'follow'):
@@ -294,17 +115,6 @@ def limit(stage: Stage, way: str) -> None:
         stage.least_weight()
     if way in ('quota', 'both'):
         stage.quota(CPUS * (0.5 if way == 'quota' else 0.9))
-
-
-def start(tree: base.CgroupTree, group: str,
-          *argv: str) -> subprocess.Popen[bytes]:
-    """Start a program inside a group."""
-    files = ' '.join(f'"{tree.path(controller, group)}/cgroup.procs"'
-                     for controller in tree.mounts)
-    return subprocess.Popen(
-        ['sh', '-c', f'for f in {files}; do echo $$ > $f; done; exec "$@"',
-         'sh', *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL)
 
 
 def busy_s() -> float:

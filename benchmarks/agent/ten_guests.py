@@ -39,15 +39,11 @@ from collections.abc import Sequence
 from concurrent import futures
 import contextlib
 import json
-import math
 import os
 import pathlib
-import random
 import sys
-import threading
 import time
 from typing import Any
-from typing import NamedTuple
 
 from running_agent import Agent
 from running_agent import guarded
@@ -56,6 +52,11 @@ from running_agent import say
 from running_agent import show
 import ten_guests_report
 
+from ten_guests_work import Hog
+from ten_guests_work import ON_S
+from ten_guests_work import turns
+from ten_guests_work import Victim
+from ten_guests_work import Worker
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
@@ -92,10 +93,6 @@ PER_S = 40
 CORES = 0.33
 """What they take of a CPU; run_delay below 0.25 is not looked at."""
 
-ON_S, OFF_S = 25.0, 20.0
-IRREGULAR = (0.4, 1.6)
-"""Bounds of how long a hog works and rests, as parts of the mean: a shifted
-periodic one would fit as well as the real one, and be no evidence."""
 
 TRIAL_S = 4
 DISK_BYTES_PER_S = 120_000_000
@@ -105,7 +102,6 @@ half a CPU for that, and is a CPU hog."""
 DISK_MIB = 48
 SCANNED_MIB = 256
 LIFT_TIMEOUT_S = 180.0
-REPORT_TIMEOUT_S = 20.0
 EVERY_S = 0.25
 
 CONFIG = """\
@@ -116,91 +112,6 @@ controllers = attribution
 mode = enforce
 sample_s = {sample_s:g}
 """
-
-
-class Turn(NamedTuple):
-    """A hog works from the one to the other, in seconds since the start."""
-
-    from_s: float
-    to_s: float
-
-
-def turns(name: str, seed: str, first_s: float, end_s: float) -> list[Turn]:
-    rng = random.Random(f'{seed} {name}')
-    found, at_s = [], first_s
-    while at_s < end_s:
-        rest_s = at_s + ON_S * rng.uniform(*IRREGULAR)
-        found.append(Turn(at_s, min(rest_s, end_s)))
-        at_s = rest_s + OFF_S * rng.uniform(*IRREGULAR)
-    return found
-
-
-class Worker:
-    """A thread that has the console of one guest."""
-
-    def __init__(self, name: str, console: domain_console.Console) -> None:
-        self.name = name
-        self.console = console
-        self.failed = ''
-        self.reports: list[dict[str, Any]] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._try, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ended.set()
-        self._thread.join(REPORT_TIMEOUT_S)
-
-    def _try(self) -> None:
-        try:
-            self.run()
-        except (domain_console.ConsoleError, OSError) as exc:
-            self.failed = f'{self.name}: {exc}'
-
-    def run(self) -> None:
-        raise NotImplementedError
-
-    def take(self) -> None:
-        """The report of the next second."""
-        for one in self.console.reports(1, REPORT_TIMEOUT_S):
-            self.reports.append({**one, 'until_s': time.monotonic()})
-
-
-class Victim(Worker):
-    """Takes down what a guest says of its own work."""
-
-    def run(self) -> None:
-        while not self._ended.is_set():
-            self.take()
-
-
-class Hog(Worker):
-    """Tells a guest when to work and when to rest; takes down the same."""
-
-    def __init__(self, name: str, console: domain_console.Console,
-                 work: str, wanted: Sequence[Turn], start_s: float) -> None:
-        super().__init__(name, console)
-        self._work = work
-        self._wanted = wanted
-        self._start_s = start_s
-        self.worked: list[tuple[float, float]] = []
-
-    def run(self) -> None:
-        works = False
-        while not self._ended.is_set():
-            at_s = time.monotonic() - self._start_s
-            wanted = any(turn.from_s <= at_s < turn.to_s
-                         for turn in self._wanted)
-            if wanted and not works:
-                self.console.tell(self._work)
-                self.worked.append((time.monotonic(), math.inf))
-            elif works and not wanted:
-                self.console.tell('rest')
-                self.worked[-1] = self.worked[-1][0], time.monotonic()
-            works = wanted
-            self.take()
 
 
 class Stage:

@@ -244,6 +244,7 @@ class Parts(Benchmark):
         super().setUp()
         self.sweep: Any = importlib.import_module('sweep')
         self.traces: Any = importlib.import_module('traces')
+        self.traffic: Any = importlib.import_module('traffic')
         self.ipc_noise: Any = importlib.import_module('ipc_noise')
         self.report: Any = importlib.import_module('reserve_report')
 
@@ -281,7 +282,7 @@ class Parts(Benchmark):
         self.assertEqual(12.0, tally.judged_s)
 
     def test_blocks_add_up(self) -> None:
-        values = self.traces.bursts(sources=5, seconds=300, seed=1)
+        values = self.traffic.bursts(sources=5, seconds=300, seed=1)
         trace = self.traces.of_points('x', 125e6, values, resource='uplink',
                                       interval_s=1.0)
         setting = self.sweep.Setting(1.0, 15, 0.02)
