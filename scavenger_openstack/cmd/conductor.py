@@ -40,7 +40,8 @@ PROG = 'scavenger-conductor'
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code is 0, 1 (failed), 2 (usage) or 130."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    return exit_.code(PROG, lambda: _main(arguments))
+    return exit_.code(PROG, lambda: run(
+        command_line.parse(parser(), arguments)))
 
 
 def parser() -> command_line.Parser:
@@ -52,11 +53,6 @@ def parser() -> command_line.Parser:
     command_line.add_configuration(found, host=False, before=True)
     command_line.add_logging(found)
     return found
-
-
-def _main(arguments: Sequence[str]) -> int:
-    options = command_line.parse(parser(), arguments)
-    return run(options)
 
 
 def run(options: argparse.Namespace) -> int:
