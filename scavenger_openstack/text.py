@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Columns for people, and JSON for programs."""
+"""Columns and bars for people, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,37 @@ from collections.abc import Sequence
 import json
 import math
 from typing import Any
+from typing import TextIO
+
+from scavenger_openstack.types import printable
+
+BAR = 24
 
 
 def columns(titles: Sequence[str], rows: Iterable[Sequence[str]],
             left: Collection[int] = (0,)) -> list[str]:
-    """A line for the titles and for each row, in columns.
+    """A line for the titles and for each row, in columns; of names the
+    characters that are not printable are escaped.
 
     :param left: the columns that are aligned to the left
     """
-    body = [titles, *rows]
+    body = [tuple(map(printable, row)) for row in (titles, *rows)]
     widths = [max(map(len, column)) for column in zip(*body, strict=True)]
     return ['  '.join(
         cell.ljust(width) if i in left else cell.rjust(width)
         for i, (cell, width) in enumerate(zip(row, widths, strict=True))
     ).rstrip() for row in body]
+
+
+def over(stream: TextIO, words: str = '') -> None:
+    """Write over the last line, where it is a terminal; nothing elsewhere."""
+    if stream.isatty():
+        print(f'\r\033[K{words}', end='', file=stream, flush=True)
+
+
+def bar(share: float) -> str:
+    """How much of something is done."""
+    return f'[{"#" * round(share * BAR):.<{BAR}}]'
 
 
 def json_line(value: Any, *, compact: bool = False) -> str:

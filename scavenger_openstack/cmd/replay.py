@@ -25,6 +25,7 @@ from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack import text
+from scavenger_openstack.types import printable
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -175,10 +176,9 @@ def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
 def _verify(path: pathlib.Path, recording: recordings.Recording,
             settings: replay_settings.Settings) -> int:
     from scavenger_openstack.laboratory import replay
-    from scavenger_openstack.laboratory import replay_output
     ticks, decisions, difference = replay.verify(recording, settings)
     if difference is not None:
-        print(replay_output.shown(
+        print(printable(
             f'{path}:{difference.line}: time_s {difference.time_s:.3f}: '
             f'{difference.what}'))
         return exit_.FAILED
@@ -224,9 +224,8 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _note(notes: Iterable[str]) -> None:
-    from scavenger_openstack.laboratory import replay_output
     for note in notes:
-        print(f'{PROG}: {replay_output.shown(note)}', file=sys.stderr)
+        print(f'{PROG}: {printable(note)}', file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -18,18 +18,12 @@ import sys
 from typing import TextIO
 
 from scavenger_openstack.demo.filling import phases
+from scavenger_openstack import text
 
-WIDTH = 24
 OVERHEAD_S = 0.9
 """What a phase takes beside its warm-up and its measured time."""
 PAIR_S = 8.0
 """What two turns take."""
-
-
-def over(stream: TextIO, words: str = '') -> None:
-    """Write over the last line, where people look."""
-    if stream.isatty():
-        print(f'\r\033[K{words}', end='', file=stream, flush=True)
 
 
 class Progress:
@@ -74,7 +68,7 @@ class Progress:
 
     def turn(self, number: int, name: str) -> None:
         """One turn of pair ``number`` (from 0) begins."""
-        over(self._stream, f'pair {number + 1} of turns  {name:<12}')
+        text.over(self._stream, f'pair {number + 1} of turns  {name:<12}')
 
     def say(self, words: str) -> None:
         """One line that stays."""
@@ -86,10 +80,10 @@ class Progress:
         done_s = self._before_s + min(self._phase_s,
                                       max(0.0, at_s + self._warm_up_s))
         share = min(1.0, done_s / self.total_s)
-        filled = round(share * WIDTH)
         left_s = max(0.0, self.total_s - done_s)
-        over(self._stream, f'[{"#" * filled:.<{WIDTH}}] {self._label} '
-                           f'{left_s // 60:.0f}:{left_s % 60:02.0f} left ')
+        text.over(self._stream, (
+            f'{text.bar(share)} {self._label} '
+            f'{left_s // 60:.0f}:{left_s % 60:02.0f} left '))
 
     def end(self) -> None:
-        over(self._stream)
+        text.over(self._stream)

@@ -19,7 +19,8 @@ import sys
 import time
 from typing import TextIO
 
-WIDTH = 24
+from scavenger_openstack import text
+
 REDRAW_S = 0.1
 
 
@@ -29,7 +30,6 @@ class Progress:
     def __init__(self, total: int, stream: TextIO = sys.stderr) -> None:
         self._total = total
         self._stream = stream
-        self._bar = stream.isatty()
         self._began_s = time.monotonic()
         self._drawn_s = 0.0
         self._done = 0
@@ -38,16 +38,14 @@ class Progress:
         """One more is done."""
         self._done += 1
         now = time.monotonic()
-        if not self._bar or now - self._drawn_s < REDRAW_S:
+        if now - self._drawn_s < REDRAW_S:
             return
         self._drawn_s = now
         share = self._done / self._total
-        filled = round(share * WIDTH)
         left_s = round((now - self._began_s) / share * (1 - share))
-        print(f'\r\033[K[{"#" * filled:.<{WIDTH}}] {self._done}/'
-              f'{self._total}  {left_s // 60}:{left_s % 60:02} left  '
-              f'{label}', end='', file=self._stream, flush=True)
+        text.over(self._stream, f'{text.bar(share)} {self._done}/'
+                                f'{self._total}  {left_s // 60}:'
+                                f'{left_s % 60:02} left  {label}')
 
     def end(self) -> None:
-        if self._bar:
-            print('\r\033[K', end='', file=self._stream, flush=True)
+        text.over(self._stream)

@@ -26,10 +26,10 @@ from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.laboratory.replay import side_by_side
 from scavenger_openstack.laboratory.replay import Source
 from scavenger_openstack.laboratory.replay import Step
-from scavenger_openstack.laboratory.replay_output import aligned
-from scavenger_openstack.laboratory.replay_output import shown
 from scavenger_openstack.laboratory.replay_settings import Settings
+from scavenger_openstack.text import columns
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
 
 Place = tuple[str, str, Knob]
@@ -144,26 +144,27 @@ class Comparison:
 
     def lines(self) -> Iterator[str]:
         """For people."""
-        yield from aligned([('', *self.names), *(
+        yield from columns(('', *self.names), (
             (title, str(getattr(self.one, field)),
              str(getattr(self.two, field)))
-            for field, title in COUNTS.items())])
+            for field, title in COUNTS.items()))
         places = {**self.one.knobs, **self.two.knobs}
         if places:
             yield ''
             several = len({place[0] for place in places}) > 1
-            yield from aligned([
+            yield from columns(
                 ('CAP', 'TICKS', 'TICKS', 'VALUES', 'VALUES', 'MEAN', 'MEAN'),
-                *(self._row(place, several) for place in places)])
+                (self._row(place, several) for place in places))
         yield ''
         first = self.first
         if first is None:
             yield 'no difference: both settings decide the same'
             return
         one, two = first['values']
-        yield shown(f'first difference at {first["time_s"]:.3f} s on '
-                    f'{first["host"]}: {first["workload"]} {first["knob"]}: '
-                    f'{_said(one)} against {_said(two)}')
+        yield printable(
+            f'first difference at {first["time_s"]:.3f} s on '
+            f'{first["host"]}: {first["workload"]} {first["knob"]}: '
+            f'{_said(one)} against {_said(two)}')
 
     def _row(self, place: Place, several: bool) -> tuple[str, ...]:
         one, two = (tally.knobs.get(place, Limited())

@@ -20,18 +20,17 @@ The JSON form is a public interface; its page in the documentation is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from scavenger_openstack.agent import status
 from scavenger_openstack.decision.changes import Told
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
 
 KNOB_WIDTH = max(map(len, Knob))
@@ -130,7 +129,7 @@ class Table:
             said = ('would: ' if one['mode'] == Mode.OBSERVE else '')
             row = (time, one['host'], one['controller'], one['workload'],
                    one['knob'], _number(one['value']), said + one['reason'])
-        return tuple(map(shown, row))
+        return tuple(map(printable, row))
 
 
 def _sentence(one: Mapping[str, Any]) -> str:
@@ -150,20 +149,3 @@ def _number(value: Value | None) -> str:
     if value is None:
         return '-'
     return f'{value:.10g}' if isinstance(value, float) else str(value)
-
-
-def shown(text: str) -> str:
-    """Text on one line; see :func:`scavenger_openstack.agent.status.shown`.
-    """
-    return status.shown(text).replace('\n', '\\n')
-
-
-def aligned(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Rows of equal length: the first column left, the others right."""
-    table = [tuple(map(shown, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        yield '  '.join(
-            f'{text:<{width}}' if place == 0 else f'{text:>{width}}'
-            for place, (text, width) in enumerate(
-                zip(row, widths, strict=True))).rstrip()

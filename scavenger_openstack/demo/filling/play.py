@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import dataclasses
-import os
 import subprocess
 import time
 from typing import Any
@@ -140,17 +139,6 @@ class Play:
         """What :meth:`compare` compares with."""
         return self._stage.tree.knobs(), self._stage.uplink.qdiscs()
 
-    def look(self) -> others.Look:
-        """At all that uses CPUs."""
-        return others.look(time.monotonic(), self._stage.tree.cpu_s(''),
-                           self._stage.tree.members())
-
-    def between(self, first: others.Look,
-                last: others.Look) -> dict[str, Any]:
-        """Other load between two looks."""
-        return others.between(first, last, cpus=len(self._stage.cpus),
-                              demo=os.getpid())
-
     def stop(self) -> None:
         """End the agent, when a phase was broken off.
 
@@ -168,10 +156,10 @@ class Play:
                 self._interrupt.wait_until(min(now + 0.1, next_s, end_s))
                 batch.keep()
                 self._progress.show(time.monotonic() - start_s)
-            first = first or self.look()
+            first = first or self._stage.look()
             watch.look()
             if time.monotonic() >= end_s:
-                return self.between(first, self.look())
+                return self._stage.between(first, self._stage.look())
             next_s += measure.EVERY_S
 
     def _drain(self, service: subprocess.Popen[bytes],

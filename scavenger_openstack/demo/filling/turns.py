@@ -196,7 +196,7 @@ class Turns:
         batch.stop() if name == ALONE else batch.go_on()
         late_s = time.monotonic() - begin_s
         self._interrupt.wait_until(begin_s + SKIP_S)
-        first, waited = self._play.look(), run_delay(service.pid)
+        first, waited = self._stage.look(), run_delay(service.pid)
         units = self._units()
         end_s = begin_s + TURN_S
         while time.monotonic() < end_s - 0.05:
@@ -204,7 +204,7 @@ class Turns:
                                            time.monotonic() + 0.1))
             if name == BESIDE:
                 batch.keep()
-        last, delay = self._play.look(), run_delay(service.pid)
+        last, delay = self._stage.look(), run_delay(service.pid)
         ran_s = delay[0] - waited[0]
         turn = {
             'begin_s': begin_s - start_s, 'late_s': late_s,
@@ -212,7 +212,7 @@ class Turns:
             'background_cpu': ((self._units() - units)
                                / self._play.units_per_cpu_s
                                / (last.at_s - first.at_s)),
-            'others': self._play.between(first, last)}
+            'others': self._stage.between(first, last)}
         return {**turn, 'others': judged(name, turn)}
 
     def _units(self) -> int:

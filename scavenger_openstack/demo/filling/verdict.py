@@ -21,10 +21,6 @@ import math
 from typing import Any
 
 from scavenger_openstack.demo import figures
-from scavenger_openstack.demo.figures import FAILED
-from scavenger_openstack.demo.figures import INCONCLUSIVE
-from scavenger_openstack.demo.figures import NOT_JUDGED
-from scavenger_openstack.demo.figures import PASSED
 from scavenger_openstack.demo.filling import interval
 from scavenger_openstack.demo import others
 
@@ -74,7 +70,8 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
                      '>': value > limit}[sign]
             found.append({'name': name, 'value': value, 'sign': sign,
                           'limit': limit,
-                          'outcome': PASSED if holds else FAILED})
+                          'outcome': figures.PASSED if holds
+                          else figures.FAILED})
 
     if turned and turned['pairs'] and turned['p99_to_alone']:
         known = interval.Interval(turned['p99_to_alone'], turned['low'],
@@ -84,7 +81,7 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
             'high': known.high, 'pairs': turned['pairs'], 'sign': '<=',
             'limit': P99_LIMIT,
             'outcome': known.against(P99_LIMIT)
-            if turned['pairs'] >= interval.LEAST else INCONCLUSIVE})
+            if turned['pairs'] >= interval.LEAST else figures.INCONCLUSIVE})
     if ours:
         add(CPU_WORK, ours['background_to_unmanaged']['cpu'], '>=',
             CPU_WORK_LIMIT)
@@ -124,37 +121,37 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
     """
     names = [name for name in NEEDED if name not in phases]
     if problem:
-        return FAILED, problem + (f'; missing: {", ".join(names)}'
+        return figures.FAILED, problem + (f'; missing: {", ".join(names)}'
                                   if names else '; the turns are missing')
     by_name = {str(test['name']): test for test in tests}
-    if by_name[KNOBS]['outcome'] == FAILED:
-        return FAILED, figures.LIMITS_LEFT
+    if by_name[KNOBS]['outcome'] == figures.FAILED:
+        return figures.FAILED, figures.LIMITS_LEFT
     if names:
-        return NOT_JUDGED, f'that takes {", ".join(NEEDED)}'
+        return figures.NOT_JUDGED, f'that takes {", ".join(NEEDED)}'
     missing = [name for name in (P99, CPU_WORK, TRANSFER)
                if name not in by_name]
     if noise and (missing or any(phases[name]['disturbed']
                                  for name in NEEDED)
-                  or by_name[P99]['outcome'] == INCONCLUSIVE):
-        return INCONCLUSIVE, f'the machine was not quiet: {noise}'
+                  or by_name[P99]['outcome'] == figures.INCONCLUSIVE):
+        return figures.INCONCLUSIVE, f'the machine was not quiet: {noise}'
     if missing:
-        return INCONCLUSIVE, f'no figure for: {", ".join(missing)}'
+        return figures.INCONCLUSIVE, f'no figure for: {", ".join(missing)}'
     effect = phases['unmanaged']['p99_to_alone']
     if effect is None or effect < EFFECT:
-        return INCONCLUSIVE, (
+        return figures.INCONCLUSIVE, (
             'the batch work does not disturb the service here, even '
             'unmanaged: there is nothing to show')
     pairs = by_name[P99]['pairs']
     if pairs < interval.LEAST:
-        return INCONCLUSIVE, (
+        return figures.INCONCLUSIVE, (
             f'{P99}: only {pairs} of {interval.LEAST} pairs of turns')
     failed = [name for name, test in by_name.items()
-              if test['outcome'] == FAILED]
+              if test['outcome'] == figures.FAILED]
     if failed:
-        return FAILED, ', '.join(failed)
-    if by_name[P99]['outcome'] == INCONCLUSIVE:
-        return INCONCLUSIVE, f'{P99}: the interval holds the bar'
-    return PASSED, 'everything holds that has to'
+        return figures.FAILED, ', '.join(failed)
+    if by_name[P99]['outcome'] == figures.INCONCLUSIVE:
+        return figures.INCONCLUSIVE, f'{P99}: the interval holds the bar'
+    return figures.PASSED, 'everything holds that has to'
 
 
 def quiet(rounds: Sequence[Mapping[str, Any]]

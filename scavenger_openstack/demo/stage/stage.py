@@ -32,8 +32,10 @@ import shutil
 import signal
 import subprocess
 import time
+from typing import Any
 import uuid
 
+from scavenger_openstack.demo import others
 from scavenger_openstack.demo.stage import accounting as accounting_
 from scavenger_openstack.demo.stage import cgroup_place
 from scavenger_openstack.demo.stage import cgroups
@@ -243,6 +245,17 @@ class Stage:
         self.tree.end(groups or self._groups)
         self._processes = [process for process in self._processes
                            if process.poll() is None]
+
+    def look(self) -> others.Look:
+        """At all that uses CPUs."""
+        return others.look(time.monotonic(), self.tree.cpu_s(''),
+                           self.tree.members())
+
+    def between(self, first: others.Look, last: others.Look
+                ) -> dict[str, Any]:
+        """Other load between two looks; see :func:`others.between`."""
+        return others.between(first, last, cpus=len(self.cpus),
+                              demo=os.getpid())
 
     def file(self, name: str) -> str:
         """Path of a file in the stage's directory."""

@@ -27,7 +27,6 @@ from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack.demo.who import play as play_
 from scavenger_openstack.demo.who import report
 from scavenger_openstack.demo.who import result
-from scavenger_openstack.demo.who import table
 from scavenger_openstack import text
 
 SECONDS = 170.0
@@ -93,5 +92,5 @@ def _told(record: dict[str, Any], options: argparse.Namespace) -> int:
     return acts.write(
         options, 'who.json', 'who.html', result=found,
         stored=text.json_line({'result': found, 'record': record}),
-        page=report.page(found, record), text=table.text(found),
+        page=report.page(found, record), text=result.text(found),
         following=NEXT)

@@ -37,12 +37,11 @@ from typing import NamedTuple
 from scavenger_openstack.decision import rates as rates_
 from scavenger_openstack.demo import interrupt as interrupt_
 from scavenger_openstack.demo.load import load
-from scavenger_openstack.demo import others
 from scavenger_openstack.demo import product
-from scavenger_openstack.demo import progress
 from scavenger_openstack.demo.stage import stage as stage_
 from scavenger_openstack import errors
 from scavenger_openstack.recording import replay
+from scavenger_openstack import text
 
 SERVICE, LOOKUP = '/foreground/service', '/foreground/lookup'
 CRUNCH, SCAN = '/background/crunch', '/background/scan'
@@ -178,7 +177,7 @@ class Who:
                 raise
             problem = str(exc)
         finally:
-            progress.over(sys.stderr)
+            text.over(sys.stderr)
         return {
             'problem': problem, 'others': self._others,
             'seconds': self._end_s, 'sample_s': SAMPLE_S,
@@ -267,7 +266,7 @@ class Who:
 
     def _run(self, start_s: float, status: product.Status) -> None:
         looks = self._looks
-        before = self._at()
+        before = self._stage.look()
         working: dict[str, bool] = {}
         next_s = time.monotonic()
         while True:
@@ -277,20 +276,14 @@ class Who:
             looks.append(self._look(at_s, status, working))
             done = at_s >= self._end_s + DRAIN_S
             if done or time.monotonic() >= before.at_s + OTHERS_S:
-                now = self._at()
-                self._others.append(others.between(
-                    before, now, cpus=len(self._stage.cpus),
-                    demo=os.getpid()))
+                now = self._stage.look()
+                self._others.append(self._stage.between(before, now))
                 before = now
             if done:
                 return
             _show(at_s, self._end_s + DRAIN_S, looks[-1])
             next_s += EVERY_S
             self._interrupt.wait_until(next_s)
-
-    def _at(self) -> others.Look:
-        return others.look(time.monotonic(), self._stage.tree.cpu_s(''),
-                           self._stage.tree.members())
 
     def _work(self, at_s: float, working: dict[str, bool]) -> None:
         """Let each job work, or have it rest, as it is time to."""
@@ -386,6 +379,6 @@ def _show(at_s: float, total_s: float, look: Mapping[str, Any]) -> None:
     works = short(group for group, on in look['working'].items() if on)
     named = short(sorted({group for one in look['incidents']
                           for group in one['antagonists']}))
-    progress.over(sys.stderr, (
+    text.over(sys.stderr, (
         f'{max(0.0, total_s - at_s):4.0f} s left   works: {works}   '
         f'named: {named}   limited: {short(look["caps"])}'))

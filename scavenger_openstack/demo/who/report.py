@@ -23,7 +23,7 @@ from typing import Any
 from scavenger_openstack.demo import plot
 from scavenger_openstack.demo import report
 from scavenger_openstack.demo.who import play
-from scavenger_openstack.demo.who import table
+from scavenger_openstack.demo.who import result as result_
 
 WIDTH, ROW, HEAD = 860, 190, 64
 STEADY = '#9ca3af'
@@ -144,5 +144,5 @@ def page(result: Mapping[str, Any], record: Mapping[str, Any]) -> str:
         'what the suspects use at the same time. Shaded: the antagonist is '
         'limited.'], [
         report.card(svg(record), wide=True),
-        report.card(report.table(table.TITLES, table.rows(result))),
+        report.card(report.table(result_.TITLES, result_.rows(result))),
         report.card(report.criteria(result))])

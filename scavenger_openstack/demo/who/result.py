@@ -24,6 +24,9 @@ from typing import Any
 
 from scavenger_openstack.demo import figures
 from scavenger_openstack.demo import others
+from scavenger_openstack.demo import table
+from scavenger_openstack.demo.table import number
+from scavenger_openstack.demo.table import percent
 from scavenger_openstack.demo.who import play
 
 ALONE, DISTURBED, LIMITED = 'alone', 'disturbed', 'limited'
@@ -33,6 +36,10 @@ RESTORED = 0.75
 
 DISTURBED_SHARE = 0.1
 """Part of the looks, 10 s apart, that may find other load."""
+
+TITLES = ('service', 'suffers from', 'by', 'named after', 'mean ms alone',
+          'disturbed', 'limited', 'P99 ms alone', 'disturbed', 'limited',
+          'batch work left')
 
 
 def summary(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,3 +194,23 @@ def restored(mean: Mapping[str, float | None]) -> float | None:
             or disturbed <= alone):
         return None
     return (disturbed - limited) / (disturbed - alone)
+
+
+def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """One row per victim, below :data:`TITLES`."""
+    return [(
+        name, f'{one["signal"]} ({one["cause"]})',
+        one['antagonist'] if one['named_s'] is not None else '-',
+        f'{number(one["named_s"], 0)} s, {number(one["worked_s"], 0)} '
+        'of them at work',
+        *(number(one[key][state], digits)
+          for key, digits in (('mean_ms', 2), ('p99_ms', 1))
+          for state in (ALONE, DISTURBED, LIMITED)),
+        percent(one['work_left'])) for name, one in result['victims'].items()]
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The table, the criteria and the verdict."""
+    return table.text(result, [
+        f'Who did it? {result["seconds"]:g} s on {result["cpus"]} CPUs, in '
+        f'samples of {result["sample_s"]:g} s.'], TITLES, rows(result))

@@ -24,7 +24,6 @@ import testtools
 from scavenger_openstack.demo.who import play
 from scavenger_openstack.demo.who import report
 from scavenger_openstack.demo.who import result
-from scavenger_openstack.demo.who import table
 from scavenger_openstack.tests.unit.demo.records import other
 
 HARM_MS = {result.ALONE: 2.0, result.DISTURBED: 10.0,
@@ -130,7 +129,7 @@ class SummaryTest(testtools.TestCase):
         told = result.summary(
             record() | {'problem': 'batch work ended with 3'})
         self.assertEqual('failed', told['verdict'])
-        self.assertTrue(table.text(told).startswith(
+        self.assertTrue(result.text(told).startswith(
             'failed: batch work ended with 3; what follows ends'))
 
     def test_as_it_should_be(self) -> None:
@@ -152,7 +151,7 @@ class SummaryTest(testtools.TestCase):
         one = found['victims'][play.LOOKUP]
         self.assertEqual((None, None, None), (
             one['named_s'], one['restored'], one['work_left']))
-        self.assertIn('FAILED', table.text(found))
+        self.assertIn('FAILED', result.text(found))
 
     def test_an_innocent_was_limited(self) -> None:
         found = result.summary(record(innocent=True))
@@ -166,7 +165,7 @@ class SummaryTest(testtools.TestCase):
         self.assertEqual('failed', found['verdict'])
 
     def test_the_table(self) -> None:
-        text = table.text(result.summary(record()))
+        text = result.text(result.summary(record()))
         self.assertIn('run_delay (core)', text)
         self.assertTrue(text.startswith('passed: '), text)
 
