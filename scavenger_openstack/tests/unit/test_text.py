@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Columns, bars and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+
+import testtools
+
+from scavenger_openstack import amounts
+from scavenger_openstack import text
+from scavenger_openstack.types import Knob
+
+
+class Terminal(io.StringIO):
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Text(testtools.TestCase):
+
+    def test_columns(self) -> None:
+        self.assertEqual(
+            ['name   used  why', 'a         1', 'long  1,234  full'],
+            text.columns(('name', 'used', 'why'),
+                         [('a', '1', ''), ('long', '1,234', 'full')],
+                         left=(0, 2)))
+
+    def test_columns_show_what_a_terminal_would_obey(self) -> None:
+        self.assertEqual(['x', 'a\\x1b[2J\\nb'],
+                         text.columns(('x',), [('a\x1b[2J\nb',)]))
+
+    def test_numbers_that_json_lacks(self) -> None:
+        for form in (text.json_line, text.json_page):
+            found = json.loads(form({'a': [math.inf, (math.nan, 1.5)]}))
+            self.assertEqual({'a': [None, [None, 1.5]]}, found)
+        self.assertEqual('{"a":[1,2]}',
+                         text.json_line({'a': [1, 2]}, compact=True))
+
+    def test_bars(self) -> None:
+        stream, terminal = io.StringIO(), Terminal()
+        for one in (stream, terminal):
+            text.over(one, text.bar(0.5))
+        self.assertEqual('', stream.getvalue())
+        self.assertEqual(f'\r\033[K[{"#" * 12}{"." * 12}]',
+                         terminal.getvalue())
+
+
+class Amounts(testtools.TestCase):
+
+    def test_knobs(self) -> None:
+        for knob, value, wanted in (
+                (Knob.CPU_CORES, 0.5, '0.5 cores'),
+                (Knob.CPU_SET, '0-1', 'CPUs 0-1'),
+                (Knob.MEMORY_BYTES, 2 ** 34, '16,384 MiB'),
+                (Knob.EGRESS_BYTES_PER_S, 2e7, '20 MB/s'),
+                (Knob.IO_OPS_PER_S, 200.0, '200 operations/s'),
+                (Knob.CPU_IDLE, 1, '1'), (Knob.CPU_SET, '', 'CPUs '),
+                (Knob.MEMORY_BYTES, None, 'unlimited')):
+            self.assertEqual(wanted, amounts.of_knob(knob, value))
+            self.assertEqual(wanted, amounts.of_knob(str(knob), value))
