@@ -27,7 +27,7 @@ from typing import Any
 from typing import Protocol
 
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.decision.decider import Fast
+from scavenger_openstack.decision.settle import Fast
 from scavenger_openstack.drivers.base import Step
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.types import Cap

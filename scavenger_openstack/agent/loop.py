@@ -36,10 +36,11 @@ from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
 from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
-from scavenger_openstack.decision.decider import Controller
-from scavenger_openstack.decision.decider import Decided
 from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.decision import settle
+from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.decision import tags
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -168,7 +169,7 @@ class Loop:
             if tick.stopped or tick.unwatched:
                 # What the fast loop set would come back without a lease.
                 fast = (self._isolation.stop() if self._isolation
-                        else decider.NO_FAST)
+                        else settle.NO_FAST)
                 tick.outcome = self._actuator.reconcile({}, taken=fast.keys)
         else:
             self._say_blind('')
@@ -203,9 +204,9 @@ class Loop:
         tick.anew, tick.rates = proposal.anew, proposal.rates
         self._say_faults(proposal.faults)
         fast = self._follow(proposal)
-        claims = decider.claim(proposal, fast)
+        claims = settle.claim(proposal, fast)
         seen = self._actuator.look(claims.caps)
-        decided = tick.decided = decider.settle(claims, seen.originals)
+        decided = tick.decided = settle.settle(claims, seen.originals)
         lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
@@ -219,11 +220,11 @@ class Loop:
                       '%.0f s; please report this', name,
                       decider.FAULT_REST_S, exc_info=fault)
 
-    def _follow(self, proposal: decider.Proposal) -> decider.Fast:
+    def _follow(self, proposal: settle.Proposal) -> settle.Fast:
         """Bring the fast loop up to date."""
         isolation = self._isolation
         if isolation is None:
-            return decider.NO_FAST
+            return settle.NO_FAST
         isolation.mode = orders_.mode(perfiso.Controller.name,
                                       self._own_mode, self._orders)
         isolation.exempt = orders_.exempt(

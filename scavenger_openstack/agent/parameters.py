@@ -31,7 +31,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision.decider import Tunable
+from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.types import printable
 
 LOG = log.getLogger(__name__)

@@ -41,7 +41,8 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import changes
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
@@ -68,7 +69,7 @@ GAUGES = ('time_s', 'wall_time_s', 'memory_total_bytes',
 
 
 def header(conf: cfg.ConfigOpts,
-           controllers: Iterable[tuple[decider.Controller, Mode]],
+           controllers: Iterable[tuple[Controller, Mode]],
            state: Mapping[str, Any], loaded_s: float) -> dict[str, Any]:
     """The first line: all that the decisions start from.
 
@@ -84,7 +85,7 @@ def header(conf: cfg.ConfigOpts,
         'controllers': [{
             'name': controller.name, 'mode': mode,
             'params': _params(conf, controller.name,
-                              type(controller).params_type),  # type: ignore[attr-defined]
+                              controller.params_type),
             'state': state.get(controller.name)}
             for controller, mode in controllers],
         'isolation': {
@@ -224,7 +225,7 @@ class Recorder:
         return found
 
     def _add_outside(self, line: dict[str, Any], tick: loop_.Tick,
-                     decided: decider.Decided) -> None:
+                     decided: settle.Decided) -> None:
         """What the decision depended on besides samples and parameters."""
         originals = {key: value for key, value in decided.originals.items()
                      if value is not None}

@@ -48,7 +48,8 @@ from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -90,7 +91,7 @@ def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
 
 
 def load_controllers(conf: cfg.ConfigOpts
-                     ) -> list[tuple[decider.Controller, Mode]]:
+                     ) -> list[tuple[Controller, Mode]]:
     """The configured controllers and their modes.
 
     :raises ConfigError: one of them does not exist.
@@ -103,7 +104,7 @@ def load_controllers(conf: cfg.ConfigOpts
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)
-        if mode is Mode.ENFORCE and getattr(cls, 'only_observes', False):
+        if mode is Mode.ENFORCE and is_detector(cls) and cls.only_observes:
             raise errors.ConfigError(
                 f'[{name}] mode: enforce: as published it names too many '
                 'workloads that are innocent; set mode = observe, or use '
@@ -441,8 +442,8 @@ class Service:
     def _evidence(self, name: str, incident: Incident) -> Sequence[Any]:
         """The series that the controller of that name has for an incident."""
         return next((found.evidence(incident)
-                     for found, _ in self._controllers if found.name == name
-                     and hasattr(found, 'evidence')), ())
+                     for found, _ in self._controllers
+                     if found.name == name and is_detector(found)), ())
 
     @property
     def _windows(self) -> pathlib.Path:

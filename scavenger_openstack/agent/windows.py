@@ -22,7 +22,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import status
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.controller import UNUSABLE
 
 LOG = log.getLogger(__name__)
 
@@ -51,6 +51,6 @@ def load(path: pathlib.Path, loop: loop_.Loop, now: float
         loop.load(state, now)
     except FileNotFoundError:
         pass
-    except (OSError, *decider.UNUSABLE) as exc:
+    except (OSError, *UNUSABLE) as exc:
         LOG.warning('%s: not usable, learning again: %r', path, exc)
     return state

@@ -36,6 +36,8 @@ import math
 from operator import mul
 from typing import Any
 
+from scavenger_openstack.algorithms.allowance import Budget
+from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
 from scavenger_openstack.algorithms.signals import CPI
@@ -353,11 +355,21 @@ class Controller:
         self._decision = Decision()
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decision.decider.Controller`."""
+        """See :class:`.decision.controller.Controller`."""
         self.params = params
         for (_, control), (_, limit) in zip(
                 self._controls, _limits(params), strict=True):
             control.params, control.limit = params, limit
+
+    def compare(self, found: Specs) -> None:
+        """It compares the VMs of one application with each other."""
+
+    def allow(self, budget: Budget | None) -> None:
+        """It only observes."""
+
+    def evidence(self, incident: Incident) -> tuple[()]:
+        """No series are kept."""
+        return ()
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from typing import TypeVar
 
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.decision.decider import Decided
+from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident

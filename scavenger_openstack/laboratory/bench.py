@@ -28,7 +28,7 @@ from scavenger_openstack.agent.apply.actuator import Actuator
 from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision.decider import Controller
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.fast import Isolation
 from scavenger_openstack.laboratory.leases import Leases

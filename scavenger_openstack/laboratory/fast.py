@@ -23,7 +23,7 @@ from scavenger_openstack.agent.base import Holder
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Cap
@@ -76,15 +76,15 @@ class Isolation:
         return self.active and key == (GROUP, Knob.CPU_SET)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: Holder) -> decider.Fast:
+               holder: Holder) -> settle.Fast:
         """What the fast loop does, and its floors when short."""
         if not self.active:
-            return decider.NO_FAST
+            return settle.NO_FAST
         self._allowed = frozenset(rates.topology)
         for cap in wishes:
             if self.owns((cap.workload, cap.knob)):
                 self._allowed &= parse_cpus(str(cap.value))
-        return decider.Fast((GROUP,), tuple(self._floors(rates)))
+        return settle.Fast((GROUP,), tuple(self._floors(rates)))
 
     def _floors(self, rates: Rates) -> list[Cap]:
         """The quota floor, while one CPU is still more than there is.
@@ -102,9 +102,9 @@ class Isolation:
                 for one in rates.workloads
                 if one.workload.priority is Priority.BACKGROUND]
 
-    def stop(self) -> decider.Fast:
+    def stop(self) -> settle.Fast:
         """No thread runs here."""
-        return decider.NO_FAST
+        return settle.NO_FAST
 
     def facts(self) -> dict[str, Any]:
         return {}

@@ -25,8 +25,8 @@ from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import WouldKey
-from scavenger_openstack.decision import decider
-from scavenger_openstack.decision.decider import Decided
+from scavenger_openstack.decision import settle
+from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.laboratory.replay_settings import Settings
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import rates_table
@@ -126,8 +126,8 @@ class Player:
                 (self._asked.discard if cap is None
                  else self._asked.add)(key)
         if isinstance(moment, Rates):
-            decided = decider.settle(
-                decider.claim(self._decider.propose_from(moment)), {})
+            decided = settle.settle(
+                settle.claim(self._decider.propose_from(moment)), {})
         elif moment.sample is not None:
             time_s = moment.sample.time_s
             decided = self._turn(moment)
@@ -144,7 +144,7 @@ class Player:
             self._decider.forget_sample()
         proposal = self._decider.propose(
             turn.sample, held_back=turn.stopped or turn.unwatched)
-        decided = decider.settle(decider.claim(proposal, decider.Fast(
+        decided = settle.settle(settle.claim(proposal, settle.Fast(
             tuple(turn.fast_sets), turn.floors)), turn.originals)
         self._decider.answer(decided, self._unmet(turn, decided),
                              turn.pending)

@@ -29,8 +29,9 @@ from oslo_config import cfg
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.controller import is_detector
+from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision.decider import Decider
-from scavenger_openstack.decision.decider import UNUSABLE
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import Mode
@@ -53,7 +54,7 @@ class Setting:
     @property
     def regulates(self) -> bool:
         """It gives idle capacity away, and needs to know how much."""
-        return getattr(self.kind, 'kind', 'regulator') == 'regulator'
+        return not is_detector(self.kind)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import pins as pins_
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
@@ -93,14 +93,14 @@ class Isolation:
                 and self._fast is not None)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: base_.Holder) -> decider.Fast:
+               holder: base_.Holder) -> settle.Fast:
         """Bring the fast loop up to date; what it does from now on."""
         runs = self._turn(wishes, rates, held_back, holder)
         return self._does(self._floors(rates) if runs else ())
 
-    def _does(self, floors: tuple[Cap, ...] = ()) -> decider.Fast:
-        return (decider.NO_FAST if self._fast is None
-                else decider.Fast(tuple(self._sets), floors))
+    def _does(self, floors: tuple[Cap, ...] = ()) -> settle.Fast:
+        return (settle.NO_FAST if self._fast is None
+                else settle.Fast(tuple(self._sets), floors))
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
               holder: base_.Holder) -> bool:
@@ -160,7 +160,7 @@ class Isolation:
         self._say('observing on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
-    def stop(self, state: str = '') -> decider.Fast:
+    def stop(self, state: str = '') -> settle.Fast:
         """End the fast loop; its leases are lifted by the next diff.
 
         While a write of its hangs in the kernel it stays the writer.
@@ -179,7 +179,7 @@ class Isolation:
         if state:
             self._say(state)
         self._sets = {}
-        return decider.NO_FAST
+        return settle.NO_FAST
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON."""

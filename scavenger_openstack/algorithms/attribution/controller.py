@@ -37,6 +37,7 @@ from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution import series
+from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -152,6 +153,7 @@ class Controller:
 
     name = NAME
     kind = 'detector'
+    only_observes = False
     params_type = Params
     at_start = frozenset({'sample_s', 'window_s'})
 
@@ -176,7 +178,7 @@ class Controller:
         self.tune(params)
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decision.decider.Controller`."""
+        """See :class:`.decision.controller.Controller`."""
         self.params = params
         self._limits = analysis.Limits(
             min_effect={'cpi': params.min_effect,
@@ -318,6 +320,9 @@ class Controller:
     def evidence(self, incident: Incident) -> list[series.Series]:
         """What an open incident was found in."""
         return series.of(incident, self._history.samples, self._sample_s)
+
+    def compare(self, found: Specs) -> None:
+        """It compares a workload with its own past."""
 
     def allow(self, budget: Budget | None) -> None:
         """The new limits that the fleet governor lets this host set."""

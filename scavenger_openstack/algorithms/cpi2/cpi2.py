@@ -32,6 +32,7 @@ import dataclasses
 from operator import mul
 from typing import Any
 
+from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.sampling import Sample
 from scavenger_openstack.algorithms.sampling import Sampler
@@ -225,12 +226,19 @@ class Controller:
         self.analyses = 0
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decision.decider.Controller`."""
+        """See :class:`.decision.controller.Controller`."""
         self.params = params
 
     def compare(self, found: specs.Specs) -> None:
         """Compare workloads with these specs, where there is one."""
         self._specs = found
+
+    def allow(self, budget: Budget | None) -> None:
+        """It only observes."""
+
+    def evidence(self, incident: Incident) -> tuple[()]:
+        """No series are kept."""
+        return ()
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All caps that should be in force, and the open incidents."""

@@ -238,6 +238,7 @@ class Controller:
     """
 
     name = NAME
+    kind = 'regulator'
     params_type = Params
     at_start = frozenset({'wait_window_s', 'wait_smoothing',
                           'deficit_window_s'})
@@ -253,7 +254,7 @@ class Controller:
         self._forget()
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decision.decider.Controller`."""
+        """See :class:`.decision.controller.Controller`."""
         self.params = p = params
         self._budget.tune(
             c=p.wait_c, tolerance=p.wait_tolerance, increase=p.increase_share,

@@ -134,6 +134,7 @@ class Controller:
     """
 
     name = NAME
+    kind = 'regulator'
     params_type = Params
     at_start = frozenset({'memory_window_s', 'network_window_s',
                           'ipc_window_s', 'ipc_smoothing'})
@@ -177,7 +178,7 @@ class Controller:
             smoothing=p.ipc_smoothing)
 
     def tune(self, params: Params) -> None:
-        """See :class:`.decision.decider.Controller`."""
+        """See :class:`.decision.controller.Controller`."""
         self.params = p = params
         for resource, c in ((self._memory, p.memory_c),
                             *((link, p.network_c)

@@ -43,6 +43,8 @@ class Five:
     """Wants them all the time."""
 
     name = 'five'
+    kind = 'regulator'
+    params_type = None
     at_start: frozenset[str] = frozenset()
 
     def tune(self, params: object) -> None:

@@ -28,7 +28,7 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import service
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.drivers import base as drivers_base
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional import base
@@ -53,6 +53,8 @@ class Wish:
     """A controller that wants what the test tells it."""
 
     name = 'wish'
+    kind = 'regulator'
+    params_type = None
     at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
@@ -103,7 +105,7 @@ class LoopTestCase(base.FunctionalTestCase):
             self.useFixture(fixtures.TempDir()).path) / 'state'
         self.now = 1000.0
 
-    def loop(self, *controllers: tuple[decider.Controller, Mode],
+    def loop(self, *controllers: tuple[Controller, Mode],
              options: Sequence[str] = (), watched: bool = True,
              isolated: bool = False, **words: Any) -> loop_.Loop:
         path = self.state_dir.parent / 'agent.conf'

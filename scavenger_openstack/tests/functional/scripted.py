@@ -57,6 +57,8 @@ class Script:
     """Nothing, first caps, changed caps, nothing; and again."""
 
     name = 'script'
+    kind = 'regulator'
+    params_type = None
     at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ import fixtures
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision.controller import DETECTOR
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.tests.functional.loops import LoopTestCase
@@ -44,8 +44,18 @@ class Faulty(Wish):
     """A detector that fails when it is told to."""
 
     name = 'faulty'
-    kind = decider.DETECTOR
+    kind = DETECTOR
+    only_observes = False
     fails = False
+
+    def compare(self, specs: object) -> None:
+        """It has none."""
+
+    def allow(self, budget: object) -> None:
+        """It limits all the same."""
+
+    def evidence(self, incident: object) -> tuple[()]:
+        return ()
 
     def step(self, now: float, rates: Rates) -> Decision:
         if self.fails:

@@ -32,6 +32,7 @@ from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
@@ -154,9 +155,9 @@ class Host:
         held_back = tick.stopped or tick.unwatched
         proposal = self.decider.propose(sample, held_back=held_back)
         tick.anew, tick.rates = proposal.anew, proposal.rates
-        claims = decider.claim(proposal, self.fast(held_back)
-                               if dice.random() < 0.3 else decider.NO_FAST)
-        tick.decided = decider.settle(claims, self.found(claims.caps))
+        claims = settle.claim(proposal, self.fast(held_back)
+                               if dice.random() < 0.3 else settle.NO_FAST)
+        tick.decided = settle.settle(claims, self.found(claims.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
                           for workload, knob in tick.decided.wanted
@@ -175,8 +176,8 @@ class Host:
                 for cap in claims if self.dice.random() < 0.9}
 
     @staticmethod
-    def fast(held_back: bool) -> decider.Fast:
-        return decider.Fast(('/batch',), () if held_back else (
+    def fast(held_back: bool) -> settle.Fast:
+        return settle.Fast(('/batch',), () if held_back else (
             Cap('/batch/b', Knob.CPU_CORES, 0.1, 'perfiso', 'one CPU left'),))
 
     def sample(self) -> HostSample:

@@ -49,6 +49,8 @@ class Wish:
     """A controller that wants what the test tells it."""
 
     name = 'wish'
+    kind = 'regulator'
+    params_type = None
     at_start: frozenset[str] = frozenset()
 
     def __init__(self) -> None:

@@ -44,6 +44,8 @@ class Wish:
     """A regulator that wants the idle class, a quota and a CPU set."""
 
     name = 'wish'
+    kind = 'regulator'
+    params_type = None
     at_start: frozenset[str] = frozenset()
     caps = (Cap('/batch', Knob.CPU_IDLE, 1, 'wish', 'a test'),
             Cap(JOB, Knob.CPU_CORES, 0.5, 'wish', 'a test'),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scavenger_openstack.decision.controller import REGULATOR
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Rates
@@ -25,6 +26,8 @@ from scavenger_openstack.types import Rates
 class Fixed:
     """A controller that wants the same at every step."""
 
+    kind = REGULATOR
+    params_type = None
     at_start: frozenset[str] = frozenset()
 
     def __init__(self, name: str, *caps: Cap,

@@ -22,8 +22,8 @@ import testtools
 
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import Changes
-from scavenger_openstack.decision.decider import Decided
-from scavenger_openstack.decision.decider import NO_FAST
+from scavenger_openstack.decision.settle import Decided
+from scavenger_openstack.decision.settle import NO_FAST
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident

@@ -22,7 +22,11 @@ import testtools
 
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision.controller import DETECTOR
+from scavenger_openstack.decision.controller import REGULATOR
+from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
@@ -42,8 +46,18 @@ HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
 class Faulty(Fixed):
     """A detector that fails whenever it is told to."""
 
-    kind = decider.DETECTOR
+    kind = DETECTOR
+    only_observes = False
     fails = False
+
+    def compare(self, specs: object) -> None:
+        """It has none."""
+
+    def allow(self, budget: object) -> None:
+        """It limits all the same."""
+
+    def evidence(self, incident: object) -> tuple[()]:
+        return ()
 
     def step(self, now: float, rates: Rates) -> Decision:
         if self.fails:
@@ -66,11 +80,11 @@ class DeciderTestCase(testtools.TestCase):
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
                originals: Mapping[Key, Value | None] | None = None,
-               fast: decider.Fast = decider.NO_FAST) -> decider.Decided:
+               fast: settle.Fast = settle.NO_FAST) -> settle.Decided:
         self.proposal = one.propose_from(dataclasses.replace(
             seen or rates('/a'), time_s=now), held_back=held_back)
-        self.claims = decider.claim(self.proposal, fast)
-        return decider.settle(self.claims, originals or {})
+        self.claims = settle.claim(self.proposal, fast)
+        return settle.settle(self.claims, originals or {})
 
 
 class DecideTest(DeciderTestCase):
@@ -114,7 +128,7 @@ class DecideTest(DeciderTestCase):
 
     def test_a_regulator_that_fails_ends_all(self) -> None:
         faulty = Faulty('two')
-        faulty.fails, faulty.kind = True, ''
+        faulty.fails, faulty.kind = True, REGULATOR
         self.assertRaises(ZeroDivisionError, self.decide, decider.Decider(
             [(faulty, Mode.ENFORCE)]))
 
@@ -156,7 +170,7 @@ class DecideTest(DeciderTestCase):
         floor = HALF._replace(value=0.1, owner='perfiso')
         one = decider.Decider([(Fixed('one', cpus, HALF), Mode.ENFORCE)])
 
-        found = self.decide(one, fast=decider.Fast(('/g',), (floor,)))
+        found = self.decide(one, fast=settle.Fast(('/g',), (floor,)))
         self.assertEqual([cpus, HALF], self.proposal.wishes)
         self.assertEqual([HALF, floor], self.claims.caps)
         self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
@@ -168,8 +182,8 @@ class DecideTest(DeciderTestCase):
         first = self.decide(one)
         claims = self.claims
         self.decide(one, held_back=True)
-        self.assertEqual(first, decider.settle(claims, {}))
-        self.assertEqual({}, decider.settle(claims, {key: 0.4}).wanted)
+        self.assertEqual(first, settle.settle(claims, {}))
+        self.assertEqual({}, settle.settle(claims, {key: 0.4}).wanted)
 
     def test_state_goes_to_its_controller(self) -> None:
         controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
@@ -181,7 +195,7 @@ class DecideTest(DeciderTestCase):
         self.assertEqual([None, ('two', 7.0), None],
                          [each.loaded for each in controllers])
         error = self.assertRaises(TypeError, one.load, {'one': 1}, 7.0)
-        self.assertIsInstance(error, decider.UNUSABLE)
+        self.assertIsInstance(error, UNUSABLE)
 
     def test_rates_are_since_the_sample_before(self) -> None:
         one = decider.Decider([])

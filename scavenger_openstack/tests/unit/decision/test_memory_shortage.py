@@ -45,45 +45,45 @@ class AnswerTest(testtools.TestCase):
                           (501, ('old', 'new')), (600, ('old', 'new')),
                           (601, ('old', 'new', 'mid')),
                           (9999, ('old', 'new', 'mid'))):
-            self.assertEqual(((), kill), memory_shortage.answer(
+            self.assertEqual(((), kill), memory_shortage.pause_or_kill(
                 {'old': 1 * MIB}, mib * MIB, workloads))
 
     def test_newest_of_the_refused_first(self) -> None:
         workloads = [use('old', 1.0, 500), use('new', 3.0, 100)]
-        self.assertEqual((('old',), ('new',)), memory_shortage.answer(
+        self.assertEqual((('old',), ('new',)), memory_shortage.pause_or_kill(
             {'old': 1, 'new': 1}, 50 * MIB, workloads))
 
     def test_a_race_of_peers_kills_nobody(self) -> None:
-        self.assertEqual((('a',), ()), memory_shortage.answer(
+        self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 4 * MIB}, 0.0, [use('a', 1.0, 500)]))
 
     def test_without_opt_in_everybody_is_paused(self) -> None:
         workloads = [use('a', 1.0, 500, killable=False),
                      use('b', 2.0, 500, killable=False)]
-        self.assertEqual((('a', 'b'), ()), memory_shortage.answer(
+        self.assertEqual((('a', 'b'), ()), memory_shortage.pause_or_kill(
             {'a': 1, 'b': 1}, 9999 * MIB, workloads))
 
     def test_never_the_foreground(self) -> None:
         workloads = [use('f', 9.0, 500, priority=Priority.FOREGROUND),
                      use('a', 1.0, 500, killable=False)]
-        self.assertEqual((('a',), ()), memory_shortage.answer(
+        self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 1, 'f': 1}, 9999 * MIB, workloads))
 
     def test_unknown_use_and_unknown_names(self) -> None:
         workloads = [use('a', 1.0, None)]
-        self.assertEqual((('a',), ()), memory_shortage.answer(
+        self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 1, 'gone': 5}, 9999.0, workloads))
-        self.assertEqual(((), ()), memory_shortage.answer({'a': 0}, 1.0,
-                                                          workloads))
-        self.assertEqual(((), ()), memory_shortage.answer({}, 1.0, workloads))
-
+        self.assertEqual(((), ()), memory_shortage.pause_or_kill({'a': 0}, 1.0,
+                                                                workloads))
+        self.assertEqual(((), ()), memory_shortage.pause_or_kill(
+            {}, 1.0, workloads))
 
     def test_what_is_no_number_kills_nobody(self) -> None:
         bad: Any
         for bad in (math.nan, math.inf, -5 * MIB):
             workloads = [use('a', 2.0, 1)._replace(memory_bytes=bad),
                          use('b', 1.0, 500)]
-            self.assertEqual((('a',), ('b',)), memory_shortage.answer(
+            self.assertEqual((('a',), ('b',)), memory_shortage.pause_or_kill(
                 {'a': 1, 'b': 1}, 50 * MIB, workloads))
-        self.assertEqual((('b',), ()), memory_shortage.answer(
+        self.assertEqual((('b',), ()), memory_shortage.pause_or_kill(
             {'b': 1}, math.nan, workloads))

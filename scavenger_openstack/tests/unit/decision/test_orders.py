@@ -26,6 +26,7 @@ from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision.orders import Override
+from scavenger_openstack.decision import settle
 from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Cap
@@ -189,9 +190,9 @@ class Overrides(testtools.TestCase):
 
 def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
            ) -> Any:
-    claims = decider.claim(decider.Decider([(
+    claims = settle.claim(decider.Decider([(
         Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked))
-    return decider.settle(claims, {(cap.workload, cap.knob): None
+    return settle.settle(claims, {(cap.workload, cap.knob): None
                                    for cap in claims.caps}).wanted
 
 

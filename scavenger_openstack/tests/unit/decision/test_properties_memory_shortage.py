@@ -95,7 +95,7 @@ class AnswerProperties(testtools.TestCase):
     @given(REFUSED, SHORTAGES, populations(strategies.weird(SIZES)))
     def test_whom_it_may_touch(self, unmet: Any, shortage: int,
                                workloads: list[WorkloadRates]) -> None:
-        pause, kill = memory_shortage.answer(unmet, shortage, workloads)
+        pause, kill = memory_shortage.pause_or_kill(unmet, shortage, workloads)
         by_name = {one.workload.id: one for one in workloads}
         refused = [name for name, size in unmet.items() if size > 0
                    and name in by_name and by_name[name].workload.priority
@@ -119,7 +119,7 @@ class AnswerProperties(testtools.TestCase):
         """The refused first, then the newest; without the last one killed
         the shortage would not be covered; and in whatever order the
         workloads come."""
-        _, kill = memory_shortage.answer(unmet, shortage, workloads)
+        _, kill = memory_shortage.pause_or_kill(unmet, shortage, workloads)
         by_name = {one.workload.id: one for one in workloads}
         freed = list(itertools.accumulate(
             by_name[name].memory_bytes or 0 for name in kill))
@@ -127,7 +127,7 @@ class AnswerProperties(testtools.TestCase):
         ranks = [(unmet.get(name, 0) <= 0,
                   -by_name[name].workload.created_s, name) for name in kill]
         self.assertEqual(sorted(ranks), ranks)
-        self.assertEqual(kill, memory_shortage.answer(
+        self.assertEqual(kill, memory_shortage.pause_or_kill(
             unmet, shortage, data.draw(st.permutations(workloads)))[1])
 
     @given(REFUSED, populations(strategies.weird(SIZES)),
@@ -135,5 +135,5 @@ class AnswerProperties(testtools.TestCase):
     def test_without_a_known_shortage_nobody_is_killed(
             self, unmet: Any, workloads: list[WorkloadRates],
             shortage: float) -> None:
-        self.assertEqual((), memory_shortage.answer(unmet, shortage,
+        self.assertEqual((), memory_shortage.pause_or_kill(unmet, shortage,
                                                     workloads)[1])

@@ -49,7 +49,7 @@ FAST = {Knob.CPU_CORES}
 class Watcher:
     """A detector: whoever has a CPI above 2 is a victim, all else caps."""
 
-    name, kind = 'watcher', 'detector'
+    name, kind, only_observes = 'watcher', 'detector', False
 
     class params_type:
         pass
@@ -73,6 +73,15 @@ class Watcher:
                            tuple((name, 0.75) for name in others),
                            tuple(others)) for one in victims),
             {'seen': self.seen, 'worst': float('inf')})
+
+    def compare(self, specs: object) -> None:
+        """It has none."""
+
+    def allow(self, budget: object) -> None:
+        """It limits all the same."""
+
+    def evidence(self, incident: object) -> tuple[()]:
+        return ()
 
     def state(self) -> dict[str, Any]:
         return {}

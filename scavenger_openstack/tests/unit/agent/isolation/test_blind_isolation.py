@@ -29,7 +29,7 @@ import testtools
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack import errors
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.types import Cap
@@ -140,7 +140,7 @@ class IsolationTestCase(testtools.TestCase):
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
                busy_s: Mapping[int, float] = {},
-               isolated: Iterable[int] = ()) -> decider.Fast:
+               isolated: Iterable[int] = ()) -> settle.Fast:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
                                        group=GROUP), 1.0)
@@ -207,7 +207,7 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.start()
         self.follow(range(8))
         self.assertIn('running', self.state())
-        self.assertEqual(decider.NO_FAST, self.follow(range(4), claim='0-3'))
+        self.assertEqual(settle.NO_FAST, self.follow(range(4), claim='0-3'))
         self.assertIn('buffer_cores is 0 on 4 CPUs', self.state())
         polls = len(self.host.group.written)
         self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
@@ -360,11 +360,11 @@ class TestHangs(IsolationTestCase):
         self.follow(range(16))
         self.assertTrue(self.hangs.wait(20))
         self.isolation.mode = Mode.OFF
-        self.assertEqual(decider.Fast((GROUP,)),
+        self.assertEqual(settle.Fast((GROUP,)),
                          self.follow(range(16), claim='0-3'))
         self.assertIn('off: blind isolation: the write', self.state())
         self.goes_on.set()
-        self.assertEqual(decider.NO_FAST, self.follow(range(16), claim='0-3'))
+        self.assertEqual(settle.NO_FAST, self.follow(range(16), claim='0-3'))
 
 
 class TestObserve(IsolationTestCase):
@@ -373,7 +373,7 @@ class TestObserve(IsolationTestCase):
         self.start(Mode.OBSERVE)
         busy = dict.fromkeys(range(16), 0.0)
         for now in range(1, 4):
-            self.assertEqual(decider.NO_FAST, self.follow(
+            self.assertEqual(settle.NO_FAST, self.follow(
                 range(16), claim='0-15', now=now, busy_s=busy))
         self.assertEqual(0, Cpus.made)
         self.assertNotIn('fast-loop', [
@@ -429,7 +429,7 @@ class TestPins(IsolationTestCase):
         # Foreground that is not known may run there, and keeps its part of
         # the buffer: 6 of 11 CPUs are for the other half.
         self.assertEqual(32 - 5, len(found))
-        self.assertEqual(decider.Fast((GROUP,)),
+        self.assertEqual(settle.Fast((GROUP,)),
                          self.follow(range(64), *guests))
         Cpus.idle = frozenset(range(64))
         self.assertEqual(64 - 5, len(self.settled()))

@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""From what is proposed to what should be in force: values and functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Rates
+from scavenger_openstack.types import Value
+
+
+class Proposal(NamedTuple):
+    """What the controllers ask for, before any knob is looked at.
+
+    ``wishes`` are the caps of those that enforce, ``would`` those of
+    controllers that observe; all are there while nothing may be limited.
+    ``faults`` are those of detectors that failed in this tick, by name.
+    ``pauses`` are set for memory limits that were refused before.
+    ``anew``: there was no sample before this one to compare it with.
+    """
+
+    rates: Rates
+    decisions: Mapping[str, Decision]
+    faults: Mapping[str, Exception]
+    wishes: Sequence[Cap]
+    would: Sequence[Cap]
+    pauses: Sequence[Cap]
+    orders: orders_.Orders
+    limited: Collection[Knob]
+    held_back: bool
+    anew: bool
+
+
+class Fast(NamedTuple):
+    """What the fast loop does now; nothing while it does not run.
+
+    ``sets`` are the groups whose CPU set only it writes, ``floors`` what it
+    asks the slow loop for.  Source: DESIGN 7.7.
+    """
+
+    sets: tuple[str, ...] = ()
+    floors: tuple[Cap, ...] = ()
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        return frozenset((group, Knob.CPU_SET) for group in self.sets)
+
+
+NO_FAST = Fast()
+
+
+class Claims(NamedTuple):
+    """What the slow loop is to set, as far as each knob allows it.
+
+    ``caps`` are those whose knobs are to be looked at: what is wished, then
+    what operators ask for (``resolved``).
+    """
+
+    proposal: Proposal
+    fast: Fast
+    wishes: Sequence[Cap]
+    resolved: orders_.Resolved
+    caps: Sequence[Cap]
+
+
+class Decided(NamedTuple):
+    """What one tick decided, and from what.
+
+    ``wanted`` are the caps that should be in force.  ``would`` are the
+    caps of controllers that observe; of all, while nothing may be limited.
+    ``originals`` is what each knob would hold without us.  ``exempt`` and
+    ``refused`` came of the operators' orders.
+    """
+
+    rates: Rates
+    decisions: Mapping[str, Decision]
+    would: Sequence[Cap]
+    fast: Fast
+    originals: Mapping[Key, Value | None]
+    wanted: Mapping[Key, Cap]
+    exempt: Collection[str] = frozenset()
+    refused: Mapping[str, str] = {}
+
+
+def claim(proposal: Proposal, fast: Fast = NO_FAST) -> Claims:
+    """What is to be set, once it is known what the fast loop does."""
+    wishes, taken = proposal.wishes, fast.keys
+    if taken or fast.floors:
+        wishes = [*(cap for cap in wishes if cap[:2] not in taken),
+                  *fast.floors]
+    if proposal.pauses:
+        wishes = [*wishes, *proposal.pauses]
+    resolved = (
+        orders_.Resolved() if proposal.held_back else orders_.resolve(
+            proposal.rates.time_s, proposal.rates, proposal.orders,
+            proposal.limited, taken))
+    caps = wishes
+    if resolved.overrides:
+        caps = [*wishes, *(cap for cap in resolved.overrides.values() if cap)]
+    return Claims(proposal, fast, wishes, resolved, caps)
+
+
+def settle(claims: Claims, originals: Mapping[Key, Value | None]) -> Decided:
+    """What should be in force.
+
+    :param originals: what each claimed knob would hold without us
+    """
+    proposal, resolved = claims.proposal, claims.resolved
+    rates = proposal.rates
+    floors = {one.workload.id: one.workload.floor
+              for one in rates.workloads
+              } if claims.wishes or resolved.overrides else {}
+    return Decided(
+        rates=rates, decisions=proposal.decisions, would=proposal.would,
+        fast=claims.fast, originals=originals,
+        wanted=arbitrate.arbitrate(
+            claims.wishes, arbitrate.in_effect(originals, rates.topology),
+            floors, overrides=resolved.overrides, exempt=resolved.exempt,
+            stopped=proposal.held_back),
+        exempt=resolved.exempt, refused=resolved.refused)
