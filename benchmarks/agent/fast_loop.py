@@ -153,8 +153,9 @@ def measure(stage: Stage, interval_ms: float, rounds: int,
     params = perfiso.Params(buffer_cores=1)
     topology = {cpu: Cpu(cpu, 0, 0) for cpu in BOTH}
     loop = fast_loop.FastLoop(
-        sched_switch.Running(), perfiso.Controller(params, topology=topology),
-        stage.write, lambda: None, perfiso.Bounds(BOTH, BOTH, 1),
+        sched_switch.SchedSwitch(),
+        perfiso.Controller(params, topology=topology), stage.write,
+        lambda: None, perfiso.Bounds(BOTH, BOTH, 1),
         interval_ms / 1e3)
     before = set(os.listdir('/proc/self/task'))
     loop.start()

@@ -102,7 +102,7 @@ def _params(conf: cfg.ConfigOpts, section: str, params_type: type
             for field in dataclasses.fields(params)}
 
 
-class Noted:
+class RecordedKnobs:
     """Knobs that remember what was written to them and read back."""
 
     def __init__(self, knobs: base.Knobs) -> None:
@@ -136,7 +136,7 @@ class Recorder:
         self._path = path
         self._fd = -1
         self._size = 0
-        self.knobs = Noted(knobs)
+        self.knobs = RecordedKnobs(knobs)
         self._host: dict[str, Any] = {}
         self._known: dict[str, Workload] = {}
         self._originals: dict[Key, Value] = {}

@@ -72,7 +72,7 @@ class Removed(NamedTuple):
     knob: Knob
 
 
-class Late(NamedTuple):
+class TimedOut(NamedTuple):
     """What is done for these knobs of one queue is late; ``done`` is set
     when it ends."""
 
@@ -95,7 +95,7 @@ class Failed(NamedTuple):
     reset: Callable[[], object]
 
 
-Event = Removed | Late | Failed
+Event = Removed | TimedOut | Failed
 
 
 class Knobs(Protocol):

@@ -216,7 +216,7 @@ class Host:
         return found._replace(changed={*gone, *found.changed})
 
     def notify(self, event: base.Event) -> bool:
-        key = event.keys[0] if isinstance(event, base.Late) else event[:2]
+        key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]
         return self._part(*key).notify(event)
 
     def allow(self, instances: Collection[str]) -> None:

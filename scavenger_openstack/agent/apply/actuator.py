@@ -24,7 +24,6 @@ of ours are kept in memory, to tell another program's write from our own.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ from oslo_log import log
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.apply import worker
-from scavenger_openstack.agent.apply import write_queue as lanes_
+from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
@@ -165,8 +164,7 @@ class Actuator:
         """
         outcome = self._finished(seen.problems)
         self.gone = {**self._forgot, **seen.gone}
-        lanes: collections.defaultdict[str, lanes_.Lane]
-        lanes = collections.defaultdict(lanes_.Lane)
+        queues = queues_.by_name()
         pending = self._worker.pending
         held = self._leases.held()
         again = seen.changes.rewrite
@@ -176,26 +174,27 @@ class Actuator:
             current = seen.current[key]
             if key not in again and (not arbitrate.worth_writing(
                     cap.knob, current, cap.value,
-                    dear=bool(self._lane_of(key, lanes_.LOOSEN)))
+                    dear=bool(self._queue_of(key, queues_.LOOSEN)))
                     or self._nearest(key, cap, current)):
                 self.in_force[key] = cap
             elif why := self._why_not(cap):
                 outcome.problems.append(why)
-            elif lanes_.tightens(cap, current):
-                lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
+            elif queues_.tightens(cap, current):
+                queues[self._queue_of(key, queues_.TIGHTEN)].tighten.append(
+                    cap)
             else:
-                lanes[self._lane_of(key, lanes_.LOOSEN)].loosen.append(cap)
+                queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
         for key in list(held):
             if key in seen.gone or (key not in wanted and key not in pending
                                     and key not in taken):
-                lanes[self._lane_of(key, lanes_.LIFT)].lift.append(key)
-        at_once = lanes.pop('', lanes_.Lane())
+                queues[self._queue_of(key, queues_.LIFT)].lift.append(key)
+        at_once = queues.pop('', queues_.WriteQueue())
         # A workload that has become foreground runs again before all else.
         for key in at_once.lift:
             if key[1] is Knob.PAUSED:
                 self.lift(key, outcome)
         self._write_all(at_once.tighten, outcome)
-        self._in_lanes(lanes, outcome)
+        self._in_queues(queues, outcome)
         for key in at_once.lift:
             if key[1] is not Knob.PAUSED:
                 self.lift(key, outcome)
@@ -214,22 +213,22 @@ class Actuator:
                 and current is not None and ours is not None
                 and current == ours.value)
 
-    def _lane_of(self, key: Key, what: str) -> str:
+    def _queue_of(self, key: Key, what: str) -> str:
         """Where a knob is tightened, loosened or lifted."""
-        return lanes_.at(self._driver.queue(*key), what)
+        return queues_.at(self._driver.queue(*key), what)
 
-    def _in_lanes(self, lanes: Mapping[str, lanes_.Lane], outcome: Outcome
-                  ) -> None:
+    def _in_queues(self, queues: Mapping[str, queues_.WriteQueue],
+                   outcome: Outcome) -> None:
         """Do what may take long, as far as the deadline allows."""
-        if not lanes:
+        if not queues:
             return
         jobs, found = [], []
-        for name, every in lanes.items():
+        for name, every in queues.items():
             # One by one: who has been lifted may be limited again.
-            for lane in every.apart() if name == base.DRAIN else (every,):
+            for queue in every.apart() if name == base.DRAIN else (every,):
                 one = Outcome()
-                jobs.append(worker.Job(name, lane.keys(), functools.partial(
-                    self._in_lane, lane, one)))
+                jobs.append(worker.Job(name, queue.keys(), functools.partial(
+                    self._in_queue, queue, one)))
                 found.append(one)
         for job, one, done in zip(jobs, found, self._worker.run(jobs),
                                   strict=True):
@@ -238,11 +237,11 @@ class Actuator:
             else:
                 self._late.append((job.keys, one))
 
-    def _in_lane(self, lane: lanes_.Lane, outcome: Outcome) -> None:
-        self._write_all(lane.tighten, outcome)
-        for key in lane.lift:
+    def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
+        self._write_all(queue.tighten, outcome)
+        for key in queue.lift:
             self.lift(key, outcome)
-        self._write_all(lane.loosen, outcome)
+        self._write_all(queue.loosen, outcome)
 
     def _finished(self, problems: Sequence[str]) -> Outcome:
         """What came of earlier ticks only now, after these problems."""
@@ -257,8 +256,7 @@ class Actuator:
 
     def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:
         """Set further caps in the same tick."""
-        lanes: collections.defaultdict[str, lanes_.Lane]
-        lanes = collections.defaultdict(lanes_.Lane)
+        queues = queues_.by_name()
         for cap in caps:
             key = (cap.workload, cap.knob)
             if key in self._worker.pending:
@@ -269,9 +267,10 @@ class Actuator:
                 self._failed(cap, exc, outcome)
                 continue
             if arbitrate.worth_writing(cap.knob, current, cap.value):
-                lanes[self._lane_of(key, lanes_.TIGHTEN)].tighten.append(cap)
-        self._write_all(lanes.pop('', lanes_.Lane()).tighten, outcome)
-        self._in_lanes(lanes, outcome)
+                queues[self._queue_of(key, queues_.TIGHTEN)].tighten.append(
+                    cap)
+        self._write_all(queues.pop('', queues_.WriteQueue()).tighten, outcome)
+        self._in_queues(queues, outcome)
 
     def hold(self, workload: str, knob: Knob) -> None:
         """Lease a knob that somebody else will write (the fast loop).

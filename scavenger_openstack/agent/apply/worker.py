@@ -16,7 +16,7 @@
 A memory limit below the use makes the kernel reclaim first; packets that
 wait behind a limit need time to go before it is lifted; libvirt waits for a
 QEMU that does not answer.  Such a write cannot be called off once it
-has begun.  So a tick gives such writes away, in lanes that do not wait for
+has begun.  So a tick gives such writes away, in queues that do not wait for
 one another, and waits for them only until its deadline.
 """
 
@@ -44,9 +44,9 @@ it is nothing to complain about."""
 
 
 class Job(NamedTuple):
-    """What to do in a lane, and the knobs that it is about."""
+    """What to do in a queue, and the knobs that it is about."""
 
-    lane: str
+    queue: str
     keys: Sequence[Key]
     do: Callable[[], None]
 
@@ -62,7 +62,7 @@ class Writer(Protocol):
 
 
 class Worker:
-    """Does the jobs of each lane one after the other; see
+    """Does the jobs of each queue one after the other; see
     :class:`scavenger_openstack.drivers.calls.Executor`.
 
     :param deadline_s: how long :meth:`run` waits for its jobs, in seconds
@@ -71,7 +71,7 @@ class Worker:
     """
 
     def __init__(self, deadline_s: float,
-                 notify: Callable[[base.Late], bool] = lambda late: False
+                 notify: Callable[[base.TimedOut], bool] = lambda late: False
                  ) -> None:
         self._deadline_s = deadline_s
         self._notify = notify
@@ -93,31 +93,31 @@ class Worker:
             self.pending.update(job.keys)
             try:
                 begun.append(self._calls.submit(
-                    job.lane, functools.partial(self._do, job)))
+                    job.queue, functools.partial(self._do, job)))
             except RuntimeError:
                 self.pending.difference_update(job.keys)
                 raise
         start = time.monotonic()
         found = [call.done.wait(max(0.0, start - time.monotonic() + (
-            DRAIN_WAIT_S if job.lane == base.DRAIN else self._deadline_s)))
+            DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
         self._late = [call for call in (*self._late, *begun)
                       if not call.done.is_set()]
         late = [job for job, call, done in zip(jobs, begun, found,
                                                strict=True)
-                if not done and job.lane != base.DRAIN
-                and not self._notify(base.Late(job.keys, call.done))]
+                if not done and job.queue != base.DRAIN
+                and not self._notify(base.TimedOut(job.keys, call.done))]
         if late:
             LOG.warning(
                 '%d limits not in force after %s s, the kernel has not '
                 'finished: %s', sum(len(job.keys) for job in late),
-                self._deadline_s, ', '.join(job.lane for job in late))
+                self._deadline_s, ', '.join(job.queue for job in late))
         return found
 
     def _do(self, job: Job) -> None:
         try:
             job.do()
         except Exception:
-            LOG.exception('%s: unexpected failure', job.lane)
+            LOG.exception('%s: unexpected failure', job.queue)
         finally:
             self.pending.difference_update(job.keys)

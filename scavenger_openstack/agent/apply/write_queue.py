@@ -11,14 +11,15 @@
 # under the License.
 
 
-"""What one tick has to do, in lanes that do not wait for one another.
+"""What one tick has to do, in queues that do not wait for one another.
 
-Which lane a knob is in, its driver says: see
+Which queue a knob is in, its driver says: see
 :meth:`scavenger_openstack.drivers.base.Knobs.queue`.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 from scavenger_openstack.agent.lease.leases import Key
@@ -32,12 +33,12 @@ from scavenger_openstack.types import Value
 TIGHTEN, LOOSEN, LIFT = 'tighten', 'loosen', 'lift'
 
 _SLOW = {base.RECLAIM: TIGHTEN, base.DRAIN: LIFT}
-"""All that may take long in these lanes; in any other it is everything."""
+"""All that may take long in these queues; in any other it is everything."""
 
 
 @dataclasses.dataclass(slots=True)
-class Lane:
-    """What one lane has to do in a tick, in this order."""
+class WriteQueue:
+    """What one queue has to do in a tick, in this order."""
 
     tighten: list[Cap] = dataclasses.field(default_factory=list)
     lift: list[Key] = dataclasses.field(default_factory=list)
@@ -47,14 +48,19 @@ class Lane:
         return [*((cap.workload, cap.knob)
                   for cap in (*self.tighten, *self.loosen)), *self.lift]
 
-    def apart(self) -> list[Lane]:
-        """One lane for each knob that is lifted, where all are."""
-        return [Lane(lift=[key]) for key in self.lift]
+    def apart(self) -> list[WriteQueue]:
+        """One queue for each knob that is lifted, where all are."""
+        return [WriteQueue(lift=[key]) for key in self.lift]
 
 
-def at(lane: str, what: str) -> str:
+def by_name() -> collections.defaultdict[str, WriteQueue]:
+    """No work yet for any queue."""
+    return collections.defaultdict(WriteQueue)
+
+
+def at(queue: str, what: str) -> str:
     """Where that is done; '' is at once, in the tick itself."""
-    return lane if _SLOW.get(lane, what) == what else ''
+    return queue if _SLOW.get(queue, what) == what else ''
 
 
 def tightens(cap: Cap, current: Value | None) -> bool:

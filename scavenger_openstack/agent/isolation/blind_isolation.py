@@ -290,13 +290,13 @@ class Isolation:
         self._say('running on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
-    def _running(self, now: float) -> sched_switch.Running:
+    def _running(self, now: float) -> sched_switch.SchedSwitch:
         """Who runs where; later, if the kernel refuses that.
 
         :raises Unsupported: it does.
         """
         try:
-            return sched_switch.Running()
+            return sched_switch.SchedSwitch()
         except errors.Unsupported as exc:
             self._rest(now, RETRY_S, LONGEST_RETRY_S)
             raise errors.Unsupported(

@@ -18,7 +18,7 @@ runs on each CPU and asks the controller; only a new answer is written.
 The thread may run on any CPU.  It is not pinned away from those that it
 watches: what is left over are CPUs that foreground workloads have for
 themselves, the last place to disturb, and it need not be, because the
-reader does not show it to itself (``Running.observe``).
+reader does not show it to itself (``SchedSwitch.observe``).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ SWITCH_INTERVAL_S = 0.0001
 this; alone 0.5/1.0 (``benchmarks/agent/fast_loop.py --busy``)."""
 
 
-class Running(Protocol):
+class IdleCpus(Protocol):
     """What it needs of
-    :class:`scavenger_openstack.drivers.kernel.sched_switch.Running`"""
+    :class:`scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch`"""
 
     def idle_count(self, cpus: frozenset[int]) -> int:
         ...
@@ -105,7 +105,7 @@ class FastLoop:
     :raises ConfigError: the interval is out of bounds
     """
 
-    def __init__(self, running: Running, controller: Controller,
+    def __init__(self, running: IdleCpus, controller: Controller,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
                  bounds: perfiso.Bounds, interval_s: float, *,

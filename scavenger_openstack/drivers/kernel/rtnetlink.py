@@ -33,7 +33,7 @@ import sys
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import netlink
-from scavenger_openstack.drivers.kernel.token_bucket import Bucket
+from scavenger_openstack.drivers.kernel.token_bucket import TokenBucket
 
 NETNS_DIR = netlink.NETNS_DIR
 
@@ -89,7 +89,7 @@ class Qdisc(NamedTuple):
     rate: int | None = None
 
 
-def tbf_options(bucket: Bucket) -> bytes:
+def tbf_options(bucket: TokenBucket) -> bytes:
     """What TCA_OPTIONS of a token bucket holds.
 
     The burst of a peak rate says what is admitted; that rate itself is out
@@ -233,7 +233,7 @@ class Rtnetlink:
             rate = int.from_bytes(options[_TBF_RATE64], sys.byteorder)
         return Qdisc(kind, handle, rate)
 
-    def set_root_tbf(self, ifindex: int, handle: int, bucket: Bucket
+    def set_root_tbf(self, ifindex: int, handle: int, bucket: TokenBucket
                      ) -> None:
         """Put a token bucket at the root, or change the one with ``handle``.
 

@@ -139,7 +139,7 @@ def layout(cpus: Iterable[int]) -> struct.Struct:
     return struct.Struct(text)
 
 
-class Running:
+class SchedSwitch:
     """Who runs on each CPU of this machine, now.
 
     At the start a short-lived thread visits each CPU that is not isolated, so

@@ -49,7 +49,7 @@ first three seconds; with this it loses nothing
 _ETHERNET_BYTES = 18
 
 
-class Bucket(NamedTuple):
+class TokenBucket(NamedTuple):
     """What a token bucket lets through.
 
     :param rate: bytes per second
@@ -65,7 +65,7 @@ class Bucket(NamedTuple):
     longest: int
 
 
-def bucket(rate: int, mtu: int) -> Bucket:
+def bucket(rate: int, mtu: int) -> TokenBucket:
     """The token bucket for a rate on a device.
 
     :param rate: bytes per second
@@ -73,5 +73,5 @@ def bucket(rate: int, mtu: int) -> Bucket:
     """
     longest = max(GSO_BYTES, BURST_PACKETS * (mtu + _ETHERNET_BYTES))
     burst = max(round(rate * BURST_S), longest)
-    return Bucket(rate, burst, burst + max(round(rate * QUEUE_S),
+    return TokenBucket(rate, burst, burst + max(round(rate * QUEUE_S),
                                            QUEUE_BYTES), longest)

@@ -40,7 +40,7 @@ from scavenger_openstack.types import Knob
 LOG = logging.getLogger(__name__)
 
 
-class Lifter:
+class Remover:
     """Lifts them, each domain in a thread: one may hang.
 
     :param timeout_s: how long libvirt may take for an answer
@@ -49,13 +49,13 @@ class Lifter:
     """
 
     def __init__(self, health: domain_health.Health,
-                 keeper: domain_cache.Keeper,
+                 cache: domain_cache.DomainCache,
                  timeout_s: float, ours: Callable[[str, Knob], bool]
                  ) -> None:
         self._health = health
-        self._keeper = keeper
+        self._cache = cache
         self._ours = ours
-        self._calls = calls.Executor('domain-lifter', timeout_s)
+        self._calls = calls.Executor('domain-remover', timeout_s)
         self._said: dict[str, str] = {}
         self._astray: set[tuple[str, Knob]] = set()
         self._closed = False
@@ -85,7 +85,7 @@ class Lifter:
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
             self._said.pop(uuid, None)
-            self._keeper.changed(uuid)
+            self._cache.changed(uuid)
         except (errors.DriverError, ValueError) as exc:
             if self._said.get(uuid) != str(exc):
                 self._said[uuid] = str(exc)
@@ -97,7 +97,7 @@ class Lifter:
 
     def _lift(self, uuid: str, knobs: Collection[Knob],
               handle: domain_handle.Handle) -> None:
-        live = self._keeper.refresh(uuid, handle.look)
+        live = self._cache.refresh(uuid, handle.look)
         if live is None:
             return
         text = handle.inactive()
@@ -127,7 +127,7 @@ class Lifter:
                                       metadata.KEY, None,
                                       inactive=inactive)
             lifted += there[:1]
-        self._keeper.refresh(uuid, handle.look)
+        self._cache.refresh(uuid, handle.look)
         for guess in dict.fromkeys(guess for _, guess in guesses):
             LOG.warning('domain %s (%s): the record in it does not say what '
                         '%s was before the limit: %s', live.domain.name, uuid,

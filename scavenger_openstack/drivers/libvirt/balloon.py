@@ -31,7 +31,7 @@ import time
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt.metadata import Values
-from scavenger_openstack.drivers.libvirt.owned_knobs import Held
+from scavenger_openstack.drivers.libvirt.owned_knobs import OwnedKnob
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.libvirt.xml import BYTES_PER_MIB
 
@@ -109,10 +109,10 @@ class Balloons:
 
     def __init__(self) -> None:
         self._ways: dict[str, _Way] = {}
-        self._rising: dict[str, tuple[Held, float]] = {}
+        self._rising: dict[str, tuple[OwnedKnob, float]] = {}
         self._runs: dict[str, _Run] = {}
 
-    def rises(self, uuid: str, held: Held) -> None:
+    def rises(self, uuid: str, held: OwnedKnob) -> None:
         """Its limit was lifted."""
         self._rising[uuid] = held, time.monotonic() + TOLD_S
 
@@ -151,7 +151,7 @@ class Balloons:
             self._rising.pop(uuid, None)
         return None
 
-    def settled(self, snapshot: Snapshot, held: Held | None) -> Snapshot:
+    def settled(self, snapshot: Snapshot, held: OwnedKnob | None) -> Snapshot:
         """The domain as it will be when its balloon has arrived."""
         if held is None:
             size = self.follow(snapshot)
@@ -164,7 +164,7 @@ class Balloons:
             size = _size(held.ours)
         return snapshot if size is None else _with(snapshot, size)
 
-    def unmet(self, caps: Iterable[tuple[Snapshot, Held]], now_s: float
+    def unmet(self, caps: Iterable[tuple[Snapshot, OwnedKnob]], now_s: float
               ) -> dict[str, int]:
         """Bytes above the limit, by domain, of those that stand still.
 

@@ -80,7 +80,7 @@ class Snapshot(NamedTuple):
         return self.pid, self.started
 
 
-class Keeper:
+class DomainCache:
     """Keeps a snapshot of each running domain.
 
     :param run_dir: where libvirt keeps the PID of each
@@ -111,7 +111,7 @@ class Keeper:
         self._said: dict[str, tuple[str, ...]] = {}
         self._calls = calls.Executor('domain-look', HANGS_S)
         self._thread = threading.Thread(target=self._run, daemon=True,
-                                        name='domain-keeper')
+                                        name='domain-cache')
 
     def instances(self) -> Sequence[Instance]:
         """All domains that run; the same object while nothing changes."""

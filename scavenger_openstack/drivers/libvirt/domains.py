@@ -45,7 +45,7 @@ from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import health
 from scavenger_openstack.drivers.libvirt import knobs as domain_knobs
 from scavenger_openstack.drivers.libvirt import known as known_
-from scavenger_openstack.drivers.libvirt.known import Known
+from scavenger_openstack.drivers.libvirt.known import KnownDomain
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
@@ -87,26 +87,26 @@ class Domains:
         self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
         self._pressure = pressure
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, KnownDomain] = {}
         self._allowed = known_.Allowed()
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
-        self._held: dict[base.Key, owned_knobs.Held] = {}
+        self._held: dict[base.Key, owned_knobs.OwnedKnob] = {}
         self._balloons = balloon.Balloons()
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
         self._blocks = block_stats.Statistics(
             self._libvirt, self._health, ticks=stats_ticks,
             timeout_s=timeout_s)
-        self._keeper = domain_cache.Keeper(
+        self._cache = domain_cache.DomainCache(
             self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
             parse=lambda text: xml.parse(text, floors))
-        self._lifter = adopt.Lifter(self._health, self._keeper,
+        self._remover = adopt.Remover(self._health, self._cache,
                                     timeout_s, self._ours)
-        self.instances = self._keeper.instances
-        self.ends = self._keeper.ends
-        self._keeper.start(timeout_s)
+        self.instances = self._cache.instances
+        self.ends = self._cache.ends
+        self._cache.start(timeout_s)
 
     # --- what there is
 
@@ -116,7 +116,7 @@ class Domains:
 
         :param link_bytes: by the network devices of this host
         """
-        snapshots = self._keeper.snapshots
+        snapshots = self._cache.snapshots
         self._blocks.tick(snapshots)
         if snapshots is not self._followed:
             self._follow(snapshots)
@@ -129,11 +129,11 @@ class Domains:
             if sample is None:
                 # libvirt will say so; until then it is not there.
                 self._ended(known)
-                self._keeper.changed(workload.id)
+                self._cache.changed(workload.id)
                 self._followed = None
                 continue
             if counters.plugged():
-                self._keeper.changed(workload.id, False)
+                self._cache.changed(workload.id, False)
             found.append(sample)
         return tuple(found)
 
@@ -150,8 +150,8 @@ class Domains:
                     self._meet(uuid, known, snapshot) is None:
                 self._followed = None
 
-    def _meet(self, uuid: str, known: Known | None, snapshot: Snapshot
-              ) -> Known | None:
+    def _meet(self, uuid: str, known: KnownDomain | None, snapshot: Snapshot
+              ) -> KnownDomain | None:
         """Take over what is new of a domain."""
         domain = snapshot.domain
         self._changed.add(uuid)
@@ -174,7 +174,7 @@ class Domains:
                 snapshot.pid, uuid, self._mounts, domain.interfaces,
                 self._root_dir, pressure=self._pressure)
         except errors.WorkloadGone:
-            self._keeper.changed(uuid)
+            self._cache.changed(uuid)
             return None
         except OSError as exc:
             text = str(exc)
@@ -184,14 +184,14 @@ class Domains:
             self._failed[uuid] = text
             return None
         self._failed.pop(uuid, None)
-        known = self._known[uuid] = Known(
+        known = self._known[uuid] = KnownDomain(
             snapshot, workload, counters,
             file_knobs.Files(counters.machine, self._root_dir))
         self.ends.begins(uuid)
         self.changes += 1
         return known
 
-    def _ended(self, known: Known) -> None:
+    def _ended(self, known: KnownDomain) -> None:
         """That run of a domain is over, and its limits with it."""
         uuid = known.snapshot.domain.uuid
         self.ends.over(uuid)
@@ -208,7 +208,7 @@ class Domains:
             self._balloons.forget(uuid)
 
     @property
-    def machines(self) -> dict[str, domain_cgroup.Machine]:
+    def machines(self) -> dict[str, domain_cgroup.DomainCgroup]:
         """The cgroups of each domain that has some, by its name."""
         return {known.snapshot.domain.name: machine
                 for known in self._known.values()
@@ -277,7 +277,7 @@ class Domains:
                 raise owned_knobs.foreign(snapshot.domain.name, knob)
         values = rule.values(self._settled(snapshot, held, knob))
         if held is None or held.ours is None:
-            self._held[workload, knob] = owned_knobs.Held(
+            self._held[workload, knob] = owned_knobs.OwnedKnob(
                 domain_knobs.identity(snapshot, knob), values)
         return [{'do': 'domain', 'uri': self._libvirt.uri, 'uuid': workload,
                  'pid': snapshot.pid, 'started': snapshot.started,
@@ -306,7 +306,7 @@ class Domains:
                 raise self._other(snapshot, held)
             now = rule.values(self._settled(snapshot, held, knob))
             held.look(now)
-            self._lifter.astray(workload, knob)
+            self._remover.astray(workload, knob)
             if snapshot.records.get(knob) != held.original:
                 handle.set_record(metadata.uri(knob), metadata.KEY,
                                   metadata.build(knob, held.original))
@@ -324,7 +324,7 @@ class Domains:
                                   metadata.build(knob, held.original))
                 self._look(workload, handle)
                 raise self._other(snapshot, held)
-            self._lifter.arrived(workload, knob)
+            self._remover.arrived(workload, knob)
         if (known := self._known.get(workload)) is not None:
             known.counters.wake()
         return self.read(workload, knob)
@@ -339,7 +339,7 @@ class Domains:
         match event:
             case base.Removed(workload, knob):
                 self._removed(workload, knob)
-            case base.Late(keys, done):
+            case base.TimedOut(keys, done):
                 self._health.late(keys, done)
                 return True
             case base.Failed(workload, knob, text, reset) if self.queue(
@@ -358,9 +358,9 @@ class Domains:
             self._balloons.rises(workload, held)
         try:
             with self._libvirt.domain(workload) as handle:
-                self._keeper.refresh(workload, handle.look)
+                self._cache.refresh(workload, handle.look)
         except errors.DriverError:
-            self._keeper.changed(workload, False)
+            self._cache.changed(workload, False)
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
@@ -368,13 +368,13 @@ class Domains:
         """Begin to remove limits that domains came with.  To be written again
         are those of ours whose record another program took away, and CPU sets
         under which a vCPU has come or gone."""
-        known = self._keeper.snapshots
+        known = self._cache.snapshots
         for uuid, snapshot in known.items():
             knobs = [knob for knob in snapshot.records
                      if (uuid, knob) not in held
                      and self._of(snapshot, knob) is None]
             if knobs:
-                self._lifter.lift(uuid, knobs)
+                self._remover.lift(uuid, knobs)
         return {key for key in held if (seen := known.get(key[0])) is not None
                 and (own := self._of(seen, key[1])) is not None
                 and own.ours is not None
@@ -383,7 +383,7 @@ class Domains:
             if (uuid, Knob.CPU_SET) in held and one.files.plugged()}
 
     def _unmet(self) -> dict[str, int]:
-        snapshots = self._keeper.snapshots
+        snapshots = self._cache.snapshots
         return self._balloons.unmet(
             [(snapshots[uuid], held)
              for (uuid, knob), held in list(self._held.items())
@@ -393,9 +393,9 @@ class Domains:
     def close(self) -> None:
         """Give back what is kept open."""
         self._health.close()
-        self._lifter.close()
+        self._remover.close()
         self._blocks.close()
-        self._keeper.close()
+        self._cache.close()
         self._libvirt.close()
         for uuid in list(self._known):
             self._forget(uuid)
@@ -403,24 +403,25 @@ class Domains:
     # --- inside
 
     def _snapshot(self, uuid: str) -> Snapshot:
-        found = self._keeper.snapshots.get(uuid)
+        found = self._cache.snapshots.get(uuid)
         if found is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
     def _look(self, uuid: str, handle: domain_handle.Handle) -> Snapshot:
-        found = self._keeper.refresh(uuid, handle.look)
+        found = self._cache.refresh(uuid, handle.look)
         if found is None:
             raise errors.WorkloadGone(f'domain {uuid} does not run here')
         return found
 
-    def _of(self, snapshot: Snapshot, knob: Knob) -> owned_knobs.Held | None:
+    def _of(self, snapshot: Snapshot, knob: Knob
+            ) -> owned_knobs.OwnedKnob | None:
         """What is held of this run of a domain."""
         held = self._held.get((snapshot.domain.uuid, knob))
         return (held if held is not None and held.identity
                 == domain_knobs.identity(snapshot, knob) else None)
 
-    def _other(self, snapshot: Snapshot, held: owned_knobs.Held | None
+    def _other(self, snapshot: Snapshot, held: owned_knobs.OwnedKnob | None
                ) -> errors.WorkloadGone:
         """What to raise of a limit of another run, or of other devices."""
         return errors.WorkloadGone(
@@ -429,10 +430,10 @@ class Domains:
             else self.ends.again(snapshot.domain.uuid))
 
     def _ours(self, uuid: str, knob: Knob) -> bool:
-        snapshot = self._keeper.snapshots.get(uuid)
+        snapshot = self._cache.snapshots.get(uuid)
         return snapshot is not None and self._of(snapshot, knob) is not None
 
-    def _settled(self, snapshot: Snapshot, held: owned_knobs.Held | None,
+    def _settled(self, snapshot: Snapshot, held: owned_knobs.OwnedKnob | None,
                  knob: Knob) -> Snapshot:
         return (self._balloons.settled(snapshot, held)
                 if knob is Knob.MEMORY_BYTES else snapshot)

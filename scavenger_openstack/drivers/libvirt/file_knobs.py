@@ -33,8 +33,8 @@ File = idle.Idle | cpuset.CpuSet
 class Files:
     """Those of one run of a domain."""
 
-    def __init__(self, machine: domain_cgroup.Machine | None, root_dir: str
-                 ) -> None:
+    def __init__(self, machine: domain_cgroup.DomainCgroup | None,
+                 root_dir: str) -> None:
         self._machine = machine
         self._root_dir = root_dir
         self._idle: idle.Idle | None = None

@@ -160,7 +160,7 @@ class Health:
     # --- what does not work
 
     def late(self, keys: Sequence[base.Key], done: threading.Event) -> None:
-        """See :class:`scavenger_openstack.drivers.base.Late`."""
+        """See :class:`scavenger_openstack.drivers.base.TimedOut`."""
         self._add(PendingFault(keys, done=done))
 
     def failed(self, key: base.Key, message: str, reset: Callable[[], object]

@@ -30,7 +30,7 @@ from scavenger_openstack.types import Workload
 TICKS_PER_S = 100       # USER_HZ, of Linux on all machines that run libvirt
 
 
-class Known:
+class KnownDomain:
     """A domain, and the descriptors that are kept for it."""
 
     __slots__ = ('counters', 'files', 'snapshot', 'workload')

@@ -28,7 +28,7 @@ def foreign(name: str, knob: Knob) -> errors.DriverError:
         f'domain {name} came with a limit on {knob} {NOT_OURS}')
 
 
-class Held:
+class OwnedKnob:
     """A knob of ours: what libvirt held before us, and what we set."""
 
     __slots__ = ('identity', 'original', 'ours', 'tried')

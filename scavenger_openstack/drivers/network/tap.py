@@ -39,7 +39,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers.kernel import ingress
 from scavenger_openstack.drivers.kernel import nftables
 from scavenger_openstack.drivers.kernel import rtnetlink
-from scavenger_openstack.drivers.kernel.token_bucket import Bucket
+from scavenger_openstack.drivers.kernel.token_bucket import TokenBucket
 from scavenger_openstack import errors
 from scavenger_openstack.restore import grammar
 
@@ -105,7 +105,7 @@ class Taps:
             return None
         return float(found.rate)
 
-    def set_rate(self, links: Links, bucket: Bucket) -> None:
+    def set_rate(self, links: Links, bucket: TokenBucket) -> None:
         """Set the rate; packets that wait stay.
 
         :raises Unsupported: somebody else uses the ingress of a tap, or
@@ -230,7 +230,7 @@ class Taps:
         return found
 
     def _build(self, links: Links, ifb: rtnetlink.Link | None,
-               targets: Sequence[int | None], bucket: Bucket) -> None:
+               targets: Sequence[int | None], bucket: TokenBucket) -> None:
         """Put everything in place; what fails half-way is taken back.
 
         All packets get through after each of these calls.

@@ -21,7 +21,7 @@ import logging
 import posixpath
 
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
-from scavenger_openstack.drivers.qemu.domain_cgroup import Machine
+from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -43,12 +43,12 @@ class DomainCgroups:
 
     def __init__(self, mounts: Mapping[str, Mount]) -> None:
         self._mounts = mounts
-        self._machines: Mapping[str, Machine] = {}
+        self._machines: Mapping[str, DomainCgroup] = {}
         self._own: dict[str, str] = {}
         self._holding: dict[str, str] = {}
         self._said: set[str] = set()
 
-    def follow(self, machines: Mapping[str, Machine]) -> None:
+    def follow(self, machines: Mapping[str, DomainCgroup]) -> None:
         """The domains that there are now, by their names."""
         if machines == self._machines:
             return

@@ -77,7 +77,7 @@ class CpuSet:
     :raises DriverError: they cannot be read.
     """
 
-    def __init__(self, name: str, machine: domain_cgroup.Machine | None,
+    def __init__(self, name: str, machine: domain_cgroup.DomainCgroup | None,
                  root_dir: str = '/') -> None:
         path = machine.parts.get('cpuset') if machine is not None else None
         if machine is None or path is None:

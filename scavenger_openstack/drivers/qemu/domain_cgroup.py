@@ -38,7 +38,7 @@ _NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')
 _PART = re.compile('emulator|vcpu[0-9]+|iothread[0-9]+')
 
 
-class Machine(NamedTuple):
+class DomainCgroup(NamedTuple):
     """Where the cgroups of one domain are.
 
     ``name`` is the same in all hierarchies.  ``above`` maps a controller to
@@ -78,7 +78,7 @@ def is_machine(path: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def machine(text: str, mounts: Mapping[str, Mount]) -> Machine | None:
+def machine(text: str, mounts: Mapping[str, Mount]) -> DomainCgroup | None:
     """Find a domain's cgroups in ``/proc/PID/cgroup`` of its QEMU.
 
     In some hierarchies QEMU is in the machine's cgroup itself, in some in a
@@ -105,10 +105,10 @@ def machine(text: str, mounts: Mapping[str, Mount]) -> Machine | None:
         if name and last == name and not path.startswith('/..'):
             above[controller] = Mount(mount.path + head, mount.version)
             parts[controller] = mount.path + path
-    return Machine(name, above, parts) if above else None
+    return DomainCgroup(name, above, parts) if above else None
 
 
-def sources(place: Machine, *, pressure: bool) -> list[Source]:
+def sources(place: DomainCgroup, *, pressure: bool) -> list[Source]:
     """What to read in the machine's own cgroup: not its I/O, since libvirt
     knows more about disks."""
     mounts = {name: mount for name, mount in place.above.items()

@@ -32,7 +32,7 @@ class Idle:
     :raises DriverError: it cannot be opened.
     """
 
-    def __init__(self, name: str, machine: domain_cgroup.Machine | None
+    def __init__(self, name: str, machine: domain_cgroup.DomainCgroup | None
                  ) -> None:
         path = machine.path('cpu') if machine is not None else None
         if machine is None or path is None:

@@ -25,7 +25,7 @@ import re
 from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
 from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
-from scavenger_openstack.drivers.qemu.domain_cgroup import Machine
+from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.drivers.qemu.process import Process
 from scavenger_openstack.drivers.qemu.process import READ_ONLY
 
@@ -82,7 +82,7 @@ class Vcpus:
     one is taken out.
     """
 
-    def __init__(self, process: Process, machine: Machine | None) -> None:
+    def __init__(self, process: Process, machine: DomainCgroup | None) -> None:
         self.run_ns = self.delay_ns = 0
         self.throttled_s = 0.0
         self._process = process

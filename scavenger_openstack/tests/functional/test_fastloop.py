@@ -51,7 +51,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.set = cpuset_tree.FastCpuSet(cgroup_files.Directory(
             str(self.tree.path('cpuset', '/a')), version=self.tree.version))
         try:
-            reader = sched_switch.Running()
+            reader = sched_switch.SchedSwitch()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
         self.loop = fast_loop.FastLoop(

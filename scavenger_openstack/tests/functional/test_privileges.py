@@ -36,7 +36,7 @@ NAMESPACES = UNITS / 'network-namespaces.conf.example'
 
 WATCH = ('"$PYTHON" -c '
          '"from scavenger_openstack.drivers.kernel import sched_switch; '
-         'sched_switch.Running().close()"')
+         'sched_switch.SchedSwitch().close()"')
 
 PARANOID = pathlib.Path('/proc/sys/kernel/perf_event_paranoid')
 

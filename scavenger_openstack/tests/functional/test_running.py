@@ -53,7 +53,7 @@ class RunningTestCase(base.FunctionalTestCase):
 
     def running(self):
         try:
-            made = sched_switch.Running()
+            made = sched_switch.SchedSwitch()
         except errors.Unsupported as exc:
             self.skipTest(str(exc))
         self.addCleanup(made.close)
@@ -174,7 +174,7 @@ class RunningTestCase(base.FunctionalTestCase):
             f'import sys, time\nsys.path[:0] = {sys.path!r}\n'
             'from scavenger_openstack.drivers.kernel import '
             'sched_switch as running\n'
-            'reader = running.Running()\nprint("ready")\ntime.sleep(60)')
+            'reader = running.SchedSwitch()\nprint("ready")\ntime.sleep(60)')
         self.assertEqual('ready\n', process.stdout.readline())
         self.assertNotEqual(self.before, programs())
         process.kill()
@@ -190,7 +190,7 @@ class RunningTestCase(base.FunctionalTestCase):
             'from scavenger_openstack import errors\n'
             'os.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n'
             'before = os.listdir("/proc/self/fd")\n'
-            'try:\n    running.Running()\n'
+            'try:\n    running.SchedSwitch()\n'
             'except errors.Unsupported as exc:\n    print(exc)\n'
             'print(before == os.listdir("/proc/self/fd"))')
         told = process.stdout.readline()
@@ -213,7 +213,7 @@ class RunningTestCase(base.FunctionalTestCase):
             '    # Listing the descriptors takes one, too.\n'
             '    limit = len(before) - 1 + spare\n'
             '    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))\n'
-            '    try:\n        running.Running().close()\n'
+            '    try:\n        running.SchedSwitch().close()\n'
             '        told = "works"\n'
             '    except errors.Unsupported as exc:\n'
             '        told = str(exc)\n'

@@ -317,7 +317,7 @@ class Libvirtd(fixtures.Fixture):
     @property
     def snapshot(self) -> domain_cache.Snapshot:
         """What the driver knows of the machine."""
-        return self.driver._keeper.snapshots[UUID]
+        return self.driver._cache.snapshots[UUID]
 
     def happens(self, event: str, domain: Domain | Odd | None = None,
                 *details: int) -> None:

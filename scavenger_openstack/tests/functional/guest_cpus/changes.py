@@ -205,7 +205,7 @@ class Host(fixtures.Fixture):
         return found
 
 
-class Reader(sched_switch.Running):
+class Reader(sched_switch.SchedSwitch):
     """Says that a random number of the idle CPUs is idle."""
 
     def __init__(self) -> None:
@@ -229,9 +229,10 @@ class RealCpus(testtools.TestCase):
         self.useFixture(fixtures.FakeLogger())
 
     def play(self, version: int) -> None:
-        reader = sched_switch.Running()
+        reader = sched_switch.SchedSwitch()
         self.addCleanup(reader.close)
-        for name, value in (('drivers.kernel.sched_switch.Running', Reader),
+        for name, value in (('drivers.kernel.sched_switch.SchedSwitch',
+                             Reader),
                             # Where QEMU waits, a thread seems to compute.
                             ('agent.isolation.fast_loop.hurry',
                              lambda: 'normal')):

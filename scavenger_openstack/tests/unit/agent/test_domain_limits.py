@@ -450,7 +450,7 @@ class Foreign(LimitsTestCase):
         self.tick()
         self.assertTrue(done.wait(libvirtd.DEADLINE_S))
         for thread in threading.enumerate():
-            if thread.name == 'domain-lifter':
+            if thread.name == 'domain-remover':
                 thread.join(libvirtd.DEADLINE_S)
         self.assertIn(CORES, self.leases.held())
         self.assertEqual([metadata.uri(Knob.CPU_CORES)],
@@ -459,12 +459,12 @@ class Foreign(LimitsTestCase):
     def test_a_record_that_just_went_is_not_foreign(self) -> None:
         self.until_lifted()
         self.tick((CORES, 0.5))
-        lifters = self.machine.calls['in domain-lifter']
+        lifters = self.machine.calls['in domain-remover']
         self.machine.start()
         self.machine.before['XMLDesc'] = lambda: self.driver.refresh(())
         self.driver.notify(base.Removed(*CORES))
         time.sleep(0.05)
-        self.assertEqual(lifters, self.machine.calls['in domain-lifter'])
+        self.assertEqual(lifters, self.machine.calls['in domain-remover'])
 
 
 class Unreadable(Foreign):

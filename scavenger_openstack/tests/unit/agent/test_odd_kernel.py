@@ -86,7 +86,8 @@ class OddKernel(testtools.TestCase):
             'scavenger_openstack.restore.cgroup.mounts',
             lambda: mounts))
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.kernel.sched_switch.Running', no_bpf))
+            'scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch',
+            no_bpf))
         self.now = 1000.0
 
     def loop(self) -> loop_.Loop:

@@ -30,8 +30,8 @@ LONG_S = 30.0
 
 
 def job(keys: list[tuple[str, Knob]], do: Callable[[], object],
-        lane: str = 'memory') -> worker.Job:
-    return worker.Job(lane, keys, do)  # type: ignore[arg-type]
+        queue: str = 'memory') -> worker.Job:
+    return worker.Job(queue, keys, do)  # type: ignore[arg-type]
 
 
 class WorkerTest(testtools.TestCase):
@@ -73,7 +73,7 @@ class WorkerTest(testtools.TestCase):
     def test_who_else_says_that_it_is_late(self) -> None:
         told: list[object] = []
 
-        def late(one: base.Late) -> bool:
+        def late(one: base.TimedOut) -> bool:
             told.append((one.keys, one.done.is_set()))
             return one.keys == [KEY]
 

@@ -127,7 +127,8 @@ class IsolationTestCase(testtools.TestCase):
         super().setUp()
         self.logs = self.useFixture(fixtures.FakeLogger())
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.kernel.sched_switch.Running', Cpus))
+            'scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch',
+            Cpus))
         Cpus.made, Cpus.idle = 0, frozenset(range(64))
         self.host = Host()
 
@@ -237,7 +238,7 @@ class TestRefused(IsolationTestCase):
             self.tries.append(self.now)
             raise errors.Unsupported('no BPF')
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.kernel.sched_switch.Running',
+            'scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch',
             refused))
         self.start()
 
@@ -260,7 +261,8 @@ class TestRefused(IsolationTestCase):
     def test_until_it_is_allowed(self) -> None:
         self.turn(5)
         self.useFixture(fixtures.MonkeyPatch(
-            'scavenger_openstack.drivers.kernel.sched_switch.Running', Cpus))
+            'scavenger_openstack.drivers.kernel.sched_switch.SchedSwitch',
+            Cpus))
         self.turn(10)
         self.assertIn('off', self.state())
         self.turn(11)

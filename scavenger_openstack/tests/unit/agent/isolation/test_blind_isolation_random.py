@@ -111,7 +111,7 @@ class TestRandomChanges(testtools.TestCase):
         dice = random.Random(f'{SEED} {cpus} {version}')
         self.useFixture(fixtures.FakeLogger())
         self.turns = Turns(random.Random(f'idle {SEED} {cpus} {version}'))
-        for name, value in (('drivers.kernel.sched_switch.Running',
+        for name, value in (('drivers.kernel.sched_switch.SchedSwitch',
                              lambda: self.turns),
                             ('agent.isolation.fast_loop.FastLoop', Loop),
                             ('agent.isolation.fast_loop.RETRY_S', 0.002),

@@ -187,13 +187,13 @@ class CountTestCase(testtools.TestCase):
             struct.pack_into('=Q', array, (cpu + 1) * sched_switch.STRIDE,
                              sched_switch.IDLE)
         for name, value in (
-                ('sched_switch.Running._visit', lambda reader: None),
-                ('sched_switch.Running._open', lambda reader: setattr(
+                ('sched_switch.SchedSwitch._visit', lambda reader: None),
+                ('sched_switch.SchedSwitch._open', lambda reader: setattr(
                     reader, '_memory', array)),
                 ('online_cpus.path', lambda root_dir='/': str(online))):
             self.useFixture(fixtures.MonkeyPatch(
                 f'scavenger_openstack.drivers.kernel.{name}', value))
-        reader = sched_switch.Running()
+        reader = sched_switch.SchedSwitch()
         self.addCleanup(reader.close)
         cpus = frozenset(range(4))
         self.assertEqual(4, reader.idle_count(cpus))

@@ -20,15 +20,15 @@ from scavenger_openstack.drivers.libvirt.balloon import Balloons
 from scavenger_openstack.drivers.libvirt.balloon import SILENT_S
 from scavenger_openstack.drivers.libvirt.balloon import STILL_S
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
-from scavenger_openstack.drivers.libvirt.owned_knobs import Held
+from scavenger_openstack.drivers.libvirt.owned_knobs import OwnedKnob
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import seen
 from scavenger_openstack.tests.unit.drivers.libvirt.seen_domains import UUID
 
 CAP = 256 * 1024
 
 
-def held(one: Snapshot, cap: int) -> Held:
-    found = Held(one.identity, {})
+def held(one: Snapshot, cap: int) -> OwnedKnob:
+    found = OwnedKnob(one.identity, {})
     found.ours = {'balloon_kib': str(cap // 1024)}
     return found
 

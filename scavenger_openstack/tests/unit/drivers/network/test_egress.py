@@ -61,11 +61,12 @@ class MessageTestCase(testtools.TestCase):
             + number(8, 2) + number(6, 2) + number(6250, 4)
             + number(8, 2) + number(7, 2) + number(6000, 4),
             rtnetlink.tbf_options(
-                token_bucket.Bucket(125000, 6250, 70000, 6000)))
+                token_bucket.TokenBucket(125000, 6250, 70000, 6000)))
 
     def test_token_bucket_beyond_32_bits(self):
         options = dict(rtnetlink.attributes(rtnetlink.tbf_options(
-            token_bucket.Bucket(5 * 10**9, 25 * 10**6, 5 * 10**9, 70000))))
+            token_bucket.TokenBucket(5 * 10**9, 25 * 10**6, 5 * 10**9,
+                                     70000))))
         self.assertEqual(b'\xff' * 4, options[1][8:12])
         self.assertEqual(number(2**32 - 1, 4), options[1][24:28])
         self.assertEqual(number(5 * 10**9, 8), options[4])

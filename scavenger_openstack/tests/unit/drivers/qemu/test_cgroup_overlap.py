@@ -36,7 +36,7 @@ def cgroup(path: str, group: str = '') -> WorkloadSample:
                                    group=group or path))
 
 
-def machine(text: str) -> domain_cgroup.Machine:
+def machine(text: str) -> domain_cgroup.DomainCgroup:
     found = domain_cgroup.machine(text, MOUNTS)
     assert found is not None
     return found
