@@ -61,7 +61,7 @@ class Watched:
             records.save(self._owned.records, records.Lease(
                 workload=f'/none-{number}', knob='cpu_idle',
                 boot_id=records.boot_id(), name=f'{number:032}.json',
-                steps=[{'do': 'write', 'dir': f'{mount}/scv-none/{number}',
+                actions=[{'do': 'write', 'dir': f'{mount}/scv-none/{number}',
                         'inode': 1, 'file': 'cpu.idle', 'text': '0'}]))
         self._watcher = subprocess.Popen(
             [sys.executable, '-m', program.__name__, '--watch',

@@ -13,7 +13,7 @@
 """What it takes to lift limits of domains by virsh.
 
 Starts a libvirtd of its own with domains (root; see the tests), has an agent
-limit every knob of one of them, and lifts that knob by its restore step: the
+limit every knob of one of them, and lifts that knob by its restore action: the
 median of some rounds, in wall-clock time.  'kept' is as it is done: the
 virsh of the step before is used again.  'first' has to start one.  'three'
 has three of them started for what one does now: the first looks, the second
@@ -131,7 +131,7 @@ def each_knob(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
         for _ in range(rounds):
             for way in times:
                 agent.tick({guest.uuid: {knob: value}})
-                step, = agent.leases.held()[guest.uuid, knob].steps
+                step, = agent.leases.held()[guest.uuid, knob].actions
                 if way == 'first':
                     virsh.SESSIONS.close()
                 if way == 'three':

@@ -87,7 +87,7 @@ def measure_calls(kind: str) -> dict[str, Any]:
         driver = egress.Network({}, {'bench': place(kind, stack)[0]})
         stack.callback(driver.close)
         for _ in range(LIFTS):
-            step, = driver.restore_steps('bench', RATE)
+            step, = driver.restore_actions('bench', RATE)
             timed('set', lambda: driver.write('bench', RATE, 1e6))
             timed('lift', lambda step=step: actions.run(step, []))
         for number in range(CHANGES):

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.settle import Fast
-from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
@@ -43,12 +43,13 @@ class Leases(Protocol):
     What each method raises: see :class:`~.lease.leases.Leases`.
     """
 
-    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
         """Make the record that must be there before a first write."""
         ...
 
-    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def replace(self, workload: str, knob: Knob,
+                actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
         """Another program wrote the knob: that is what it goes back to."""
         ...

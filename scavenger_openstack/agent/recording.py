@@ -111,12 +111,12 @@ class RecordedKnobs:
                                                Value | None]]
         self._written = collections.deque()
         self.read = knobs.read
-        self.restore_steps = knobs.restore_steps
+        self.restore_actions = knobs.restore_actions
         self.queue, self.refresh = knobs.queue, knobs.refresh
         self.notify = knobs.notify
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction] = ()) -> Value | None:
         found = self._knobs.write(workload, knob, value, original)
         self._written.append((workload, knob, value, found))
         return found

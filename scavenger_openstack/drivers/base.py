@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import threading
 import types
-from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
 from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
@@ -37,9 +37,9 @@ from scavenger_openstack.types import Value
 Key = arbitrate.Key
 """A workload, or a group, and one of its knobs."""
 
-Step = Mapping[str, Any]
-"""One restore step of a lease, out of the closed set that
-:mod:`scavenger_openstack.restore.program` knows; plain JSON."""
+RestoreAction = grammar.RestoreAction
+"""One action of a lease's way back, out of the closed set that
+:mod:`scavenger_openstack.restore.actions` knows; plain JSON."""
 
 RECLAIM = 'memory'
 """The queue of limits for which the kernel may have to reclaim first.  Only
@@ -113,15 +113,16 @@ class Knobs(Protocol):
         """The value in force on the knob itself, ``None`` for no limit."""
         ...
 
-    def restore_steps(self, workload: str, knob: Knob) -> Sequence[Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> Sequence[RestoreAction]:
         """What brings back the knob as it stands at this moment."""
         ...
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[Step]) -> Value | None:
+              original: Sequence[RestoreAction]) -> Value | None:
         """Put ``value`` in force; return what :meth:`read` then says.
 
-        :param original: the steps of the knob's lease: what it held before
+        :param original: the actions of the knob's lease: what it held before
             us.  A driver keeps no other memory of that, but for what has to
             travel with the workload.
         :raises Refused: the kernel does not take this value now.

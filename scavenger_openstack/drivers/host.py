@@ -197,11 +197,12 @@ class Host:
     def read(self, workload: str, knob: Knob) -> Value | None:
         return self._knobs(workload, knob).read(workload, knob)
 
-    def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
-        return self._knobs(workload, knob).restore_steps(workload, knob)
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> Sequence[base.RestoreAction]:
+        return self._knobs(workload, knob).restore_actions(workload, knob)
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step]) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         return self._knobs(workload, knob).write(
             workload, knob, value, original)
 

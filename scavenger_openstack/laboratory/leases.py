@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import contextlib
 
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Knob
@@ -35,14 +35,15 @@ class Leases:
         self._simulator = simulator
         self._held: dict[Key, Lease] = {}
 
-    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
         if (workload, knob) not in self._held:
-            self.replace(workload, knob, steps, original)
+            self.replace(workload, knob, actions, original)
 
-    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def replace(self, workload: str, knob: Knob,
+                actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
-        self._held[workload, knob] = Lease(workload, knob, '', steps,
+        self._held[workload, knob] = Lease(workload, knob, '', actions,
                                            original)
 
     def original(self, workload: str, knob: Knob) -> Value | None:

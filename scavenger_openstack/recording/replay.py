@@ -164,11 +164,12 @@ class Replay:
         return (self.turn.originals.get((workload, knob))
                 if self.turn else None)
 
-    def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> Sequence[base.RestoreAction]:
         raise self._unsupported(workload)
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step]) -> Value | None:
+              original: Sequence[base.RestoreAction]) -> Value | None:
         raise self._unsupported(workload)
 
     def kill(self, workload: str) -> int:

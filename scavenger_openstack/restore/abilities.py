@@ -33,8 +33,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
-from scavenger_openstack.restore.grammar import Step
 from scavenger_openstack.restore import network
 from scavenger_openstack.restore import virsh
 
@@ -60,16 +60,16 @@ _NEVER = '192.0.2.1'
 """An address that no host has (RFC 5737)."""
 
 
-def of_step(step: Step, mounts: Sequence[cgroup.Mount]) -> str:
-    """The kind of a valid restore step, as seen from here.
+def of_action(action: RestoreAction, mounts: Sequence[cgroup.Mount]) -> str:
+    """The kind of a valid restore action, as seen from here.
 
     :raises RestoreError: its cgroup mount is missing.
     """
-    if step['do'] == 'write':
-        return of_mount(cgroup.mount_of(step['dir'], mounts)[0])
-    if step['do'] == 'domain':
-        return of_libvirt(step['uri'])
-    return of_network(step['netns'])
+    if action['do'] == 'write':
+        return of_mount(cgroup.mount_of(action['dir'], mounts)[0])
+    if action['do'] == 'domain':
+        return of_libvirt(action['uri'])
+    return of_network(action['netns'])
 
 
 def of_mount(point: str) -> str:

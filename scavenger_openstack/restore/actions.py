@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The steps that a lease may hold: a closed set, standard library only.
+"""The actions that a lease may hold: a closed set, standard library only.
 
-A lease file must not be a way to write as root.  So a step is either the
+A lease file must not be a way to write as root.  So an action is either the
 write of a known text to a known file of a cgroup (:mod:`.program.cgroup`), or
 a call of a known program with arguments from a template (:data:`PROGRAMS`).
 Anything else is refused before anything is carried out.
@@ -31,69 +31,69 @@ from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import domain
 from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
-from scavenger_openstack.restore.grammar import Step
 from scavenger_openstack.restore import network
 
 __all__ = ['check', 'Gone', 'Program', 'Refused', 'RestoreError', 'run',
-           'Step', 'validate']
+           'RestoreAction', 'validate']
 
 
 class Program(NamedTuple):
-    """A kind of step that calls programs.
+    """A kind of action that calls programs.
 
     ``validate`` raises :class:`Refused`; ``run`` returns whether it changed
     a thing, and raises :class:`Gone` or :class:`RestoreError`.
     """
 
-    validate: Callable[[Step], None]
-    run: Callable[[Step], bool]
+    validate: Callable[[RestoreAction], None]
+    run: Callable[[RestoreAction], bool]
 
 
 PROGRAMS: Mapping[str, Program] = {
     'tc': Program(network.validate, network.delete_bucket),
     'tap': Program(network.validate, network.free_tap),
     'domain': Program(domain.validate, domain.lift)}
-"""What ``do`` says -> that kind of step."""
+"""What ``do`` says -> that kind of action."""
 
 
-def check(step: Any) -> None:
-    """Hold one step against the closed set, whatever is mounted now.
+def check(action: Any) -> None:
+    """Hold one action against the closed set, whatever is mounted now.
 
-    :raises Refused: the step is not in it.
+    :raises Refused: the action is not in it.
     """
-    kind = step.get('do') if isinstance(step, dict) else None
+    kind = action.get('do') if isinstance(action, dict) else None
     if isinstance(kind, str) and kind in PROGRAMS:
-        PROGRAMS[kind].validate(step)
+        PROGRAMS[kind].validate(action)
     elif kind == 'write':
-        cgroup.check(step)
+        cgroup.check(action)
     else:
-        raise Refused(f'{step!r:.99} is no known step')
+        raise Refused(f'{action!r:.99} is no known action')
 
 
-def validate(step: Any, mounts: Sequence[cgroup.Mount]) -> None:
-    """Hold one step against the closed set and the cgroup mounts.
+def validate(action: Any, mounts: Sequence[cgroup.Mount]) -> None:
+    """Hold one action against the closed set and the cgroup mounts.
 
-    :raises Refused: the step is not in the set, or no cgroup is meant.
+    :raises Refused: the action is not in the set, or no cgroup is meant.
     """
-    check(step)
-    if step['do'] == 'write':
-        cgroup.validate(step, mounts)
+    check(action)
+    if action['do'] == 'write':
+        cgroup.validate(action, mounts)
 
 
-def run(step: Step, mounts: Sequence[cgroup.Mount], *,
+def run(action: RestoreAction, mounts: Sequence[cgroup.Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
         remember: Callable[[str], object] = str) -> bool:
-    """Carry out one valid step and read it back; whether it changed a thing.
+    """Carry out one valid action and read it back; whether it changed a thing.
 
     What ``named``, ``capped`` and ``remember`` are for: :func:`.cgroup.run`.
 
-    :raises Gone: the step's object is no longer there.
+    :raises Gone: the action's object is no longer there.
     :raises RestoreError: it does not read back as the original, or its
         cgroup mount is missing now.
     :raises Refused: the path leads somewhere else.
     """
-    if step['do'] in PROGRAMS:
-        return PROGRAMS[step['do']].run(step)
-    return cgroup.run(step, mounts, named=named, capped=capped,
+    if action['do'] in PROGRAMS:
+        return PROGRAMS[action['do']].run(action)
+    return cgroup.run(action, mounts, named=named, capped=capped,
                       remember=remember)

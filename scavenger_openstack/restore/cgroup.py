@@ -10,9 +10,9 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Restore steps that write files of cgroups; standard library only.
+"""Restore actions that write files of cgroups; standard library only.
 
-A step is the write of a known text to a known file (:data:`FILES`) of a
+An action is the write of a known text to a known file (:data:`FILES`) of a
 directory that lies strictly below a cgroup mount and still has the recorded
 inode.
 """
@@ -31,8 +31,8 @@ from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
-from scavenger_openstack.restore.grammar import Step
 
 MAX_DEPTH = 64
 _CPUS = '[0-9]{1,4}(?:-[0-9]{1,4})?'
@@ -98,26 +98,26 @@ def mounts() -> list[Mount]:
     return sorted(found, key=lambda mount: len(mount[0]))
 
 
-def check(step: Step) -> None:
-    """Hold a step against the closed set, whatever is mounted now.
+def check(action: RestoreAction) -> None:
+    """Hold an action against the closed set, whatever is mounted now.
 
     :raises Refused: it is not in it.
     """
-    grammar.only(step, {'do', 'dir', 'inode', 'file', 'text', 'device'})
-    grammar.text(step, 'dir', '(?:/[^/\0\n]+)+')
-    grammar.number(step, 'inode')
-    if {'.', '..'} & set(step['dir'].split('/')):
-        raise Refused(f'dir {step["dir"]!r:.99} is not a plain path')
-    grammar.text(step, 'file', '|'.join(map(re.escape, _ANY)))
-    grammar.text(step, 'text', _ANY[step['file']])
-    if step['file'] in _THROTTLE or step['file'] == 'io.max':
-        grammar.text(step, 'device', _DEVICE)
-    elif 'device' in step:
-        raise Refused(f'{step["file"]} takes no device')
+    grammar.only(action, {'do', 'dir', 'inode', 'file', 'text', 'device'})
+    grammar.text(action, 'dir', '(?:/[^/\0\n]+)+')
+    grammar.number(action, 'inode')
+    if {'.', '..'} & set(action['dir'].split('/')):
+        raise Refused(f'dir {action["dir"]!r:.99} is not a plain path')
+    grammar.text(action, 'file', '|'.join(map(re.escape, _ANY)))
+    grammar.text(action, 'text', _ANY[action['file']])
+    if action['file'] in _THROTTLE or action['file'] == 'io.max':
+        grammar.text(action, 'device', _DEVICE)
+    elif 'device' in action:
+        raise Refused(f'{action["file"]} takes no device')
 
 
-def validate(step: Step, mounts: Sequence[Mount]) -> None:
-    """Hold a step against the cgroup mounts.
+def validate(action: RestoreAction, mounts: Sequence[Mount]) -> None:
+    """Hold an action against the cgroup mounts.
 
     A mount may be missing for a while (early in the boot, in a mount
     namespace): that is no reason to refuse for ever.  A directory that is
@@ -125,13 +125,13 @@ def validate(step: Step, mounts: Sequence[Mount]) -> None:
 
     :raises Refused: no cgroup is meant.
     """
-    path = step['dir']
+    path = action['dir']
     mount = _mounted(path, mounts)
     if mount is None:
         if os.path.lexists(path) or any(path == one[0] for one in mounts):
             raise Refused(f'dir {path!r:.99} is not below a cgroup mount')
-    elif step['file'] not in FILES[mount[1]]:
-        raise Refused(f'{mount[1]} has no file {step["file"]!r:.99}')
+    elif action['file'] not in FILES[mount[1]]:
+        raise Refused(f'{mount[1]} has no file {action["file"]!r:.99}')
 
 
 def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
@@ -142,7 +142,7 @@ def _mounted(path: str, mounts: Sequence[Mount]) -> Mount | None:
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
-    """The mount that a directory of a step lies below.
+    """The mount that a directory of an action lies below.
 
     :raises RestoreError: none now; it may come back.
     """
@@ -153,12 +153,12 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
     return mount
 
 
-def same(step: Step, got: str) -> bool:
-    """Whether a file that reads ``got`` holds what the step wants."""
-    file, text = step['file'], step['text']
-    if 'device' in step:
+def same(action: RestoreAction, got: str) -> bool:
+    """Whether a file that reads ``got`` holds what the action wants."""
+    file, text = action['file'], action['text']
+    if 'device' in action:
         lines = dict(line.partition(' ')[::2] for line in got.splitlines())
-        found = lines.get(step['device'], '')
+        found = lines.get(action['device'], '')
         if file == 'io.max':
             # The other limits of the line are other knobs.
             now = _limits(found)
@@ -181,15 +181,15 @@ def _pages(text: str) -> int:
     return _UNLIMITED_PAGES if text == '-1' else min(pages, _UNLIMITED_PAGES)
 
 
-def inode(step: Step) -> int:
-    """The directory whose CPU set the step restores, 0 for no such step."""
-    return step['inode'] if step.get('file') == 'cpuset.cpus' else 0
+def inode(action: RestoreAction) -> int:
+    """The directory whose CPU set the action restores; 0: it restores none."""
+    return action['inode'] if action.get('file') == 'cpuset.cpus' else 0
 
 
-def run(step: Step, mounts: Sequence[Mount], *,
+def run(action: RestoreAction, mounts: Sequence[Mount], *,
         named: Collection[int] = frozenset(), capped: str = '',
         remember: Callable[[str], object] = str) -> bool:
-    """Write what a valid step says and read it back; whether it changed a
+    """Write what a valid action says and read it back; whether it changed a
     thing.
 
     v1 takes no CPU set with CPUs that are offline, or that were and so are
@@ -203,40 +203,40 @@ def run(step: Step, mounts: Sequence[Mount], *,
     their parent's set.  ``remember`` is called with the capped set before
     it is lost, ``capped`` is what it was told by a try that did not end.
 
-    :raises Gone: the step's object is no longer there.
+    :raises Gone: the action's object is no longer there.
     :raises RestoreError: it does not read back as the original, or its
         cgroup mount is missing now.
     :raises Refused: the path leads somewhere else.
     """
-    where = f'{step["dir"]}/{step["file"]}'
-    kind = mount_of(step['dir'], mounts)[1]
+    where = f'{action["dir"]}/{action["file"]}'
+    kind = mount_of(action['dir'], mounts)[1]
     directory = None
     try:
-        directory = _enter(step, mounts)
-        subtree = inode(step) and kind == 'cgroup'
-        if inode(step) and not subtree:
-            step = _beside_partitions(directory, step)
-        was = _read(directory, step['file'])
-        changed = not same(step, was)
+        directory = _enter(action, mounts)
+        subtree = inode(action) and kind == 'cgroup'
+        if inode(action) and not subtree:
+            action = _beside_partitions(directory, action)
+        was = _read(directory, action['file'])
+        changed = not same(action, was)
         if changed:
             if subtree:
                 remember(was)
-            step = _put(directory, step, named, subtree)
-            got = _read(directory, step['file'])
-            if not same(step, got):
+            action = _put(directory, action, named, subtree)
+            got = _read(directory, action['file'])
+            if not same(action, got):
                 raise RestoreError(
-                    f'{where} reads {got!r:.99} after {step["text"]!r} was '
+                    f'{where} reads {got!r:.99} after {action["text"]!r} was '
                     'written: see who else writes it')
         if subtree:
             sets = [parse_cpus(text)
                     for text in {capped, was if changed else ''} if text]
-            changed |= _widen(directory, sets, step['text'], named)
+            changed |= _widen(directory, sets, action['text'], named)
         return changed
     except (OSError, ValueError) as exc:
-        _still_there(step, mounts)
+        _still_there(action, mounts)
         code = getattr(exc, 'errno', None)
         raise RestoreError(
-            f'{where} does not take {step["text"]!r} '
+            f'{where} does not take {action["text"]!r} '
             f'({os.strerror(code) if code else exc}): '
             f'{_HINTS.get(code or 0, "see the kernel log")}') from exc
     finally:
@@ -244,15 +244,15 @@ def run(step: Step, mounts: Sequence[Mount], *,
             os.close(directory)
 
 
-def _put(directory: int, step: Step, named: Collection[int],
-         subtree: object) -> Step:
-    """Write what the step says; return the step as the kernel takes it.
+def _put(directory: int, action: RestoreAction, named: Collection[int],
+         subtree: object) -> RestoreAction:
+    """Write what the action says; return the action as the kernel takes it.
 
     A parent in ``named`` is still to be restored: it limits nothing.
     """
-    device, text = step.get('device', ''), step['text']
+    device, text = action.get('device', ''), action['text']
     try:
-        _write(directory, step['file'], f'{device} {text}'.strip())
+        _write(directory, action['file'], f'{device} {text}'.strip())
     except OSError as exc:
         if not subtree or exc.errno not in (errno.EINVAL, errno.EACCES):
             raise
@@ -265,12 +265,12 @@ def _put(directory: int, step: Step, named: Collection[int],
             os.close(parent)
         cpus = parse_cpus(text) & parse_cpus(above)
         text = ','.join(map(str, sorted(cpus))) or above
-        _write(directory, step['file'], text)
-    return {**step, 'text': text}
+        _write(directory, action['file'], text)
+    return {**action, 'text': text}
 
 
-def _beside_partitions(directory: int, step: Step) -> Step:
-    """The step without the CPUs that cgroups beside have as partitions.
+def _beside_partitions(directory: int, action: RestoreAction) -> RestoreAction:
+    """The action without the CPUs that cgroups beside have as partitions.
 
     With what its parent has, if no other CPU is left.
     """
@@ -282,18 +282,18 @@ def _beside_partitions(directory: int, step: Step) -> Step:
                      if entry.is_dir(follow_symlinks=False)]
         for name in names:
             try:
-                taken |= _partition(name, parent, step['inode'])
+                taken |= _partition(name, parent, action['inode'])
             except OSError as exc:      # it is gone
                 if exc.errno not in (errno.ENODEV, errno.ENOENT):
                     raise
-        cpus = parse_cpus(step['text'])
+        cpus = parse_cpus(action['text'])
         if cpus.isdisjoint(taken):
-            return step
+            return action
         cpus = cpus - taken or parse_cpus(
             _read(parent, 'cpuset.cpus.effective'))
     finally:
         os.close(parent)
-    return {**step, 'text': ','.join(map(str, sorted(cpus)))}
+    return {**action, 'text': ','.join(map(str, sorted(cpus)))}
 
 
 def _partition(name: str, parent: int, us: int) -> set[int]:
@@ -311,9 +311,9 @@ def _partition(name: str, parent: int, us: int) -> set[int]:
         os.close(child)
 
 
-def _enter(step: Step, mounts: Sequence[Mount]) -> int:
-    """Open the step's directory, following nothing on the way."""
-    path = step['dir']
+def _enter(action: RestoreAction, mounts: Sequence[Mount]) -> int:
+    """Open the action's directory, following nothing on the way."""
+    path = action['dir']
     point, _, device = mount_of(path, mounts)
     fd = os.open(point, _DIRECTORY)
     try:
@@ -323,7 +323,7 @@ def _enter(step: Step, mounts: Sequence[Mount]) -> int:
         found = os.fstat(fd)
         if found.st_dev != device:
             raise Refused(f'{path} is not on the cgroup mount {point}')
-        if found.st_ino != step['inode']:
+        if found.st_ino != action['inode']:
             raise Gone(f'{path} was deleted and made again')
     except BaseException as exc:
         os.close(fd)
@@ -337,9 +337,9 @@ def _enter(step: Step, mounts: Sequence[Mount]) -> int:
     return fd
 
 
-def _still_there(step: Step, mounts: Sequence[Mount]) -> None:
+def _still_there(action: RestoreAction, mounts: Sequence[Mount]) -> None:
     try:
-        os.close(_enter(step, mounts))
+        os.close(_enter(action, mounts))
     except OSError:
         pass        # the error that made us look again says more
 

@@ -11,9 +11,9 @@
 # under the License.
 
 
-"""Restore steps on a VM that runs below libvirt, by ``virsh``.
+"""Restore actions on a VM that runs below libvirt, by ``virsh``.
 
-A step names one knob of one run of a domain, and what libvirt held for it.
+An action names one knob of one run of a domain, and what libvirt held for it.
 The run is known by its QEMU process: when that has ended, the cap has ended
 too, or has left with the VM, and our record in the domain with it.
 
@@ -44,8 +44,8 @@ from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
 from scavenger_openstack.restore.grammar import parse_cpus
 from scavenger_openstack.restore.grammar import Refused
+from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
-from scavenger_openstack.restore.grammar import Step
 from scavenger_openstack.restore import virsh
 
 _PERIOD = '100000'
@@ -64,31 +64,31 @@ Ask = Callable[[str], str]
 """Has virsh carry out a command; what it says."""
 
 
-def validate(step: Step) -> None:
-    """Hold a step of kind ``domain`` against the closed set.
+def validate(action: RestoreAction) -> None:
+    """Hold an action of kind ``domain`` against the closed set.
 
-    :raises Refused: the step is not in it.
+    :raises Refused: the action is not in it.
     """
-    grammar.only(step, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
+    grammar.only(action, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
                         'values'})
-    grammar.text(step, 'uri', grammar.URI)
-    grammar.text(step, 'uuid', grammar.UUID)
-    grammar.number(step, 'pid')
-    grammar.number(step, 'started')
-    grammar.text(step, 'knob', '|'.join(grammar.DOMAIN))
-    pattern, values = grammar.DOMAIN[step['knob']], step.get('values')
+    grammar.text(action, 'uri', grammar.URI)
+    grammar.text(action, 'uuid', grammar.UUID)
+    grammar.number(action, 'pid')
+    grammar.number(action, 'started')
+    grammar.text(action, 'knob', '|'.join(grammar.DOMAIN))
+    pattern, values = grammar.DOMAIN[action['knob']], action.get('values')
     if not (isinstance(values, dict) and values):
         raise Refused(f'values {values!r:.99} are none')
     for key, value in values.items():
         if not (isinstance(value, str)
                 and re.fullmatch(pattern, f'{key}={value}')):
             raise Refused(f'{key!r:.99} = {value!r:.99} is not allowed')
-    if step['knob'] == 'cpu_cores' and len(values) != 2:
+    if action['knob'] == 'cpu_cores' and len(values) != 2:
         raise Refused('a quota needs its period')
 
 
-def lift(step: Step) -> bool:
-    """Carry out a valid step; whether it changed a thing.
+def lift(action: RestoreAction) -> bool:
+    """Carry out a valid action; whether it changed a thing.
 
     A call that was given up waits on in libvirtd, which says so: who comes
     next does not wait for that domain again.
@@ -97,89 +97,89 @@ def lift(step: Step) -> bool:
     :raises Refused: its process is not the QEMU of that domain.
     :raises RestoreError: it does not read back as the original.
     """
-    who = (step['uri'], step['uuid'], step['pid'])
+    who = (action['uri'], action['uuid'], action['pid'])
     try:
-        _alive(step)
+        _alive(action)
     except Gone:
         _LATE.pop(who, None)
         raise
     if time.monotonic() < _LATE.get(who, 0.0):
-        raise _silent(step)
+        raise _silent(action)
     pause_s, within_s = _LATER_S, _LATER_S if who in _LATE else _FIRST_S
     try:
-        with virsh.SESSIONS.use(step['uri']) as session:
+        with virsh.SESSIONS.use(action['uri']) as session:
             # What nobody waits for in libvirtd, unless it holds the domain.
-            control = session.ask(f'domcontrol {step["uuid"]}',
+            control = session.ask(f'domcontrol {action["uuid"]}',
                                   within_s=_FIRST_S)
             pause_s = 0.0       # from now on libvirtd tells how it stands
-            changed = _lift(step, control, functools.partial(
+            changed = _lift(action, control, functools.partial(
                 session.ask, within_s=within_s))
     except virsh.Silent:
-        _alive(step)
+        _alive(action)
         _LATE[who] = time.monotonic() + pause_s
-        raise _silent(step) from None
+        raise _silent(action) from None
     except virsh.VirshError as exc:
-        _alive(step)
+        _alive(action)
         raise RestoreError(
-            f'domain {step["uuid"]}: virsh -c {step["uri"]} says '
+            f'domain {action["uuid"]}: virsh -c {action["uri"]} says '
             f'{str(exc)!r:.199}: see that libvirtd runs') from None
     _LATE.pop(who, None)
     return changed
 
 
-def _lift(step: Step, control: str, ask: Ask) -> bool:
+def _lift(action: RestoreAction, control: str, ask: Ask) -> bool:
     """Until nothing is left to do when it is looked at once more: a call of
     a dead agent may land between a look and the end of the record."""
-    _ready(step, control, ask)
+    _ready(action, control, ask)
     for turn in range(_TURNS):
-        if not _turn(step, ask, last=turn > 0):
+        if not _turn(action, ask, last=turn > 0):
             return turn > 0
-    raise RestoreError(f'{step["knob"]} of domain {step["uuid"]}, or our '
+    raise RestoreError(f'{action["knob"]} of domain {action["uuid"]}, or our '
                        'record of it, was set again each time that it was '
                        'restored: see what else sets it, and virsh metadata')
 
 
-def _turn(step: Step, ask: Ask, *, last: bool) -> bool:
+def _turn(action: RestoreAction, ask: Ask, *, last: bool) -> bool:
     """Whether there was anything to do, and it has to be looked at again."""
-    uuid, uri = step['uuid'], f'{grammar.NAMESPACE}/{step["knob"]}'
-    live, inactive = _live(step, ask), _xml(step, ask, ' --inactive')
-    recorded = _record(live, step) is not None
+    uuid, uri = action['uuid'], f'{grammar.NAMESPACE}/{action["knob"]}'
+    live, inactive = _live(action, ask), _xml(action, ask, ' --inactive')
+    recorded = _record(live, action) is not None
     # One that is not persistent shows there what it is now.
-    mend = (_record(inactive, step) is not None
+    mend = (_record(inactive, action) is not None
             and uuid in ask('list --all --persistent --uuid').split())
-    if not recorded and not mend and is_same(live, step):
+    if not recorded and not mend and is_same(live, action):
         return False
-    back = list(commands(step, live, '--live'))
+    back = list(commands(action, live, '--live'))
     drop = [f'metadata {uuid} --uri {uri} --remove --live'] * recorded
     if mend:
-        back += commands(step, inactive, '--config')
+        back += commands(action, inactive, '--config')
         drop.append(f'metadata {uuid} --uri {uri} --remove --config')
     for command in back:
-        _alive(step)
+        _alive(action)
         ask(command)
     # A guest gives memory back, or takes it, in its own time.
-    own_time = step['knob'] == 'memory_bytes'
-    if not own_time and not is_same(_live(step, ask), step):
-        raise RestoreError(f'{step["knob"]} of domain {uuid} does not read '
+    own_time = action['knob'] == 'memory_bytes'
+    if not own_time and not is_same(_live(action, ask), action):
+        raise RestoreError(f'{action["knob"]} of domain {uuid} does not read '
                            'back as it was: see what else sets it')
     for command in drop:
-        _alive(step)
+        _alive(action)
         ask(command)
     return bool(drop) or not (own_time and last)
 
 
-def _silent(step: Step) -> RestoreError:
+def _silent(action: RestoreAction) -> RestoreError:
     return RestoreError(
-        f'domain {step["uuid"]}: its QEMU or libvirtd does not answer: see '
-        f'virsh domcontrol {step["uuid"]}')
+        f'domain {action["uuid"]}: its QEMU or libvirtd does not answer: see '
+        f'virsh domcontrol {action["uuid"]}')
 
 
-def _alive(step: Step) -> None:
-    """:raises Gone: the process of the step is.
+def _alive(action: RestoreAction) -> None:
+    """:raises Gone: the process of the action is.
     :raises Refused: it is not the QEMU of that domain.
     :raises RestoreError: nobody can tell.
     """
-    path = f'/proc/{step["pid"]}'
+    path = f'/proc/{action["pid"]}'
     try:
         # First, so that it is of no process that came later.
         with open(f'{path}/cmdline', 'rb') as file:
@@ -188,27 +188,27 @@ def _alive(step: Step) -> None:
             data = file.read(4096)
         fields = data[data.rindex(b')') + 2:].split()
         # Who is ending has no memory, and no command line, any more.
-        if (int(fields[19]) == step['started'] and fields[20] != b'0'
+        if (int(fields[19]) == action['started'] and fields[20] != b'0'
                 and fields[0] not in b'ZX'):
             if not line.endswith(b'\0'):
                 raise RestoreError(f'{path}/cmdline cannot be read')
-            if f'\0-uuid\0{step["uuid"]}\0'.encode() not in line:
-                raise Refused(f'process {step["pid"]} is not the QEMU of '
-                              f'domain {step["uuid"]}')
+            if f'\0-uuid\0{action["uuid"]}\0'.encode() not in line:
+                raise Refused(f'process {action["pid"]} is not the QEMU of '
+                              f'domain {action["uuid"]}')
             return
     except (FileNotFoundError, ProcessLookupError):
         pass
-    raise Gone(f'process {step["pid"]} of domain {step["uuid"]} has ended, '
-               'or the domain left this host')
+    raise Gone(f'process {action["pid"]} of domain {action["uuid"]} has '
+               'ended, or the domain left this host')
 
 
-def _ready(step: Step, control: str, ask: Ask) -> None:
+def _ready(action: RestoreAction, control: str, ask: Ask) -> None:
     """:raises RestoreError: libvirtd would keep us waiting."""
-    uuid = step['uuid']
+    uuid = action['uuid']
     busy = re.match(r'occupied \(([0-9.]+)s\)|error: internal',
                     control.strip())
     if busy and float(busy[1] or _LATER_S) > _FIRST_S / 2:
-        raise _silent(step)
+        raise _silent(action)
     job = re.search('^Job type: *(.*?) *$', ask(f'domjobinfo {uuid}'),
                     re.MULTILINE)
     if job is None or job[1] != 'None':
@@ -216,36 +216,36 @@ def _ready(step: Step, control: str, ask: Ask) -> None:
                            'limits cannot be set before that has ended')
 
 
-def _live(step: Step, ask: Ask) -> ElementTree.Element:
+def _live(action: RestoreAction, ask: Ask) -> ElementTree.Element:
     """The domain as it runs."""
-    root = _xml(step, ask, '')
+    root = _xml(action, ask, '')
     # One that was paused when it was saved comes back as if it migrated.
-    if step['knob'] == 'paused' and ask(
-            f'domstate {step["uuid"]} --reason').strip() in (
+    if action['knob'] == 'paused' and ask(
+            f'domstate {action["uuid"]} --reason').strip() in (
                 'paused (user)', 'paused (migrating)'):
         root.set('scavenger', 'paused')
     return root
 
 
-def _xml(step: Step, ask: Ask, which: str) -> ElementTree.Element:
+def _xml(action: RestoreAction, ask: Ask, which: str) -> ElementTree.Element:
     try:
-        return ElementTree.fromstring(ask(f'dumpxml {step["uuid"]}{which}'))
+        return ElementTree.fromstring(ask(f'dumpxml {action["uuid"]}{which}'))
     except ElementTree.ParseError:
-        raise RestoreError(f'virsh dumpxml {step["uuid"]} prints no XML: see '
-                           'what it prints') from None
+        raise RestoreError(f'virsh dumpxml {action["uuid"]} prints no XML: '
+                           'see what it prints') from None
 
 
-def _record(root: ElementTree.Element, step: Step
+def _record(root: ElementTree.Element, action: RestoreAction
             ) -> ElementTree.Element | None:
-    return root.find(f'metadata/{{{grammar.NAMESPACE}/{step["knob"]}}}lease')
+    return root.find(f'metadata/{{{grammar.NAMESPACE}/{action["knob"]}}}lease')
 
 
-def is_same(root: ElementTree.Element, step: Step) -> bool:
-    if step['knob'] == 'cpu_set':
+def is_same(root: ElementTree.Element, action: RestoreAction) -> bool:
+    if action['knob'] == 'cpu_set':
         return all(parse_cpus(now) == parse_cpus(wanted)
-                   for _, now, wanted in _values(root, step))
+                   for _, now, wanted in _values(root, action))
     return all(now == (_quota(wanted) if key == 'vcpu_quota' else wanted)
-               for key, now, wanted in _values(root, step))
+               for key, now, wanted in _values(root, action))
 
 
 def _quota(text: str) -> str:
@@ -253,11 +253,11 @@ def _quota(text: str) -> str:
     return text if 0 < int(text or 0) < grammar.FREE_QUOTA_US else '-1'
 
 
-def _values(root: ElementTree.Element, step: Step
+def _values(root: ElementTree.Element, action: RestoreAction
             ) -> Iterator[tuple[str, str, str]]:
-    """Key, what the domain holds, what the step wants; not for disks and
+    """Key, what the domain holds, what the action wants; not for disks and
     vCPUs that are no longer there, nor for pins that nobody has set."""
-    knob = step['knob']
+    knob = action['knob']
     pins = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
             for pin in root.findall('cputune/vcpupin')}
     emulator = root.find('cputune/emulatorpin')
@@ -266,7 +266,7 @@ def _values(root: ElementTree.Element, step: Step
     disks = {target.get('dev', ''): disk
              for disk in root.findall('devices/disk')
              if (target := disk.find('target')) is not None}
-    for key, wanted in step['values'].items():
+    for key, wanted in action['values'].items():
         if knob == 'cpu_cores':
             now = root.findtext(f'cputune/{key[5:]}', '').strip()
             if key == 'vcpu_period':
@@ -289,11 +289,11 @@ def _values(root: ElementTree.Element, step: Step
         yield key, now, wanted
 
 
-def commands(step: Step, root: ElementTree.Element, where: str
+def commands(action: RestoreAction, root: ElementTree.Element, where: str
               ) -> Iterator[str]:
-    """What virsh has to do so that the domain holds what the step wants."""
-    uuid, knob = step['uuid'], step['knob']
-    values = {key: wanted for key, _, wanted in _values(root, step)}
+    """What virsh has to do so that the domain holds what the action wants."""
+    uuid, knob = action['uuid'], action['knob']
+    values = {key: wanted for key, _, wanted in _values(root, action)}
     if knob == 'cpu_cores':
         yield (f'schedinfo {uuid} {where} '
                + ' '.join(f'{key}={value}' for key, value in values.items()))

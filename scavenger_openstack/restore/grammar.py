@@ -12,11 +12,11 @@
 
 
 
-"""The fields of a restore step, and how it may end; standard library only.
+"""The fields of a restore action, and how it may end; standard library only.
 
-Every kind of step in the closed set of :mod:`.actions` is made of these.  What
-a driver writes with a limit, and a step has to find again, stands here once:
-drivers take it from here.
+Every kind of action in the closed set of :mod:`.actions` is made of these.
+What a driver writes with a limit, and an action has to find again, stands here
+once: drivers take it from here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 MAX_TEXT = 4096
 
-Step = Mapping[str, Any]
+RestoreAction = Mapping[str, Any]
 
 MARK = 0x5ca0
 """What is ours on network devices: the handle ``5ca0:`` of a token bucket, the
@@ -66,40 +66,40 @@ class RestoreError(Exception):
 
 
 class Gone(Exception):
-    """What the step names has died, and the cap with it."""
+    """What the action names has died, and the cap with it."""
 
 
 class Refused(Exception):
-    """This is no step of ours: it is not carried out."""
+    """This is no action of ours: it is not carried out."""
 
 
-def only(step: Step, keys: set[str]) -> None:
+def only(action: RestoreAction, keys: set[str]) -> None:
     """Hold the names of the fields against what they may be.
 
     :raises Refused: there are others.
     """
-    if set(step) - keys:
-        raise Refused(f'unknown fields {sorted(set(step) - keys)!r:.99}')
+    if set(action) - keys:
+        raise Refused(f'unknown fields {sorted(set(action) - keys)!r:.99}')
 
 
-def text(step: Step, key: str, pattern: str) -> None:
+def text(action: RestoreAction, key: str, pattern: str) -> None:
     """Hold a field against the pattern of its whole text.
 
     :raises Refused: it is something else.
     """
-    found = step.get(key)
+    found = action.get(key)
     if not (isinstance(found, str) and len(found) <= MAX_TEXT
             and re.fullmatch(pattern, found)):
         raise Refused(f'{key} {found!r:.99} is not allowed')
 
 
-def number(step: Step, key: str) -> None:
+def number(action: RestoreAction, key: str) -> None:
     """Hold a field that is an identity.
 
     :raises Refused: it is not a number above 0.
     """
-    if type(step.get(key)) is not int or step[key] <= 0:
-        raise Refused(f'{key} {step.get(key)!r:.99} is not a number above 0')
+    if type(action.get(key)) is not int or action[key] <= 0:
+        raise Refused(f'{key} {action.get(key)!r:.99} is not a number above 0')
 
 
 def parse_cpus(text: str) -> set[int]:

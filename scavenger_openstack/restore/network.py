@@ -12,7 +12,7 @@
 
 
 
-"""Restore steps on network devices, by ``ip`` and ``tc``.
+"""Restore actions on network devices, by ``ip`` and ``tc``.
 
 ``tc`` deletes a token bucket of ours from the root of a device.  ``tap``
 takes the egress limit of a VM away: the redirect at the ingress of each of
@@ -29,8 +29,8 @@ import time
 
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.restore.grammar import Gone
+from scavenger_openstack.restore.grammar import RestoreAction
 from scavenger_openstack.restore.grammar import RestoreError
-from scavenger_openstack.restore.grammar import Step
 
 BUCKET = f'qdisc tbf {grammar.MARK:x}: '
 """How ``tc`` shows a token bucket of ours."""
@@ -46,36 +46,36 @@ _DRAIN_S = 0.5
 _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C'}
 
 
-def validate(step: Step) -> None:
-    """Hold a step of kind ``tc`` or ``tap`` against the closed set.
+def validate(action: RestoreAction) -> None:
+    """Hold an action of kind ``tc`` or ``tap`` against the closed set.
 
-    :raises Refused: the step is not in it.
+    :raises Refused: the action is not in it.
     """
-    grammar.only(step, {'do', 'netns', 'dev', 'ifindex'}
-                 | ({'also'} if step['do'] == 'tap' else set()))
-    grammar.text(step, 'dev', _LINK)
-    grammar.text(step, 'netns', NETNS)
-    also = step.get('also', [])
+    grammar.only(action, {'do', 'netns', 'dev', 'ifindex'}
+                 | ({'also'} if action['do'] == 'tap' else set()))
+    grammar.text(action, 'dev', _LINK)
+    grammar.text(action, 'netns', NETNS)
+    also = action.get('also', [])
     if not isinstance(also, list) or len(also) >= _MAX_TAPS:
         raise grammar.Refused(f'also {also!r:.99} is not allowed')
-    for index in (step.get('ifindex'), *also):
+    for index in (action.get('ifindex'), *also):
         grammar.number({'ifindex': index}, 'ifindex')
         if index > _MAX_INDEX:
             raise grammar.Refused(f'ifindex {index} is too high')
 
 
-def delete_bucket(step: Step) -> bool:
-    """Carry out a valid step of kind ``tc``; whether it changed a thing.
+def delete_bucket(action: RestoreAction) -> bool:
+    """Carry out a valid action of kind ``tc``; whether it changed a thing.
 
     :raises Gone: the device is no longer there.
     :raises RestoreError: its bucket does not go away.
     """
-    netns, dev, where = _where(step)
+    netns, dev, where = _where(action)
     link = tool('ip', netns, '-o', 'link', 'show', 'dev', dev)
     if link.returncode and 'does not exist' in link.stderr:
         raise Gone(f'{where} is no longer there')
     index = link.stdout.partition(':')[0].strip()
-    if index.isdecimal() and int(index) != step['ifindex']:
+    if index.isdecimal() and int(index) != action['ifindex']:
         raise Gone(f'{where} was deleted and made again')
     changed = False
     for _ in range(2):
@@ -92,8 +92,8 @@ def delete_bucket(step: Step) -> bool:
                        f'{gone.stderr!r:.199}: delete it by hand')
 
 
-def free_tap(step: Step) -> bool:
-    """Carry out a valid step of kind ``tap``; whether it changed a thing.
+def free_tap(action: RestoreAction) -> bool:
+    """Carry out a valid action of kind ``tap``; whether it changed a thing.
 
     A tap is known by its index: a redirect on one that was renamed must
     not outlive its IFB.  Each try may end after any of these calls, and the
@@ -103,15 +103,15 @@ def free_tap(step: Step) -> bool:
     :raises Gone: no tap is there any more, and no IFB of them either.
     :raises RestoreError: the redirect or the IFB does not go away.
     """
-    netns, _, where = _where(step)
-    ifb, said = f'{grammar.IFB}{step["ifindex"]}', ''
+    netns, _, where = _where(action)
+    ifb, said = f'{grammar.IFB}{action["ifindex"]}', ''
     taps: list[str] = []
     # What waits goes on its way, meanwhile, instead of being lost.
     tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
           '5ca0:', 'tbf', *_OPEN)
     changed = False
     for _ in range(4):
-        taps, has_ifb = _devices(step, netns, where, ifb)
+        taps, has_ifb = _devices(action, netns, where, ifb)
         try:
             redirects = [_redirect(netns, tap) for tap in taps]
         except RestoreError as exc:     # a tap may be gone by now
@@ -130,7 +130,7 @@ def free_tap(step: Step) -> bool:
         changed = True
     raise RestoreError(f'{where} keeps its rate limit; ip and tc say '
                        f'{said!r:.199}: delete it by hand (tc qdisc del dev '
-                       f'{" and ".join(taps) or step["dev"]} ingress; ip '
+                       f'{" and ".join(taps) or action["dev"]} ingress; ip '
                        f'link del {ifb})')
 
 
@@ -148,7 +148,7 @@ def _drain(netns: str, ifb: str) -> None:
         time.sleep(0.005)
 
 
-def _devices(step: Step, netns: str, where: str, ifb: str
+def _devices(action: RestoreAction, netns: str, where: str, ifb: str
              ) -> tuple[list[str], bool]:
     """The names now of the taps that are there; whether our IFB is."""
     shown = tool('ip', netns, '-details', '-json', 'link', 'show')
@@ -159,7 +159,7 @@ def _devices(step: Step, netns: str, where: str, ifb: str
         raise RestoreError(f'{where}: ip says {shown.stderr!r:.199}: run as '
                            'root with iproute2 installed') from None
     taps = [links[index]['ifname']
-            for index in (step['ifindex'], *step.get('also', ()))
+            for index in (action['ifindex'], *action.get('also', ()))
             if links.get(index, {}).get('ifname')]
     return taps, any(
         link.get('ifname') == ifb and link.get('group') == PREFERENCE
@@ -196,12 +196,12 @@ def _shown(netns: str, what: str, tap: str) -> str:
     return shown.stdout
 
 
-def _where(step: Step) -> tuple[str, str, str]:
+def _where(action: RestoreAction) -> tuple[str, str, str]:
     """Namespace, device, and both for a message.
 
     :raises Gone: the namespace is no longer there.
     """
-    netns, dev = step['netns'], step['dev']
+    netns, dev = action['netns'], action['dev']
     if netns and not os.path.exists(f'/run/netns/{netns}'):
         raise Gone(f'network namespace {netns} is no longer there')
     return netns, dev, (f'{dev} in network namespace {netns}' if netns

@@ -80,23 +80,23 @@ def lift(lease: Lease, *, directory: int | None = None,
          mounts: Sequence[cgroup.Mount] | None = None) -> bool:
     """Put a knob back to its original; whether that changed anything.
 
-    Every step is tried, in order, whatever became of those before it.
+    Every action is tried, in order, whatever became of those before it.
     ``directory`` holds the lease's file; ``mounts`` saves reading them.
 
-    :raises Refused: a step is not in the closed set; nothing was done.
+    :raises Refused: an action is not in the closed set; nothing was done.
     :raises Gone: all that the lease names has died.
     :raises RestoreError: not everything reads back as the original.
     """
     mounts = cgroup.mounts() if mounts is None else mounts
-    for step in lease.steps:
-        actions.validate(step, mounts)
-    named = {cgroup.inode(step) for step in lease.steps}
+    for action in lease.actions:
+        actions.validate(action, mounts)
+    named = {cgroup.inode(action) for action in lease.actions}
     changed, gone, problems = False, [], []
-    for index, step in enumerate(lease.steps):
+    for index, action in enumerate(lease.actions):
         capped = lease.note[1] if lease.note and lease.note[0] == index else ''
         try:
             changed |= actions.run(
-                step, mounts, named=named, capped=capped,
+                action, mounts, named=named, capped=capped,
                 remember=functools.partial(records.remember, lease, index,
                                            directory))
         except Gone as exc:
@@ -105,7 +105,7 @@ def lift(lease: Lease, *, directory: int | None = None,
             problems.append(str(exc))
     if problems:
         raise RestoreError('; '.join(problems))
-    if len(gone) == len(lease.steps):
+    if len(gone) == len(lease.actions):
         raise Gone(gone[0])
     return changed
 
@@ -147,8 +147,9 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
                                 f'will be tried again: {exc}')
         # A parent before its children; last who takes a program that may
         # hang: the others must not wait for it.
-        left.sort(key=lambda lease: (lease.steps[0]['do'] in actions.PROGRAMS,
-                                     str(lease.steps[0]).count('/')))
+        left.sort(key=lambda lease: (
+            lease.actions[0]['do'] in actions.PROGRAMS,
+            str(lease.actions[0]).count('/')))
         before = None
         while left and len(left) != before:     # a parent frees its children
             before = len(left)

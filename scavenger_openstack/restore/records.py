@@ -31,7 +31,7 @@ import stat
 import time
 from typing import Any
 
-from scavenger_openstack.restore import actions as steps
+from scavenger_openstack.restore import actions
 from scavenger_openstack.restore.actions import Refused
 from scavenger_openstack.restore import cgroup
 
@@ -45,14 +45,14 @@ FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 class Lease:
     """The way back of one knob of one workload.
 
-    ``note`` is the step whose CPU set was being widened and the set that
+    ``note`` is the action whose CPU set was being widened and the set that
     it had before, for whoever carries on after a crash.
     """
 
     workload: str
     knob: str
     boot_id: str
-    steps: Sequence[Mapping[str, Any]]
+    actions: Sequence[Mapping[str, Any]]
     original: Any = None
     created_s: float = 0.0
     pid: int = 0
@@ -79,7 +79,7 @@ def dump(lease: Lease) -> bytes:
         'schema': 1, 'workload': lease.workload, 'knob': lease.knob,
         'boot_id': lease.boot_id, 'pid': lease.pid,
         'created_s': lease.created_s, 'original': lease.original,
-        'steps': [dict(step) for step in lease.steps]}).encode() + b'\n'
+        'steps': [dict(action) for action in lease.actions]}).encode() + b'\n'
     lease.note_at = len(line)
     return line + b' ' * (NOTE_BYTES - 1) + b'\n'
 
@@ -97,16 +97,16 @@ def parse(data: bytes, name: str = '') -> Lease:
                       float(record.get('created_s', 0)),
                       int(record.get('pid', 0)), name)
         texts = (lease.workload, lease.knob, lease.boot_id)
-        if not (record['schema'] == 1 and isinstance(lease.steps, list)
+        if not (record['schema'] == 1 and isinstance(lease.actions, list)
                 and all(isinstance(text, str) and '\n' not in text
                         for text in texts)
-                and lease.steps):
+                and lease.actions):
             raise ValueError('schema, workload, knob, boot_id or steps')
         for text in texts:
             os.fsencode(text)       # what is no name cannot be logged
         # All of the shape is looked at here, so that nothing later trips.
-        for step in lease.steps:
-            steps.check(step)
+        for action in lease.actions:
+            actions.check(action)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
             RecursionError) as exc:
         raise Refused(f'not a lease ({type(exc).__name__}: {exc!s:.99})'
@@ -128,7 +128,7 @@ def save(directory: int, lease: Lease) -> None:
     data = dump(lease)
     parse(data)
     if len(data) > MAX_BYTES:
-        raise Refused(f'{len(data)} bytes of steps, at most {MAX_BYTES}')
+        raise Refused(f'{len(data)} bytes of actions, at most {MAX_BYTES}')
     draft = lease.name.removesuffix('.json') + '.tmp'
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FILE,

@@ -135,7 +135,8 @@ class Simulator:
             return members[0].spec.quota_cores
         return None
 
-    def restore_steps(self, workload: str, knob: Knob) -> Sequence[base.Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> Sequence[base.RestoreAction]:
         """What a lease would hold; its value is the limit of this moment."""
         self._members(workload)
         return [{'kind': 'simulated', 'dir': workload, 'file': str(knob),
@@ -143,7 +144,7 @@ class Simulator:
                  'text': str(self._caps.get((workload, knob), ''))}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction] = ()) -> Value | None:
         members = self._members(workload)
         if workload == GROUP and knob not in GROUP_KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} on a group')

@@ -315,7 +315,7 @@ class Agent:
         yield
 
     def hold(self, workload: str, knob: Knob) -> None:
-        self._driver.restore_steps(workload, knob)
+        self._driver.restore_actions(workload, knob)
         if (workload, knob) not in self._originals:
             self._originals[workload, knob] = self._driver.read(
                 workload, knob)

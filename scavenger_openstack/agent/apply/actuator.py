@@ -17,7 +17,7 @@ that with what is in force, leases what it is about to touch for the first
 time, writes, reads back, and lifts what nobody wants any more.  A write
 that failed shows again in the next diff, so nothing is retried here.
 
-The state of a knob is told as restore steps.  Those that a lease holds are
+The state of a knob is told as restore actions.  Those that a lease holds are
 the state before us, and each write is handed them; those that follow a write
 of ours are kept in memory, to tell another program's write from our own.
 """
@@ -283,12 +283,12 @@ class Actuator:
         key = (workload, knob)
         # From now on what we wrote does not tell who wrote what is there.
         self._ours.pop(key, None)
-        now = self._driver.restore_steps(*key)
+        now = self._driver.restore_actions(*key)
         held = self._leases.held().get(key)
         if key in self._leases.lost():
             raise errors.LeaseError(f'{workload} {knob}: not restorable now')
-        if held and (originals.made_anew(held.steps, now)
-                     or originals.keys(held.steps) != originals.keys(now)):
+        if held and (originals.made_anew(held.actions, now)
+                     or originals.keys(held.actions) != originals.keys(now)):
             self._leases.lift(*key)     # made anew: its cap died with it
             held = None
         if held is None:
@@ -297,13 +297,13 @@ class Actuator:
                             if k[1] is knob and originals.kin(k[0], workload)]:
                     self._leases.lift(*kin)
                     self.forget(kin)
-                now = self._driver.restore_steps(*key)
+                now = self._driver.restore_actions(*key)
             self._leases.hold(workload, knob, now,
                               self._driver.read(workload, knob))
             return
-        newborn = originals.of_newborn(held.steps, now)
+        newborn = originals.of_newborn(held.actions, now)
         if newborn:
-            self._leases.replace(workload, knob, [*held.steps, *newborn],
+            self._leases.replace(workload, knob, [*held.actions, *newborn],
                                  held.original)
 
     def adopt(self, workload: str, knob: Knob, text: str) -> None:
@@ -312,9 +312,9 @@ class Actuator:
 
         :raises LeaseError: no durable record could be made
         """
-        steps = self._leases.held()[workload, knob].steps
+        actions = self._leases.held()[workload, knob].actions
         self._leases.replace(workload, knob,
-                             originals.within(steps, text), text)
+                             originals.within(actions, text), text)
         LOG.warning('%s %s: another program set it to %s, which will be '
                     'restored', workload, knob, amounts.of_knob(knob, text))
 
@@ -384,9 +384,9 @@ class Actuator:
         self._ours.pop(key, None)   # half a write is not somebody else's
         with self._leases.writing(*key):
             found = self._driver.write(
-                *key, value, self._leases.held()[key].steps)
+                *key, value, self._leases.held()[key].actions)
         self._ours[key] = originals.Written(
-            found, self._driver.restore_steps(*key))
+            found, self._driver.restore_actions(*key))
         return True
 
     def _check_drift(self, key: Key, current: Value | None) -> bool:
@@ -394,19 +394,19 @@ class Actuator:
         ours = self._ours[key]
         same = originals.same(current, ours.value)
         # Of several disks the value is that of the loosest.
-        if same and ours.steps[0].keys().isdisjoint(('device', 'values')):
+        if same and ours.actions[0].keys().isdisjoint(('device', 'values')):
             return False
-        now = self._driver.restore_steps(*key)
+        now = self._driver.restore_actions(*key)
         held = self._leases.held()[key]
-        if now == ours.steps:
+        if now == ours.actions:
             if not same:        # of so many vCPUs
                 self.in_force.pop(key, None)
                 self._ours[key] = ours._replace(value=current)
             return False
-        if originals.made_anew(held.steps, now):
+        if originals.made_anew(held.actions, now):
             raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
-            held.steps, ours.steps, now), current)
+            held.actions, ours.actions, now), current)
         LOG.warning('%s %s: another program changed it from %s to %s, which '
                     'will be restored', *key,
                     amounts.of_knob(key[1], ours.value),

@@ -12,10 +12,10 @@
 
 """What a lease gives back, when others change the world meanwhile.
 
-The restore steps of a lease are the state before us.  That state does not
+The restore actions of a lease are the state before us.  That state does not
 stand still: groups are born below a capped one and inherit the cap, somebody
 else writes a capped knob, a cgroup is deleted and made again.  Each function
-takes the steps that a lease holds, and the steps that describe the knob as
+takes the actions that a lease holds, and the actions that describe the knob as
 it stands ``now``, and says what the lease should hold.  Nothing is read or
 written here; :class:`Seen` is what the actuator read.
 """
@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
@@ -42,7 +42,7 @@ class Written(NamedTuple):
     write is told from our own.  It is never given back."""
 
     value: Value | None
-    steps: Sequence[Step]
+    actions: Sequence[RestoreAction]
 
 
 class Seen(NamedTuple):
@@ -70,102 +70,105 @@ def same(a: Value | None, b: Value | None) -> bool:
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
 
-def made_anew(steps: Sequence[Step], now: Sequence[Step]) -> bool:
+def made_anew(actions: Sequence[RestoreAction],
+              now: Sequence[RestoreAction]) -> bool:
     """Whether the leased object is gone and another has taken its place."""
-    return _identity(steps) != _identity(now)
+    return _identity(actions) != _identity(now)
 
 
-def of_newborn(steps: Sequence[Step], now: Sequence[Step]) -> list[Step]:
+def of_newborn(actions: Sequence[RestoreAction],
+               now: Sequence[RestoreAction]) -> list[RestoreAction]:
     """Originals of groups that were born below a capped one.
 
     For knobs that are one file in each group, parents first.  One that
     holds just what its parent holds now took the cap over, so its original
     is the parent's; any other value is its own.
     """
-    known = {(_place(step), step.get('inode')) for step in steps}
-    newborn = [step for step in now
-               if (_place(step), step.get('inode')) not in known]
+    known = {(_place(action), action.get('inode')) for action in actions}
+    newborn = [action for action in now
+               if (_place(action), action.get('inode')) not in known]
     if not newborn:
         return []
-    before = {str(step['dir']): step['text'] for step in steps}
-    present = {str(step['dir']): step['text'] for step in now}
-    found: list[Step] = []
-    for step in newborn:
-        parent = str(step['dir']).rpartition('/')[0]
-        text = step['text']
+    before = {str(action['dir']): action['text'] for action in actions}
+    present = {str(action['dir']): action['text'] for action in now}
+    found: list[RestoreAction] = []
+    for action in newborn:
+        parent = str(action['dir']).rpartition('/')[0]
+        text = action['text']
         if parent in before and text == present.get(parent):
             text = before[parent]
-        before[str(step['dir'])] = text
-        found.append({**step, 'text': text})
+        before[str(action['dir'])] = text
+        found.append({**action, 'text': text})
     return found
 
 
-def within(steps: Sequence[Step], text: str) -> list[Step]:
+def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
     """CPU sets to give back after somebody else set the first to ``text``.
 
     What is below cannot hold more than that.
     """
     theirs = parse_cpus(text)
-    below = [{**step, 'text': format_cpus(parse_cpus(step['text']) & theirs
+    below = [{**action, 'text': format_cpus(parse_cpus(action['text']) & theirs
                                           or theirs)}
-             for step in steps[1:]]
-    return [{**steps[0], 'text': text}, *below]
+             for action in actions[1:]]
+    return [{**actions[0], 'text': text}, *below]
 
 
-def after_drift(steps: Sequence[Step], ours: Sequence[Step],
-                now: Sequence[Step]) -> list[Step]:
+def after_drift(actions: Sequence[RestoreAction],
+                ours: Sequence[RestoreAction],
+                now: Sequence[RestoreAction]) -> list[RestoreAction]:
     """What to give back after somebody else wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
-    other holds theirs.  The parts of a step with ``values`` are these, and of
-    a line of ``io.max`` its limits.
+    other holds theirs.  The parts of an action with ``values`` are these, and
+    of a line of ``io.max`` its limits.
     """
-    written = {_place(step): step for step in ours}
-    before = {_place(step): step for step in steps}
-    found: list[Step] = []
-    for step in now:
-        mine = written.get(_place(step), {})
-        old = before.get(_place(step), step)
-        if step == mine:
+    written = {_place(action): action for action in ours}
+    before = {_place(action): action for action in actions}
+    found: list[RestoreAction] = []
+    for action in now:
+        mine = written.get(_place(action), {})
+        old = before.get(_place(action), action)
+        if action == mine:
             found.append(old)
-        elif 'values' in step:
-            found.append({**step, 'values': part_by_part(
-                old['values'], mine.get('values', {}), step['values'])})
-        elif step.get('file') == 'io.max':
-            found.append({**step, 'text': ' '.join(
+        elif 'values' in action:
+            found.append({**action, 'values': part_by_part(
+                old['values'], mine.get('values', {}), action['values'])})
+        elif action.get('file') == 'io.max':
+            found.append({**action, 'text': ' '.join(
                 '='.join(limit) for limit in part_by_part(
-                    _limits(old), _limits(mine), _limits(step)).items())})
+                    _limits(old), _limits(mine), _limits(action)).items())})
         else:
-            found.append(step)
+            found.append(action)
     return found
 
 
 def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],
                  now: Mapping[str, str]) -> dict[str, str]:
-    """As :func:`after_drift`, for the parts of one step."""
+    """As :func:`after_drift`, for the parts of one action."""
     return {key: before.get(key, text) if text == ours.get(key) else text
             for key, text in now.items()}
 
 
-def _limits(step: Step) -> dict[str, str]:
+def _limits(action: RestoreAction) -> dict[str, str]:
     """The limits in a line of ``io.max``."""
     return dict(word.partition('=')[::2]
-                for word in str(step.get('text', '')).split())
+                for word in str(action.get('text', '')).split())
 
 
-def _place(step: Step) -> tuple[object, ...]:
-    return (step.get('dir'), step.get('file'), step.get('device'),
-            step.get('dev'), step.get('netns'))
+def _place(action: RestoreAction) -> tuple[object, ...]:
+    return (action.get('dir'), action.get('file'), action.get('device'),
+            action.get('dev'), action.get('netns'))
 
 
-def keys(steps: Sequence[Step]) -> set[str]:
-    """What of a VM the steps give back: a limit, a disk, a vCPU."""
-    return {key for step in steps for key in step.get('values', ())}
+def keys(actions: Sequence[RestoreAction]) -> set[str]:
+    """What of a VM the actions give back: a limit, a disk, a vCPU."""
+    return {key for action in actions for key in action.get('values', ())}
 
 
-def _identity(steps: Sequence[Step]) -> object:
-    """The object that the steps are about, however often it is renamed."""
-    first = steps[0]
+def _identity(actions: Sequence[RestoreAction]) -> object:
+    """The object that the actions are about, however often it is renamed."""
+    first = actions[0]
     return (first.get('inode')
             or (first.get('ifindex') and (first['ifindex'],
                                           first.get('also')))

@@ -58,10 +58,10 @@ from scavenger_openstack.agent.lease.heartbeat import Renewer
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
 from scavenger_openstack.decision.arbitrate import Key
-from scavenger_openstack.drivers.base import Step
+from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
-from scavenger_openstack.restore import actions as steps_
+from scavenger_openstack.restore import actions as actions_
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
@@ -89,14 +89,15 @@ def _key(lease: Lease) -> Key:
 
 
 def _kinds(lease: Lease, mounts: Sequence[cgroup.Mount]) -> frozenset[str]:
-    return frozenset(abilities.of_step(step, mounts) for step in lease.steps)
+    return frozenset(abilities.of_action(action, mounts)
+                     for action in lease.actions)
 
 
 def _kinds_left(lease: Lease) -> frozenset[str]:
     """Those of a lease that was found; its mounts may be missing."""
     try:
         return _kinds(lease, cgroup.mounts())
-    except (OSError, steps_.RestoreError):
+    except (OSError, actions_.RestoreError):
         return frozenset({'unknown'})
 
 
@@ -205,7 +206,7 @@ class Leases:
                 if not self._busy[key]:
                     del self._busy[key]
 
-    def hold(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
         """Make the durable record that must be there before a first write.
 
@@ -223,9 +224,10 @@ class Leases:
                     self._claims.take()
                 except (errors.AlreadyRunning, OSError) as exc:
                     raise errors.LeaseError(str(exc)) from exc
-                self._record(workload, knob, steps, original, new=True)
+                self._record(workload, knob, actions, original, new=True)
 
-    def replace(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def replace(self, workload: str, knob: Knob,
+                actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
         """Somebody else wrote the knob: that is what it goes back to.
 
@@ -240,7 +242,7 @@ class Leases:
                 raise errors.LeaseError(
                     f'{knob} of {workload} has no lease')
             self.check()
-            self._record(workload, knob, steps, original)
+            self._record(workload, knob, actions, original)
 
     def original(self, workload: str, knob: Knob) -> Value | None:
         """What the knob held before us, ``None`` for no limit or no lease."""
@@ -314,7 +316,7 @@ class Leases:
             self.open()
             with self._mutex:
                 for lease in again:
-                    self._record(*_key(lease), lease.steps, lease.original)
+                    self._record(*_key(lease), lease.actions, lease.original)
             return
         self._renew(now_s())
 
@@ -368,28 +370,29 @@ class Leases:
         what = f'{lease.knob} of {lease.workload}'
         try:
             program.lift(lease, directory=self._own.records)
-        except steps_.Gone as exc:
+        except actions_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the next one is lifted
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
-    def _record(self, workload: str, knob: Knob, steps: Sequence[Step],
+    def _record(self, workload: str, knob: Knob,
+                actions: Sequence[RestoreAction],
                 original: Value | None, *, new: bool = False) -> None:
         # A tenant names his cgroups, and not always in UTF-8.
         key = os.fsencode(f'{workload}\0{knob}')
         name = hashlib.sha256(key).hexdigest()[:32] + '.json'
         lease = Lease(str(workload), str(knob), boot_id(),
-                      [dict(step) for step in steps], original, now_s(),
+                      [dict(action) for action in actions], original, now_s(),
                       os.getpid(), name)
         try:
             mounts = cgroup.mounts()
-            for step in lease.steps:
-                steps_.validate(step, mounts)
+            for action in lease.actions:
+                actions_.validate(action, mounts)
             kinds = _kinds(lease, mounts)
             if new:
                 self._watched.require(kinds)
             records.save(self._own.records, lease)
-        except (OSError, steps_.Refused, steps_.RestoreError) as exc:
+        except (OSError, actions_.Refused, actions_.RestoreError) as exc:
             raise errors.LeaseError(
                 f'no lease for {knob} of {workload} in '
                 f'{self.state_dir}/leases: {exc}: it is not limited'

@@ -302,35 +302,36 @@ class Cgroups:
             return str(exc)
         return ''
 
-    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 
-        From then on :meth:`write` talks to the cgroup that these steps name
+        From then on :meth:`write` talks to the cgroup that these actions name
         or to none.
         """
         try:
             if self._is_tree(knob):
                 directory = self._opened.directory(workload, 'cpuset')
-                steps = self._opened.cpu_set(workload).steps()
+                actions = self._opened.cpu_set(workload).actions()
             else:
                 rule = self._rule(knob)
                 directory = self._opened.directory(workload, rule.controller)
-                steps = directory.steps(rule.entries(directory))
+                actions = directory.actions(rule.entries(directory))
         except errors.WorkloadGone:
             self._let_go(workload)
             raise
         self._leased[workload, knob] = directory.inode
-        return steps
+        return actions
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction] = ()) -> Value | None:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.write`.
 
         Only background is ever written to.
 
         :param original: without it, the knob holds its original
         :raises WorkloadGone: also when the cgroup was made anew since
-            :meth:`restore_steps` described this knob.
+            :meth:`restore_actions` described this knob.
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
             is slowed all the same (memory.high), while memory.max is not
             set: it would call the OOM killer.

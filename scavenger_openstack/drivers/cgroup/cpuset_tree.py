@@ -316,10 +316,10 @@ class FastCpuSet:
         else:
             node.now = cpus
 
-    def steps(self) -> list[base.Step]:
+    def actions(self) -> list[base.RestoreAction]:
         """What brings back the sets of this moment.
 
-        One step for each cgroup, from the top down.  When one in the middle
+        One action for each cgroup, from the top down.  When one in the middle
         has a set of its own, a cgroup below it may then hold CPUs outside
         of that; so all get the set of the top first, and their own from
         the bottom up.
@@ -330,12 +330,12 @@ class FastCpuSet:
             self._refresh()
             nodes = [n for n in self._order if n.now or n.parent is None]
             top = self._root.now
-            steps = [n.directory.step(_ENTRY, _text(n.now)) for n in nodes]
+            actions = [n.directory.action(_ENTRY, _text(n.now)) for n in nodes]
             if any(n.children and n.now != top for n in nodes):
-                wide = [n.directory.step(_ENTRY, _text(top)) for n in nodes]
-                steps = wide + [step for step in reversed(steps)
-                                if step['text'] != _text(top)]
-            return steps
+                wide = [n.directory.action(_ENTRY, _text(top)) for n in nodes]
+                actions = wide + [action for action in reversed(actions)
+                                if action['text'] != _text(top)]
+            return actions
 
 
 def _forget(node: _Node) -> None:

@@ -13,7 +13,7 @@
 
 """How each limit is read and written in cgroup v1 and v2: one table.
 
-A knob is a few entries of one cgroup.  Its restore steps are the texts that
+A knob is a few entries of one cgroup.  Its restore actions are the texts that
 these hold, in an order in which they can be written back.
 """
 
@@ -56,12 +56,12 @@ _MAX = Entry('memory.max')
 class Rule(NamedTuple):
     """How one knob works with one version of cgroups.
 
-    ``write`` gets the steps of the knob's lease, too.
+    ``write`` gets the actions of the knob's lease, too.
     """
 
     controller: str
     read: Callable[[Directory], Value | None]
-    write: Callable[[Directory, Value, Sequence[base.Step]], None]
+    write: Callable[[Directory, Value, Sequence[base.RestoreAction]], None]
     entries: Callable[[Directory], list[Entry]]
 
 
@@ -326,7 +326,7 @@ def _io_rule(knob: Knob, version: int,
         return None if loosest == math.inf else loosest
 
     def write(d: Directory, value: Value,
-              original: Sequence[base.Step]) -> None:
+              original: Sequence[base.RestoreAction]) -> None:
         wanted = max(1, int(number(knob, value)))
         for entry in entries(d):
             # A direction that the workload's own limit holds lower stays so.

@@ -318,7 +318,7 @@ class Directory:
         os.pwrite(fd.number, text.encode() + b'\n', 0)
 
     def get(self, entry: Entry) -> str:
-        """The text of an entry: what its restore step has to write.
+        """The text of an entry: what its restore action has to write.
 
         :raises DriverError: it cannot be read.
         """
@@ -354,16 +354,17 @@ class Directory:
             raise explain(exc, f'cannot write {text!r} to '
                                f'{self.path}/{entry.file}') from exc
 
-    def before(self, entry: Entry, original: Sequence[base.Step]) -> str:
-        """An entry's text as it was before us, by the steps of its lease;
+    def before(self, entry: Entry, original: Sequence[base.RestoreAction]
+               ) -> str:
+        """An entry's text as it was before us, by the actions of its lease;
         as it is now, if they do not name it.
 
         :raises DriverError: it cannot be read.
         """
-        for step in original:
-            if (step.get('file'), step.get('device', '')) != entry[:2]:
+        for action in original:
+            if (action.get('file'), action.get('device', '')) != entry[:2]:
                 continue
-            text = str(step['text'])
+            text = str(action['text'])
             if not entry.field:
                 return text
             for part in text.split():
@@ -389,17 +390,17 @@ class Directory:
         """Forget that what ``entry`` holds was ours."""
         self._ours.pop(entry, None)
 
-    def step(self, entry: Entry, text: str) -> base.Step:
-        """The restore step that writes ``text`` to an entry."""
-        step: dict[str, Any] = {
+    def action(self, entry: Entry, text: str) -> base.RestoreAction:
+        """The restore action that writes ``text`` to an entry."""
+        action: dict[str, Any] = {
             'do': 'write', 'dir': self.path, 'inode': self.inode,
             'file': entry.file, 'text': text}
         if entry.device:
-            step['device'] = entry.device
-        return step
+            action['device'] = entry.device
+        return action
 
-    def steps(self, entries: Sequence[Entry]) -> list[base.Step]:
-        """The restore steps that write back what entries hold now; fields
+    def actions(self, entries: Sequence[Entry]) -> list[base.RestoreAction]:
+        """The restore actions that write back what entries hold now; fields
         of one line go together.
 
         :raises DriverError: one cannot be read.
@@ -408,7 +409,7 @@ class Directory:
         for entry in entries:
             texts.setdefault(entry._replace(field=''), []).append(
                 self.get(entry))
-        return [self.step(entry, ' '.join(parts))
+        return [self.action(entry, ' '.join(parts))
                 for entry, parts in texts.items()]
 
     def links(self) -> int:

@@ -257,13 +257,14 @@ class Domains:
             return rule.value(balloon.full(snapshot))
         return rule.value(self._settled(snapshot, held, knob))
 
-    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 
         A knob that is not ours yet is looked at anew.
         """
         if knob in file_knobs.KNOBS:
-            return self._files(workload, knob).steps()
+            return self._files(workload, knob).actions()
         snapshot = self._snapshot(workload)
         rule = domain_knobs.rule(knob)
         held = self._of(snapshot, knob)
@@ -285,11 +286,11 @@ class Domains:
                      values, self._libvirt.no_quota_us)}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction] = ()) -> Value | None:
         """See :meth:`.base.Knobs.write`; only background is written to.
 
         :raises WorkloadGone: also when the domain was started anew since
-            :meth:`restore_steps` described this knob.
+            :meth:`restore_actions` described this knob.
         """
         snapshot = self._snapshot(workload)
         if self._allowed.workload(snapshot).priority is Priority.FOREGROUND:

@@ -14,7 +14,7 @@
 """How each limit of a domain is read and set through libvirt: one table.
 
 What libvirt holds for a knob are a few texts by the keys of
-:mod:`.metadata`: its restore step, our record in the domain, and what is
+:mod:`.metadata`: its restore action, our record in the domain, and what is
 set, are the same kind of thing.
 """
 

@@ -91,7 +91,7 @@ class Network:
     def detach(self, workload: str) -> None:
         """The workload has ended, or its interface was unplugged.
 
-        Its lease is lifted by its restore steps, not by this.
+        Its lease is lifted by its restore actions, not by this.
         """
         self._promised.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
@@ -181,11 +181,12 @@ class Network:
         """Rate of our token bucket in bytes per second.
 
         :raises WorkloadGone: once, when other devices than those of the
-            restore steps carry the traffic of the workload
+            restore actions carry the traffic of the workload
         """
         return self._read(workload, self._interface(workload, knob))
 
-    def restore_steps(self, workload: str, knob: Knob) -> list[base.Step]:
+    def restore_actions(self, workload: str, knob: Knob
+                        ) -> list[base.RestoreAction]:
         """Take our token bucket away again."""
         interface = self._interface(workload, knob)
         self._promised.pop(workload, None)
@@ -199,7 +200,7 @@ class Network:
                  **({'also': also} if also else {})}]
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> float | None:
+              original: Sequence[base.RestoreAction] = ()) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
         device = _device(interface)
@@ -265,7 +266,7 @@ class Network:
               ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
         """Where to ask for the devices, and which ones they are.
 
-        :raises WorkloadGone: they are not the devices whose restore steps
+        :raises WorkloadGone: they are not the devices whose restore actions
             ``workload`` was given; the next call takes the new ones
         :raises OSError: there is no such namespace or device
         """

@@ -103,14 +103,14 @@ class CpuSet:
         allowed = self.allowed or cpus
         return format_cpus(cpus & allowed or cpus or allowed) or None
 
-    def steps(self) -> list[base.Step]:
+    def actions(self) -> list[base.RestoreAction]:
         """What brings back the sets of this moment."""
         self._look()
-        return self._each(lambda part: part.directory.step(
+        return self._each(lambda part: part.directory.action(
             _ENTRY, format_cpus(part.read()) or self._no_cpus))
 
     def write(self, value: Value) -> Value | None:
-        """Set the parts that were there at the last :meth:`steps`."""
+        """Set the parts that were there at the last :meth:`actions`."""
         try:
             cpus = parse_cpus(str(value))
         except ValueError as exc:

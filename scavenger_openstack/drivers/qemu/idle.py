@@ -49,8 +49,8 @@ class Idle:
     def read(self) -> Value | None:
         return self._rule.read(self._directory)
 
-    def steps(self) -> list[base.Step]:
-        return self._directory.steps(self._rule.entries(self._directory))
+    def actions(self) -> list[base.RestoreAction]:
+        return self._directory.actions(self._rule.entries(self._directory))
 
     def write(self, value: Value) -> Value | None:
         self._rule.write(self._directory, value, ())

@@ -32,8 +32,8 @@ HOLD = ('import time; kept = bytearray(b"x") * {size}; print("up"); '
 MIB = 2 ** 20
 
 
-def restore(steps: list[drivers_base.Step]) -> None:
-    """Carry out restore steps, for tests."""
+def restore(steps: list[drivers_base.RestoreAction]) -> None:
+    """Carry out restore actions, for tests."""
     for step in steps:
         directory = pathlib.Path(step['dir'])
         assert directory.stat().st_ino == step['inode'], step

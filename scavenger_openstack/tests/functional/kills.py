@@ -340,7 +340,8 @@ def swapped_package(directory: pathlib.Path) -> pathlib.Path:
     lease = ('        if key[1] is Knob.CPU_SET or key not in self._ours:\n'
              '            self.hold(*key)\n')
     write = ('            found = self._driver.write(\n'
-             '                *key, value, self._leases.held()[key].steps)\n')
+             '                *key, value, '
+             'self._leases.held()[key].actions)\n')
     return broken_package(
         directory, 'agent/apply/actuator.py', (lease, ''),
         (f'        with self._leases.writing(*key):\n{write}',

@@ -360,7 +360,7 @@ class TapTestCase(base.FunctionalTestCase):
         return arrived - withheld
 
     def step(self) -> dict[str, Any]:
-        found, = self.driver.restore_steps(VM, RATE)
+        found, = self.driver.restore_actions(VM, RATE)
         actions.validate(found, [])
         return dict(found)
 

@@ -45,7 +45,7 @@ class TestLimits(CgroupsCase):
         name = f'{self.parent}/a'
         self.tree.write('cpu', '/bg/a', 'cpu.cfs_period_us', '50000')
         self.assertIsNone(driver.read(name, Knob.CPU_CORES))
-        steps = driver.restore_steps(name, Knob.CPU_CORES)
+        steps = driver.restore_actions(name, Knob.CPU_CORES)
         self.job(SPIN, '/bg/a')
         self.assertEqual(0.2, driver.write(name, Knob.CPU_CORES, 0.2))
         self.assertEqual(['10000', '50000'], self.texts(
@@ -67,13 +67,13 @@ class TestLimits(CgroupsCase):
     def test_cpu_idle_comes_back_with_its_weight(self) -> None:
         driver = self.driver('a')
         self.tree.put('weight', '/bg', '512')
-        steps = driver.restore_steps(self.parent, Knob.CPU_IDLE)
+        steps = driver.restore_actions(self.parent, Knob.CPU_IDLE)
         self.assertEqual(['cpu.idle', self.tree.file('weight').name],
                          [step['file'] for step in steps])
         self.assertEqual(0, driver.read(self.parent, Knob.CPU_IDLE))
         self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
         self.assertEqual('1', self.tree.get('idle', '/bg'))
-        now = driver.restore_steps(self.parent, Knob.CPU_IDLE)
+        now = driver.restore_actions(self.parent, Knob.CPU_IDLE)
         self.assertEqual([('cpu.idle', '1')],
                          [(step['file'], step['text']) for step in now])
         restore(now)
@@ -87,7 +87,7 @@ class TestLimits(CgroupsCase):
         driver = self.driver('a')
         name = f'{self.parent}/a'
         self.assertIsNone(driver.read(name, Knob.MEMORY_BYTES))
-        steps = driver.restore_steps(name, Knob.MEMORY_BYTES)
+        steps = driver.restore_actions(name, Knob.MEMORY_BYTES)
         before = self.tree.get('memory', '/bg/a')
         self.assertEqual(64 * MIB,
                          driver.write(name, Knob.MEMORY_BYTES, 64 * MIB))
@@ -113,7 +113,7 @@ class TestLimits(CgroupsCase):
         driver = self.driver('a')
         name = f'{self.parent}/a'
         self.job(SPIN, '/bg/a')
-        steps = driver.restore_steps(name, Knob.PAUSED)
+        steps = driver.restore_actions(name, Knob.PAUSED)
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
         self.assertEqual(1, driver.write(name, Knob.PAUSED, 1))
         self.wait_for('its process stops', lambda: self.tree.get(
@@ -127,12 +127,12 @@ class TestLimits(CgroupsCase):
         self.assertEqual(0, driver.read(name, Knob.PAUSED))
         self.assertEqual(
             self.tree.text('frozen', 'THAWED'),
-            driver.restore_steps(name, Knob.PAUSED)[0]['text'])
+            driver.restore_actions(name, Knob.PAUSED)[0]['text'])
 
     def test_no_such_knob(self) -> None:
         driver = self.driver('a')
         for knob in (Knob.LLC_WAYS, Knob.EGRESS_BYTES_PER_S):
-            for method in (driver.read, driver.restore_steps):
+            for method in (driver.read, driver.restore_actions):
                 self.assertRaises(errors.Unsupported, method,
                                   f'{self.parent}/a', knob)
             self.assertRaises(errors.Unsupported, driver.write,
@@ -153,7 +153,7 @@ class TestLimits(CgroupsCase):
     def test_made_anew_gets_no_write_without_a_lease(self) -> None:
         driver = self.driver('a')
         name = f'{self.parent}/a'
-        steps = driver.restore_steps(name, Knob.CPU_CORES)
+        steps = driver.restore_actions(name, Knob.CPU_CORES)
         driver.write(name, Knob.CPU_CORES, 0.5)
         self.tree.delete('/bg/a')
         self.tree.make('/bg/a')
@@ -163,7 +163,7 @@ class TestLimits(CgroupsCase):
             self.assertRaises(errors.WorkloadGone, driver.write, name,
                               Knob.CPU_CORES, 0.4)
             self.assertEqual('-1', self.tree.get('quota', '/bg/a'))
-        again = driver.restore_steps(name, Knob.CPU_CORES)
+        again = driver.restore_actions(name, Knob.CPU_CORES)
         self.assertNotEqual(steps[0]['inode'], again[0]['inode'])
         self.assertEqual(0.4, driver.write(name, Knob.CPU_CORES, 0.4))
 
@@ -186,7 +186,7 @@ class TestLimits(CgroupsCase):
                                 (Knob.CPU_IDLE, 1), (Knob.PAUSED, 1),
                                 (Knob.MEMORY_BYTES, 1 << 26),
                                 (Knob.IO_BYTES_PER_S, 1e6)):
-                driver.restore_steps(name, knob)
+                driver.restore_actions(name, knob)
                 try:
                     driver.write(name, knob, value)
                     print('written')
@@ -262,7 +262,7 @@ class TestIo(CgroupsCase):
         driver = self.driver('a', io_devices=[self.disk])
         name = f'{self.parent}/a'
         self.assertIsNone(self.one(driver, name).io_bytes)
-        steps = driver.restore_steps(name, Knob.IO_BYTES_PER_S)
+        steps = driver.restore_actions(name, Knob.IO_BYTES_PER_S)
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
         self.assertEqual(4e6, driver.write(name, Knob.IO_BYTES_PER_S, 4e6))
         before = self.one(driver, name)
@@ -282,7 +282,7 @@ class TestIo(CgroupsCase):
     def test_operations(self) -> None:
         driver = self.driver('a', io_devices=[self.number])
         name = f'{self.parent}/a'
-        steps = driver.restore_steps(name, Knob.IO_OPS_PER_S)
+        steps = driver.restore_actions(name, Knob.IO_OPS_PER_S)
         self.assertEqual(50, driver.write(name, Knob.IO_OPS_PER_S, 50))
         self.assertLess(self.read_disk(1.0, 4096), 75 * 4096)
         restore(steps)
@@ -293,7 +293,7 @@ class TestIo(CgroupsCase):
         name = f'{self.parent}/a'
         file = 'blkio.throttle.read_bps_device'
         self.tree.write('blkio', '/bg/a', file, f'{self.number} 1000000')
-        steps = driver.restore_steps(name, Knob.IO_BYTES_PER_S)
+        steps = driver.restore_actions(name, Knob.IO_BYTES_PER_S)
         self.assertIsNone(driver.read(name, Knob.IO_BYTES_PER_S))
         for value, read in ((5e6, 1000000), (5e5, 500000), (2e6, 1000000)):
             self.assertEqual(value, driver.write(

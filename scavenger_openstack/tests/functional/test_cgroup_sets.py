@@ -46,7 +46,7 @@ class TestCpuSet(CgroupsCase):
     def test_a_whole_subtree_moves(self) -> None:
         driver = self.driver()
         hog = self.job(SPIN, '/bg/a/deep')
-        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        steps = driver.restore_actions(self.parent, Knob.CPU_SET)
         dirs = [step['dir'] for step in steps]
         self.assertEqual(4, len(dirs))
         self.assertEqual(dirs, sorted(dirs, key=lambda d: d.count('/')))
@@ -74,7 +74,7 @@ class TestCpuSet(CgroupsCase):
         before = self.cpus(*everywhere)
         driver = self.driver()
         fast = driver.fast_cpu_set(self.parent)
-        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        steps = driver.restore_actions(self.parent, Knob.CPU_SET)
         for cpus, found in (({0}, ['0', '0', '0', '0']),
                             ({0, 1}, ['0-1', '0-1', '1', '1']),
                             ({1}, ['1', '1', '1', '1']),
@@ -90,7 +90,7 @@ class TestCpuSet(CgroupsCase):
         everywhere = ('/bg', '/bg/a', '/bg/a/deep', '/bg/b')
         before = self.cpus(*everywhere)
         driver = self.driver()
-        steps = driver.restore_steps(self.parent, Knob.CPU_SET)
+        steps = driver.restore_actions(self.parent, Knob.CPU_SET)
         driver.write(self.parent, Knob.CPU_SET, '0')
         self.assertEqual(['0'] * 4, self.cpus(*everywhere))
         restore(steps)
@@ -124,7 +124,7 @@ class TestCpuSet(CgroupsCase):
         fast.refresh()
         fast.set(one)
         self.assertEqual([''], self.cpus('/bg/empty'))
-        self.assertNotIn('/bg/empty', str(driver.restore_steps(
+        self.assertNotIn('/bg/empty', str(driver.restore_actions(
             self.parent, Knob.CPU_SET)))
 
     def test_nothing_is_written_twice(self) -> None:

@@ -243,9 +243,9 @@ class TestSample(CgroupsCase):
         driver = self.driver('a')
         name = f'{self.parent}/a'
         before = self.one(driver, name).workload
-        driver.restore_steps(name, Knob.MEMORY_BYTES)
+        driver.restore_actions(name, Knob.MEMORY_BYTES)
         driver.write(name, Knob.MEMORY_BYTES, 32 * MIB)
-        driver.restore_steps(name, Knob.CPU_CORES)
+        driver.restore_actions(name, Knob.CPU_CORES)
         driver.write(name, Knob.CPU_CORES, 0.2)
         for _ in range(5):
             self.assertIs(before, self.one(driver, name).workload)
@@ -358,7 +358,7 @@ class TestUnified(base.FunctionalTestCase):
         self.assertIsNotNone(sample.psi_memory_s)
         self.assertIsNone(sample.memory_bytes)
         self.assertIsNone(sample.throttled_s)
-        steps = self.driver.restore_steps(self.name, Knob.PAUSED)
+        steps = self.driver.restore_actions(self.name, Knob.PAUSED)
         self.assertEqual(1, self.driver.write(self.name, Knob.PAUSED, 1))
         self.wait_until_frozen()
         before = self.driver.sample()[0].cpu_s

@@ -49,7 +49,7 @@ class TestMadeAnew(ChangesCase):
                    (0.2, [tuned] * len(guest.disks)))
         for key, lease in agent.leases.held().items():
             self.assertNotEqual(old[key], lease)
-            self.assertEqual(host.qemu_pid('one'), lease.steps[0]['pid'])
+            self.assertEqual(host.qemu_pid('one'), lease.actions[0]['pid'])
         self.lifted(agent, host, 'one', before)
 
     def test_resized(self) -> None:
@@ -111,7 +111,7 @@ class TestHotPlugged(ChangesCase):
             self.assertNotEqual(0.4, self.cores(host))
             self.ticks(agent, guest.uuid, caps, host, (0.4, []))
             lease = agent.leases.held()[guest.uuid, Knob.CPU_CORES]
-            self.assertEqual('-1', lease.steps[0]['values']['vcpu_quota'])
+            self.assertEqual('-1', lease.actions[0]['values']['vcpu_quota'])
         self.nothing_held(agent)
         self.assertIsNone(self.cores(host))
         self.warned_of()

@@ -376,7 +376,7 @@ class TestTheyHold(LimitsCase):
             host, 'one')[0], timeout_s=30)
         agent.tick(cap)
         lease = agent.leases.held()[guest.uuid, Knob.MEMORY_BYTES]
-        self.assertEqual({'balloon_kib': '98304'}, lease.steps[0]['values'])
+        self.assertEqual({'balloon_kib': '98304'}, lease.actions[0]['values'])
         agent.tick()
         self.wait_for('all of it', lambda: self.limits(host, 'one')
                       == before, timeout_s=30)

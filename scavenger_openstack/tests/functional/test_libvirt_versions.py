@@ -81,7 +81,7 @@ class TestNoQuota(domain_life.ChangesCase):
                 f'{versions.__name__}.no_quota_us', lambda *_: free):
             self.cap(agent, guest.uuid, caps)
             self.assertEqual(0.2, self.cores(host))
-            step, = agent.leases.held()[guest.uuid, Knob.CPU_CORES].steps
+            step, = agent.leases.held()[guest.uuid, Knob.CPU_CORES].actions
             self.assertEqual(str(free), step['values']['vcpu_quota'])
             self.nothing_held(agent)
             text = host.virsh('dumpxml one')

@@ -47,7 +47,7 @@ class NetworkTestCase(base.FunctionalTestCase):
 
     def restore(self):
         """What scavenger-restore does with the step."""
-        step, = self.driver.restore_steps(JOB, RATE)
+        step, = self.driver.restore_actions(JOB, RATE)
         self.assertEqual(('tc', self.wire.near, 'scv0'),
                          (step['do'], step['netns'], step['dev']))
         self.tc('qdisc', 'del', 'dev', step['dev'], 'root')
@@ -96,7 +96,7 @@ class NetworkTestCase(base.FunctionalTestCase):
             self.tc('qdisc', 'add', 'dev', 'scv0', 'root', *words.split())
             before = self.root()
             for call in (lambda: self.driver.read(JOB, RATE),
-                         lambda: self.driver.restore_steps(JOB, RATE),
+                         lambda: self.driver.restore_actions(JOB, RATE),
                          lambda: self.driver.write(JOB, RATE, 1e6)):
                 exc = self.assertRaises(errors.Unsupported, call)
                 self.assertIn('another program', str(exc))
@@ -105,7 +105,7 @@ class NetworkTestCase(base.FunctionalTestCase):
         self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
 
     def test_device_made_again_under_its_name(self):
-        old, = self.driver.restore_steps(JOB, RATE)
+        old, = self.driver.restore_actions(JOB, RATE)
         self.driver.write(JOB, RATE, 1e6)
         self.assertIsNotNone(self.driver.tx_bytes(self.wire.device))
         namespaces.run('ip', '-n', self.wire.near, 'link', 'del', 'scv0')
@@ -120,14 +120,14 @@ class NetworkTestCase(base.FunctionalTestCase):
         self.assertRaises(errors.WorkloadGone, self.driver.write, JOB, RATE,
                           1e6)
         self.assertNotIn('tbf', self.root())
-        new, = self.driver.restore_steps(JOB, RATE)
+        new, = self.driver.restore_actions(JOB, RATE)
         self.assertNotEqual(old['ifindex'], new['ifindex'])
         self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
 
     def test_namespace_deleted_and_made_again(self):
         place = f'/run/netns/{self.wire.near}'
         number = os.stat(place).st_ino
-        self.driver.restore_steps(JOB, RATE)
+        self.driver.restore_actions(JOB, RATE)
         self.driver.write(JOB, RATE, 1e6)
         self.wire.remove(self.wire.near)
         self.assertRaises(errors.WorkloadGone, self.driver.read, JOB, RATE)
@@ -138,15 +138,15 @@ class NetworkTestCase(base.FunctionalTestCase):
         namespaces.run('ip', 'netns', 'add', self.wire.near)
         self.wire.connect()
         # Where the kernel gives the number again, nothing tells the two
-        # apart, and the restore steps are true of both.
+        # apart, and the restore actions are true of both.
         if os.stat(place).st_ino != number:
             self.assertRaises(errors.WorkloadGone, self.driver.write, JOB,
                               RATE, 1e6)
-        self.driver.restore_steps(JOB, RATE)
+        self.driver.restore_actions(JOB, RATE)
         self.assertEqual(1e6, self.driver.write(JOB, RATE, 1e6))
 
     def test_namespace_replaced_between_two_looks(self):
-        self.driver.restore_steps(JOB, RATE)
+        self.driver.restore_actions(JOB, RATE)
         self.driver.write(JOB, RATE, 1e6)
         self.wire.remove(self.wire.near)
         namespaces.run('ip', 'netns', 'add', self.wire.near)

@@ -63,7 +63,7 @@ class RestoreTestCase(base.FunctionalTestCase):
             **more: Any) -> records.Lease:
         lease = records.Lease(**{
             'workload': self.tree.name, 'knob': knob,
-            'boot_id': records.boot_id(), 'steps': steps_,
+            'boot_id': records.boot_id(), 'actions': steps_,
             'name': f'{uuid.uuid4().hex}.json', **more})
         path = self.state / 'leases' / lease.name
         path.write_bytes(records.dump(lease))

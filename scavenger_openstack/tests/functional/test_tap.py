@@ -169,7 +169,7 @@ class Rates(taps.TapTestCase):
         self.addCleanup(os.close, fd)
         self.vm.ip('link', 'set', 'tiny', 'master', 'br0', 'up')
         self.driver.attach('other', tap.Tap(f'{self.vm.host}:tiny'))
-        step, = self.driver.restore_steps('other', RATE)
+        step, = self.driver.restore_actions('other', RATE)
         self.driver.write('other', RATE, 1e6)
         head = bytes.fromhex('0e00000000aa0e00000000bb88b5')
 
@@ -274,7 +274,7 @@ class Life(taps.TapTestCase):
             tool(*words[:5 if words[0] == 'qdisc' else
                         None if words[0] == 'filter' else 3])
             self.assertIsNone(self.driver.read(VM, RATE), ' '.join(words))
-            if len(words) == 4:     # as the restore step finds it
+            if len(words) == 4:     # as the restore action finds it
                 self.assertTrue(self.lift(step))
                 self.same()
         self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
@@ -324,7 +324,7 @@ class Lowered(base.FunctionalTestCase):
         for interface in (wire.device, tap.Tap(f'{wire.far}:scv1')):
             driver = egress.Network({}, {VM: interface})
             self.addCleanup(driver.close)
-            step, = driver.restore_steps(VM, RATE)
+            step, = driver.restore_actions(VM, RATE)
             for before, after in ((125e6, 5e6), (5e6, 1e6)):
                 driver.write(VM, RATE, before)
                 with self.flow(wire) as receiver:

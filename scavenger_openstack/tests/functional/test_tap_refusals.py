@@ -38,7 +38,7 @@ class Others(taps.TapTestCase):
         """Nothing is done; ``late``: but our limit has to be lifted."""
         before = taps.listing(self.vm.host)
         for call in (lambda: self.driver.read(VM, RATE),
-                     lambda: self.driver.restore_steps(VM, RATE),
+                     lambda: self.driver.restore_actions(VM, RATE),
                      lambda: self.driver.write(VM, RATE, 1e6)):
             exc = self.assertRaises(errors.WorkloadGone if late
                                     else errors.Unsupported, call)

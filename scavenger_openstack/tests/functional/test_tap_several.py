@@ -264,7 +264,7 @@ class Leased(taps.TapTestCase):
             (key, held), = self.leases.held().items()
             self.assertEqual((VM, RATE), key)
             self.assertIsNone(held.original)
-            step, = held.steps
+            step, = held.actions
             first, *also = map(self.vm.index_of, cards)
             self.assertEqual((first, also),
                              (step['ifindex'], step.get('also', [])))

@@ -57,11 +57,11 @@ class Nowhere:
     def read(self, workload: str, knob: Knob) -> Value | None:
         return None
 
-    def restore_steps(self, workload: str, knob: Knob) -> list[Any]:
+    def restore_actions(self, workload: str, knob: Knob) -> list[Any]:
         return []
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value:
+              original: Sequence[base.RestoreAction] = ()) -> Value:
         return value
 
     def queue(self, workload: str, knob: Knob) -> str:

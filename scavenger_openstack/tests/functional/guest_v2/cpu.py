@@ -237,7 +237,7 @@ class CpuSet(tree.GuestTestCase):
         cpus_of = cpuset.CpuSet('one', machine)
         self.assertIsNone(cpus_of.read())
         lease = records.Lease('one', 'cpu_set', records.boot_id(),
-                              cpus_of.steps())
+                              cpus_of.actions())
         self.assertEqual('1', cpus_of.write('1'))
         self.assertEqual([{1}] * 3, [self.cpus(pid) for pid in pids])
         cpus_of.write('1-2')

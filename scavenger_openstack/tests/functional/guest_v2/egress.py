@@ -34,7 +34,7 @@ class Egress(tree.GuestTestCase):
         self.assertIsNone(driver.read(self.job, KNOB))
         before = self.qdisc(wire)
         lease = records.Lease(self.job, str(KNOB), records.boot_id(),
-                              driver.restore_steps(self.job, KNOB))
+                              driver.restore_actions(self.job, KNOB))
         try:
             found = driver.write(self.job, KNOB, 1_000_000)
         except errors.Unsupported as exc:

@@ -75,7 +75,7 @@ class MissingControllers(tree.GuestTestCase):
             if not controller:
                 driver.write(self.job, knob, value)
                 continue
-            for action, *more in ((driver.read,), (driver.restore_steps,),
+            for action, *more in ((driver.read,), (driver.restore_actions,),
                                   (driver.write, value)):
                 exc = self.assertRaises(errors.Unsupported, action, self.job,
                                         knob, *more)

@@ -222,7 +222,7 @@ class GuestTestCase(testtools.TestCase):
         self.before = self.before or self.tree.texts()
         self.leases.append(records.Lease(
             who, str(knob), records.boot_id(),
-            driver.restore_steps(who, knob)))
+            driver.restore_actions(who, knob)))
 
     def give_back(self, expected: Mapping[str, str] | None = None) -> None:
         """Lift what was leased; all limits are what they were, but for

@@ -133,7 +133,7 @@ class Others(LimitsTestCase):
                 self.tick((CORES, cores))
             held = self.leases.held()[CORES]
             self.assertEqual(0.05, held.original, str(ticks))
-            self.assertEqual('5000', held.steps[0]['values']['vcpu_quota'])
+            self.assertEqual('5000', held.actions[0]['values']['vcpu_quota'])
             self.assertIn('to 0.05 cores, which will be restored',
                           self.logs.output)
             self.assertEqual(5000, self.machine.quota)
@@ -144,14 +144,14 @@ class Others(LimitsTestCase):
         driver, disks = self.libvirtd.driver, self.machine.disks
         disks['vdb'] = {}
         self.libvirtd.tell(until=lambda: 'vdb.total_iops_sec' in (
-            driver.restore_steps(*OPS)[0]['values']))
+            driver.restore_actions(*OPS)[0]['values']))
         self.tick((OPS, 100.0))
         disks['vdb'] = {'total_iops_sec': 30}
-        self.libvirtd.tell(until=lambda: driver.restore_steps(*OPS)[0][
+        self.libvirtd.tell(until=lambda: driver.restore_actions(*OPS)[0][
             'values']['vdb.total_iops_sec'] == '30')
         for _ in range(actuator.LOOK_TICKS):
             self.tick((OPS, 100.0))
-        values = self.leases.held()[OPS].steps[0]['values']
+        values = self.leases.held()[OPS].actions[0]['values']
         self.assertEqual(('0', '30'), (values['vda.total_iops_sec'],
                                        values['vdb.total_iops_sec']))
 
@@ -171,7 +171,7 @@ class StartedAnew(LimitsTestCase):
         while (CORES not in self.leases.held()
                and time.monotonic() < end_s):
             self.tick((CORES, 0.05))
-        self.assertEqual('-1', self.leases.held()[CORES].steps[0]['values'][
+        self.assertEqual('-1', self.leases.held()[CORES].actions[0]['values'][
             'vcpu_quota'])
         self.assertIsNone(self.leases.held()[CORES].original)
         self.assertEqual(1, self.logs.output.count('was started again while '
@@ -201,7 +201,7 @@ class StartedAnew(LimitsTestCase):
             self.tick((CORES, 0.5))
         self.assertEqual(
             int((self.machine.run_dir / 'one.pid').read_text()),
-            self.leases.held()[CORES].steps[0]['pid'])
+            self.leases.held()[CORES].actions[0]['pid'])
         self.assertEqual(50_000, self.machine.quota)
 
 
@@ -213,13 +213,13 @@ class RecordTaken(LimitsTestCase):
         driver, records = self.libvirtd.driver, self.machine.records
         for cores in (0.5, 0.499):      # also one not worth a call
             self.tick((CORES, 0.5))
-            before, steps = dict(records), self.leases.held()[CORES].steps
+            before, steps = dict(records), self.leases.held()[CORES].actions
             records.clear()
             self.libvirtd.tell(until=lambda: bool(
                 driver.refresh({CORES}).rewrite))
             self.tick((CORES, cores))
             self.assertEqual(before, records)
-            self.assertEqual(steps, self.leases.held()[CORES].steps)
+            self.assertEqual(steps, self.leases.held()[CORES].actions)
             self.assertEqual(0, self.tick((CORES, cores)).written)
         self.assertNotIn('another program', self.logs.output)
 
@@ -263,7 +263,7 @@ class Plugged(LimitsTestCase):
                     delta=0.02 * cores)
             held = self.leases.held()[CORES]
             self.assertIsNone(held.original)
-            self.assertEqual('-1', held.steps[0]['values']['vcpu_quota'])
+            self.assertEqual('-1', held.actions[0]['values']['vcpu_quota'])
             self.assertNotIn('another program', self.logs.output)
             self.machine.stop()
 
@@ -374,7 +374,7 @@ class Balloon(LimitsTestCase):
         self.told(2**18)
         self.tick((MEMORY, 2**27))
         self.assertEqual({'balloon_kib': str(2**20)},
-                         self.leases.held()[MEMORY].steps[0]['values'])
+                         self.leases.held()[MEMORY].actions[0]['values'])
 
     def test_one_that_says_it_has_little(self) -> None:
         """It has no limit of its own by that, and gets ours."""

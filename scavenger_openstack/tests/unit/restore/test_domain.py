@@ -236,7 +236,7 @@ class Large(testtools.TestCase):
         records.save(directory, records.Lease('w', 'cpu_set', 'b', [one],
                                               name='a.json'))
         self.assertEqual([one], records.load(
-            directory, 'a.json', {os.geteuid()}).steps)
+            directory, 'a.json', {os.geteuid()}).actions)
         root = ElementTree.fromstring('<domain><cputune>' + ''.join(
             f'<vcpupin vcpu="{vcpu}" cpuset="0"/>' for vcpu in range(512))
             + '<emulatorpin cpuset="0"/></cputune></domain>')

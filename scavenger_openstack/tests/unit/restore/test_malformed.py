@@ -90,7 +90,7 @@ class Malformed(testtools.TestCase):
         except actions.Refused:
             return
         os.fsencode(lease.workload)
-        for step in lease.steps:
+        for step in lease.actions:
             actions.check(step)
 
     @settings(deadline=None, max_examples=40)

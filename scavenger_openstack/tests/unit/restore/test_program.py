@@ -62,7 +62,8 @@ print(watcher.pid)
 
 def lease(*steps_: dict[str, Any], **changes: Any) -> records.Lease:
     fields = {'workload': '/batch/a', 'knob': 'cpu_cores',
-              'boot_id': records.boot_id(), 'steps': list(steps_ or (WRITE,)),
+              'boot_id': records.boot_id(),
+              'actions': list(steps_ or (WRITE,)),
               'name': '0' * 32 + '.json', **changes}
     return records.Lease(**fields)
 

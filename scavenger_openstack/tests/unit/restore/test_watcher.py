@@ -230,11 +230,11 @@ class Kinds(testtools.TestCase):
         found = os.stat(point)
         self.assertEqual(
             f'cgroup {found.st_dev}:{found.st_ino} {point}',
-            abilities.of_step({'do': 'write', 'dir': f'{point}/batch/a'},
+            abilities.of_action({'do': 'write', 'dir': f'{point}/batch/a'},
                               mounts))
-        self.assertRaises(actions.RestoreError, abilities.of_step,
+        self.assertRaises(actions.RestoreError, abilities.of_action,
                           {'do': 'write', 'dir': '/nowhere/batch/a'}, mounts)
-        kinds = [abilities.of_step(step, mounts) for step in (
+        kinds = [abilities.of_action(step, mounts) for step in (
             {'do': 'domain', 'uri': 'qemu:///system'},
             {'do': 'tap', 'netns': ''}, {'do': 'tc', 'netns': 'x'})]
         self.assertEqual(['domain', 'net', 'net'],

@@ -44,10 +44,10 @@ class Host(Simulator):
         super().__init__(Machine(), [Tenant(
             id=KEY[0], priority=Priority.BACKGROUND)], seed=1)
         self.advance(1.0)
-        self.handed: list[tuple[Value, Sequence[base.Step]]] = []
+        self.handed: list[tuple[Value, Sequence[base.RestoreAction]]] = []
 
     def write(self, workload: str, knob: Knob, value: Value,
-              original: Sequence[base.Step] = ()) -> Value | None:
+              original: Sequence[base.RestoreAction] = ()) -> Value | None:
         self.handed.append((value, original))
         return super().write(workload, knob, value, original)
 
@@ -68,40 +68,40 @@ class OriginalTest(testtools.TestCase):
             arbitrate.arbitrate(caps, seen.originals, {}), seen)
 
     def test_each_write_is_handed_that_of_its_lease(self) -> None:
-        before = self.host.restore_steps(*KEY)
+        before = self.host.restore_actions(*KEY)
         for cores in (1.0, 0.5, 0.75):
             self.tick(cores)
         self.assertEqual([(1.0, before), (0.5, before), (0.75, before)],
                          self.host.handed)
-        self.assertEqual(before, self.leases.held()[KEY].steps)
+        self.assertEqual(before, self.leases.held()[KEY].actions)
 
     def test_what_another_program_set_is_the_original_from_then_on(self
                                                                    ) -> None:
         self.tick(0.7)
         Simulator.write(self.host, *KEY, 0.8)
-        theirs = self.host.restore_steps(*KEY)
+        theirs = self.host.restore_actions(*KEY)
         for _ in range(actuator_.LOOK_TICKS):
             self.tick(0.7)
         self.assertEqual((0.8, theirs), (
-            self.leases.original(*KEY), self.leases.held()[KEY].steps))
+            self.leases.original(*KEY), self.leases.held()[KEY].actions))
         self.tick(0.5)
         self.assertEqual((0.5, theirs), self.host.handed[-1])
 
     def test_a_write_that_failed_half_way_is_no_other_programs(self) -> None:
         """It may have come into force: what is there is not the original."""
-        before = self.host.restore_steps(*KEY)
+        before = self.host.restore_actions(*KEY)
         self.tick(1.0)
-        whole = self.host.restore_steps
+        whole = self.host.restore_actions
 
-        def fail(workload: str, knob: Knob) -> Sequence[base.Step]:
-            self.host.restore_steps = whole     # type: ignore[method-assign]
+        def fail(workload: str, knob: Knob) -> Sequence[base.RestoreAction]:
+            self.host.restore_actions = whole     # type: ignore[method-assign]
             raise errors.DriverError('not read back')
-        self.host.restore_steps = fail          # type: ignore[method-assign]
+        self.host.restore_actions = fail          # type: ignore[method-assign]
         self.assertEqual(1, len(self.tick(0.5).problems))
         for _ in range(actuator_.LOOK_TICKS):
             self.tick(0.25)
         self.assertEqual((0.25, before), self.host.handed[-1])
-        self.assertEqual(before, self.leases.held()[KEY].steps)
+        self.assertEqual(before, self.leases.held()[KEY].actions)
 
     def test_the_same_with_other_numbers(self) -> None:
         """Limits and use change in each tick: one line all the same."""
@@ -110,7 +110,7 @@ class OriginalTest(testtools.TestCase):
         for kind in (errors.Refused, errors.DriverError):
 
             def refuse(workload: str, knob: Knob, value: Value,
-                       original: Sequence[base.Step] = (),
+                       original: Sequence[base.RestoreAction] = (),
                        kind: type[errors.DriverError] = kind) -> None:
                 raise kind(f'{workload} uses {sizes[0] / 3:.1f} MiB, {kind}')
             self.host.write = refuse    # type: ignore[method-assign]

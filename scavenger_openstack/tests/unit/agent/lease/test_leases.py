@@ -82,7 +82,7 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, 1.5)
         self.assertEqual({}, before)
         self.assertEqual({A: (1.5, self.steps)}, {
-            key: (one.original, one.steps)
+            key: (one.original, one.actions)
             for key, one in held.held().items()})
         self.assertEqual(1.5, held.original(*A))
         self.assertIsNone(held.original(*B))
@@ -105,7 +105,7 @@ class Records(LeasesTestCase):
         held.hold(*A, self.steps, None)
         held.replace(*A, self.steps * 2, '0-1')
         self.assertEqual(('0-1', self.steps * 2), (
-            held.held()[A].original, held.held()[A].steps))
+            held.held()[A].original, held.held()[A].actions))
         record, = self.on_disk()
         self.assertEqual('0-1', record['original'])
         self.assertEqual(self.steps * 2, record['steps'])
@@ -267,7 +267,7 @@ class Alone(LeasesTestCase):
         """One kind that it cannot restore keeps no other from being held."""
         held = self.opened()
         watcher = self.useFixture(watching.Watching(self.path))
-        kind = abilities.of_step(self.steps[0], cgroup.mounts())
+        kind = abilities.of_action(self.steps[0], cgroup.mounts())
         self.assertTrue(held.watched())
         held.hold(*A, self.steps, '0')
         watcher.kinds = {**watcher.kinds, kind: 'the mount is read-only'}
@@ -294,7 +294,7 @@ class Alone(LeasesTestCase):
             text = str(self.assertRaises(errors.NotRestorable, held.hold, *A,
                                          self.steps, '0'))
             self.assertIn('has not tried yet', text)
-        kind = abilities.of_step(self.steps[0], cgroup.mounts())
+        kind = abilities.of_action(self.steps[0], cgroup.mounts())
         self.assertEqual(
             [kind], json.loads((self.path / 'wanted').read_text()))
         watcher.kinds = {kind: ''}

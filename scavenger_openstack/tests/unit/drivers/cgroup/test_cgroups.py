@@ -272,7 +272,7 @@ class TestKnobs(CgroupsCase):
         self.cgroups = self.driver()
 
     def steps(self, knob: Knob) -> list[tuple[str, ...]]:
-        steps = self.cgroups.restore_steps('/batch/a', knob)
+        steps = self.cgroups.restore_actions('/batch/a', knob)
         for step in steps:
             self.assertEqual('write', step['do'])
             self.assertEqual(str(self.where), step['dir'])
@@ -324,7 +324,7 @@ class TestKnobs(CgroupsCase):
 
     def test_a_value_is_bounded_by_the_original_of_the_lease(self) -> None:
         """Not by what is there, which may be ours, of an agent before."""
-        steps = self.cgroups.restore_steps('/batch/a', Knob.IO_BYTES_PER_S)
+        steps = self.cgroups.restore_actions('/batch/a', Knob.IO_BYTES_PER_S)
         for original, last in ((steps, 'wbps=500'), ((), 'wbps=7')):
             (self.where / 'io.max').write_text(
                 '8:0 rbps=7 wbps=7\n8:32 rbps=7 wbps=7\n')

@@ -149,7 +149,7 @@ class OfflineCase(testtools.TestCase):
         self.assertEqual({1, 2}, self.host.set_of(BATCH))
         self.below('/batch/a/deep', {1, 2}, set())
 
-    def restore(self, taken: Sequence[base.Step]) -> None:
+    def restore(self, taken: Sequence[base.RestoreAction]) -> None:
         kind = 'cgroup' if self.version == 1 else 'cgroup2'
         mounts = [(str(self.host.sets), kind,
                    self.host.sets.stat().st_dev)]
@@ -164,7 +164,7 @@ class OfflineCase(testtools.TestCase):
         self.host.set_by_another(BATCH, range(2, 8))
         self.host.set_by_another('/batch/a', range(2, 8))
         self.host.set_by_another('/batch/a/deep', {5, 7})
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         self.give(2, 3)
         self.host.take_offline(7)
         self.restore(taken)
@@ -178,7 +178,7 @@ class OfflineCase(testtools.TestCase):
         self.host.set_by_another('/batch/a/deep', {7})
         for path in ('/batch/a', BATCH):
             self.host.set_by_another(path, {6, 7})
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         self.give(6)
         self.host.take_offline(6, 7)
         self.restore(taken)
@@ -186,7 +186,7 @@ class OfflineCase(testtools.TestCase):
                          self.every()[0])
 
     def test_restored_as_it_was_once_they_are_back(self) -> None:
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         before = self.every()
         self.give(2, 7)
         self.host.take_offline(7)
@@ -202,7 +202,7 @@ class OfflineCase(testtools.TestCase):
         self.host.cgroup('/slice/jobs')
         driver = Cgroups(['/slice/jobs'], root_dir=str(self.host.root))
         self.addCleanup(driver.close)
-        taken = driver.restore_steps('/slice/jobs', Knob.CPU_SET)
+        taken = driver.restore_actions('/slice/jobs', Knob.CPU_SET)
         driver.fast_cpu_set('/slice/jobs').set(frozenset({1}))
         self.host.take_offline(7)
         self.host.bring_online(7)
@@ -239,7 +239,7 @@ class TestVersion2(OfflineCase):
         """It would run on all CPUs of its parent, dedicated ones too."""
         self.host.set_by_another(BATCH, {6, 7})
         self.host.take_offline(6, 7)
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         key = BATCH, Knob.CPU_SET
         wish = Cap(*key, '2-5', 'scavenger', 'a test')
         for online, within in ((self.host.online, '2-5'), ({*range(7)}, None),
@@ -256,7 +256,7 @@ class TestVersion2(OfflineCase):
 
     def test_a_partition_beside_it_keeps_its_cpus(self) -> None:
         self.host.partition('/machine', {4, 5, 6, 7})
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         self.assertEqual('2-3', self.driver.write(BATCH, Knob.CPU_SET, '2-5'))
         self.give(0, 1, 4)
         self.assertEqual({0, 1}, self.host.set_of(BATCH))
@@ -270,7 +270,7 @@ class TestVersion2(OfflineCase):
 
     def test_restored_while_a_partition_has_all_its_cpus(self) -> None:
         self.host.set_by_another(BATCH, {4, 5})
-        taken = self.driver.restore_steps(BATCH, Knob.CPU_SET)
+        taken = self.driver.restore_actions(BATCH, Knob.CPU_SET)
         self.host.set_by_another(BATCH, {0})
         self.host.partition('/machine', {4, 5})
         self.restore(taken)
@@ -281,7 +281,7 @@ class TestVersion2(OfflineCase):
         self.host.partition('/jobs', {4, 5})
         driver = Cgroups(['/jobs'], root_dir=str(self.host.root))
         self.addCleanup(driver.close)
-        taken = driver.restore_steps('/jobs', Knob.CPU_SET)
+        taken = driver.restore_actions('/jobs', Knob.CPU_SET)
         self.assertEqual('4', driver.write('/jobs', Knob.CPU_SET, '4'))
         self.assertEqual('4-5', driver.write('/jobs', Knob.CPU_SET, '4-5'))
         driver.write('/jobs', Knob.CPU_SET, '5')
@@ -314,7 +314,8 @@ class TestMany(testtools.TestCase):
             self.host.cgroup(f'/batch/a/{name}')
         self.assertRaises(errors.DriverError, one.refresh)
         before = os.listdir('/proc/self/fd')
-        for call in (one.refresh, one.steps, lambda: one.set(frozenset({1}))):
+        for call in (one.refresh, one.actions,
+                     lambda: one.set(frozenset({1}))):
             self.assertIn('4 more cgroups, and 4 are followed', str(
                 self.assertRaises(errors.DriverError, call)))
         self.assertEqual(set(range(8)), self.host.set_of(BATCH))
@@ -331,7 +332,7 @@ class TestMany(testtools.TestCase):
         before = os.listdir('/proc/self/fd')
         for _ in range(9):
             try:
-                self.fail(self.driver.restore_steps(BATCH, Knob.CPU_SET))
+                self.fail(self.driver.restore_actions(BATCH, Knob.CPU_SET))
             except errors.DriverError:
                 pass
         # The top one is kept, and a file in it.

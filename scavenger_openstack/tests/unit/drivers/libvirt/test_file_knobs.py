@@ -60,13 +60,13 @@ class Version1(testtools.TestCase):
     def open(self) -> cpuset.CpuSet:
         return cpuset.CpuSet('one', self.machine, self.root)
 
-    def put(self, text: str) -> list[base.Step]:
+    def put(self, text: str) -> list[base.RestoreAction]:
         """As the actuator does: what the lease gets, then the value."""
-        found = self.cpus.steps()
+        found = self.cpus.actions()
         self.assertEqual(text, self.cpus.write(text))
         return found
 
-    def restore(self, taken: Sequence[base.Step]) -> None:
+    def restore(self, taken: Sequence[base.RestoreAction]) -> None:
         kind = 'cgroup' if self.version == 1 else 'cgroup2'
         mounts = [(str(self.host.sets), kind,
                    self.host.sets.stat().st_dev)]
