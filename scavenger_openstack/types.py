@@ -100,6 +100,9 @@ class Cpu(NamedTuple):
     numa: int
     isolated: bool | None = None
 
+KnobKey = tuple[str, Knob]
+"""A workload's (or group's) id and one of its knobs."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:

@@ -26,12 +26,12 @@ import contextlib
 from typing import Any
 from typing import Protocol
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.settle import Fast
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
@@ -71,11 +71,11 @@ class Leases(Protocol):
         """What the knob held before us, ``None`` for no limit or no lease."""
         ...
 
-    def held(self) -> Mapping[Key, Lease]:
+    def held(self) -> Mapping[KnobKey, Lease]:
         """All that is held now."""
         ...
 
-    def lost(self) -> set[Key]:
+    def lost(self) -> set[KnobKey]:
         """What is held, and the watcher could no longer restore."""
         ...
 
@@ -123,7 +123,7 @@ class Isolation(Protocol):
         """Bring the fast loop up to date; what it does from now on."""
         ...
 
-    def owns(self, key: Key) -> bool:
+    def owns(self, key: KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         ...
 

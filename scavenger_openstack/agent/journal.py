@@ -27,11 +27,11 @@ from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import changes
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 
 RUNNING = 'running'
 """The state of an agent that may set limits."""
@@ -63,9 +63,9 @@ class Journal:
         self._isolation = isolation
         self._ended = ended
         self._transitions = transitions.Transitions()
-        self._gone: dict[Key, str] = {}
-        self._held: set[Key] = set()
-        self._went: dict[Key, float] = {}
+        self._gone: dict[KnobKey, str] = {}
+        self._held: set[KnobKey] = set()
+        self._went: dict[KnobKey, float] = {}
         self._state = ''
 
     def _add(self, events: Sequence[transitions.Event]) -> None:
@@ -110,7 +110,7 @@ class Journal:
                    if time_s == tick.time_s]
         self._add(events)
 
-    def _why(self, key: Key, state: str, sample: HostSample | None) -> str:
+    def _why(self, key: KnobKey, state: str, sample: HostSample | None) -> str:
         """Why there is no limit any more."""
         if state != RUNNING or sample is None:
             return state
@@ -120,8 +120,8 @@ class Journal:
             return NOT_ASKED
         return self._ended(key[0]) or NOT_THERE
 
-    def _unexplained(self, tick: loop_.Tick, held: Collection[Key]
-                     ) -> set[Key]:
+    def _unexplained(self, tick: loop_.Tick, held: Collection[KnobKey]
+                     ) -> set[KnobKey]:
         """The limits that went with their VMs, while it is not known why."""
         ended = self._held.difference(held)
         self._held = set(held)

@@ -35,7 +35,6 @@ from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders as orders_
@@ -49,6 +48,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 
@@ -79,7 +79,7 @@ class Tick:
     decided: Decided | None = None
     anew: bool = False
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    pending: frozenset[Key] = frozenset()
+    pending: frozenset[KnobKey] = frozenset()
     outcome: actuator_.Outcome = dataclasses.field(
         default_factory=actuator_.Outcome)
     stopped: bool = False

@@ -39,7 +39,6 @@ from oslo_log import log
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import settle
@@ -51,6 +50,7 @@ from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
@@ -139,8 +139,8 @@ class Recorder:
         self.knobs = RecordedKnobs(knobs)
         self._host: dict[str, Any] = {}
         self._known: dict[str, Workload] = {}
-        self._originals: dict[Key, Value] = {}
-        self._in_force: set[Key] = set()
+        self._originals: dict[KnobKey, Value] = {}
+        self._in_force: set[KnobKey] = set()
         self._changes = changes.Changes()
 
     def start(self, first: Mapping[str, Any]) -> None:
@@ -161,7 +161,7 @@ class Recorder:
                 f'--record {self._path}: {exc.strerror}') from exc
         self._write(first)
 
-    def tick(self, tick: loop_.Tick, in_force: Collection[Key]) -> None:
+    def tick(self, tick: loop_.Tick, in_force: Collection[KnobKey]) -> None:
         """Add the line of one tick.
 
         :param in_force: the knobs that hold a cap of ours now

@@ -31,11 +31,11 @@ from scavenger_openstack.agent import names
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms.scavenger import leftover
 from scavenger_openstack import amounts
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -132,15 +132,15 @@ class Transitions:
     return those that are due."""
 
     def __init__(self) -> None:
-        self._limits: dict[Key, _Limit] = {}
+        self._limits: dict[KnobKey, _Limit] = {}
         self._incidents: dict[IncidentKey, _Incident] = {}
         self._times: dict[tuple[str, str, str], Times] = {}
 
     def limits(self, now: float, wall_time_s: float,
-               in_force: Mapping[Key, Cap],
-               originals: Mapping[Key, Value | None],
-               why: Callable[[Key], str] = lambda key: '',
-               pending: Collection[Key] = ()
+               in_force: Mapping[KnobKey, Cap],
+               originals: Mapping[KnobKey, Value | None],
+               why: Callable[[KnobKey], str] = lambda key: '',
+               pending: Collection[KnobKey] = ()
                ) -> list[Event]:
         """The lines about limits.
 
@@ -192,7 +192,7 @@ class Transitions:
 
     @staticmethod
     def _limit(limit: _Limit, now: float, wall_time_s: float,
-               why: Callable[[Key], str]) -> LimitEvent | None:
+               why: Callable[[KnobKey], str]) -> LimitEvent | None:
         cap = limit.cap
         if limit.told is None:
             what = 'set' if limit.present else ''
@@ -348,8 +348,8 @@ def _of_limit(event: LimitEvent) -> str:
             + f'{spread}: {event.reason} ({event.owner})')
 
 
-def limits_in(in_force: Mapping[Key, Cap], held: Sequence[Key], owner: str,
-              cpu_set: str | None) -> dict[Key, Cap]:
+def limits_in(in_force: Mapping[KnobKey, Cap], held: Sequence[KnobKey],
+              owner: str, cpu_set: str | None) -> dict[KnobKey, Cap]:
     """The limits of the slow loop and, where that has none, CPU sets that
     the fast loop moves.
 

@@ -138,7 +138,7 @@ def _suspect(incident_id: int, suspect: tuple[str, float, bool],
 
 
 def _sum(connection: reports.Connection, host_id: int,
-         changes: Mapping[interference.Key, interference.Sums],
+         changes: Mapping[interference.PairKey, interference.Sums],
          identities: Mapping[str, reports.Identity]) -> None:
     """Add changes to the hourly sums."""
     if not changes:

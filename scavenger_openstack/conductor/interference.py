@@ -33,7 +33,7 @@ LONGEST_S = 7 * 24 * HOUR_S
 LEAST_S = 1e-6
 """What is less is left by rounding."""
 
-Key = tuple[int, str, str, str]
+PairKey = tuple[int, str, str, str]
 """Hour, antagonist, victim, cause."""
 
 
@@ -61,7 +61,7 @@ def hour(time_s: float) -> int:
     return int(time_s // HOUR_S) * HOUR_S
 
 
-def of_incident(row: Mapping[str, Any]) -> dict[Key, Sums]:
+def of_incident(row: Mapping[str, Any]) -> dict[PairKey, Sums]:
     """What one incident adds to the sums.
 
     :param row: ``victim``, ``cause``, ``outcome``, ``begun_s``,
@@ -95,9 +95,9 @@ def most_rows(row: Mapping[str, Any]) -> int:
 
 
 def difference(before: Iterable[Mapping[str, Any]],
-               after: Iterable[Mapping[str, Any]]) -> dict[Key, Sums]:
+               after: Iterable[Mapping[str, Any]]) -> dict[PairKey, Sums]:
     """By how much the sums change; nothing for those that stay."""
-    found: dict[Key, Sums] = {}
+    found: dict[PairKey, Sums] = {}
     for rows, times in ((before, -1), (after, 1)):
         for row in rows:
             for key, sums in of_incident(row).items():

@@ -35,7 +35,7 @@ DAY_S = 86400
 DAYS = 60
 """Older samples weigh less than 0.2 %, and are left out."""
 
-Key = tuple[str, str, str, str]
+SpecKey = tuple[str, str, str, str]
 """Project, application, CPU model, signal."""
 KEY = ('project', 'application', 'cpu_model', 'signal')
 
@@ -49,14 +49,14 @@ class Day(NamedTuple):
     host_id: int
     ids: list[int]
 
-    def row(self, key: Key, day_s: int) -> dict[str, Any]:
+    def row(self, key: SpecKey, day_s: int) -> dict[str, Any]:
         n, mean, m2 = self.statistics
         return {**dict(zip(KEY, key, strict=True)), 'hour_s': day_s,
                 'host_id': self.host_id, 'n': int(n), 'mean': mean,
                 'm2': m2, 'least': self.least, 'most': self.most}
 
 
-Days = dict[Key, dict[int, Day]]
+Days = dict[SpecKey, dict[int, Day]]
 """By the first second of the day."""
 
 
@@ -80,7 +80,7 @@ def merged(rows: Iterable[Mapping[str, Any]]) -> Days:
     """Rows of the table, merged by day."""
     days: Days = {}
     for row in rows:
-        key: Key = (row['project'], row['application'], row['cpu_model'],
+        key: SpecKey = (row['project'], row['application'], row['cpu_model'],
                     row['signal'])
         day_s = row['hour_s'] // DAY_S * DAY_S
         one = Statistics(row['n'], row['mean'], row['m2'])
@@ -107,7 +107,7 @@ def spec(by_day: Mapping[int, Day], today_s: int) -> Statistics:
 
 
 def _write(connection: reports.Connection,
-           specs: Mapping[Key, Statistics], now: float) -> int:
+           specs: Mapping[SpecKey, Statistics], now: float) -> int:
     today_s = int(now // DAY_S) * DAY_S
     have = {tuple(row[name] for name in KEY): row
             for row in statistics.specs(connection)}

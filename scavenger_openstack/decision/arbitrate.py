@@ -27,11 +27,9 @@ import math
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
-
-Key = tuple[str, Knob]
-"""A workload's (or group's) id and one of its knobs."""
 
 SWITCHES = frozenset((Knob.CPU_IDLE, Knob.PAUSED))
 """Knobs that hold 0 or 1, where 1 is tighter."""
@@ -84,11 +82,11 @@ def worth_writing(knob: Knob, current: Value | None, wanted: Value,
 
 
 def arbitrate(wishes: Iterable[Cap],
-              originals: Mapping[Key, Value | None],
+              originals: Mapping[KnobKey, Value | None],
               floors: Mapping[str, Mapping[Knob, float]], *,
-              overrides: Mapping[Key, Cap | None] | None = None,
+              overrides: Mapping[KnobKey, Cap | None] | None = None,
               exempt: Collection[str] = frozenset(),
-              stopped: bool = False) -> dict[Key, Cap]:
+              stopped: bool = False) -> dict[KnobKey, Cap]:
     """The caps that should be in force, one per workload and knob.
 
     Kill switch (``stopped``) > the operator's override > exemption > the
@@ -107,8 +105,8 @@ def arbitrate(wishes: Iterable[Cap],
     """
     if stopped:
         return {}
-    chosen: dict[Key, Cap] = {}
-    sets: dict[Key, list[Cap]] = {}
+    chosen: dict[KnobKey, Cap] = {}
+    sets: dict[KnobKey, list[Cap]] = {}
     for wish in wishes:
         workload, knob, value, _, _ = wish
         if workload in exempt:
@@ -133,7 +131,7 @@ def arbitrate(wishes: Iterable[Cap],
                 chosen.pop(key, None)
             elif _sound(key[1], cap.value):
                 chosen[key] = cap
-    result: dict[Key, Cap] = {}
+    result: dict[KnobKey, Cap] = {}
     for key, cap in chosen.items():
         workload, knob = key
         value = cap[2]
@@ -161,8 +159,8 @@ def arbitrate(wishes: Iterable[Cap],
     return result
 
 
-def in_effect(originals: Mapping[Key, Value | None],
-              online: Collection[int]) -> Mapping[Key, Value | None]:
+def in_effect(originals: Mapping[KnobKey, Value | None],
+              online: Collection[int]) -> Mapping[KnobKey, Value | None]:
     """``originals`` without the sets of cgroups that have no CPU online.
 
     Such a set limits nothing: the kernel lets the group run on the CPUs of

@@ -25,12 +25,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from typing import TypeVar
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 
 K = TypeVar('K')
 
@@ -49,7 +49,7 @@ class Told(NamedTuple):
 class Changed(NamedTuple):
     """Caps by key, ``None`` for one that is no longer wanted."""
 
-    wanted: Mapping[Key, Cap | None] = {}
+    wanted: Mapping[KnobKey, Cap | None] = {}
     would: Mapping[WouldKey, Cap | None] = {}
     incidents: tuple[Told, ...] = ()
 
@@ -87,7 +87,7 @@ class Changes:
     """What was decided last, to compare the next decision with."""
 
     def __init__(self) -> None:
-        self.wanted: Mapping[Key, Cap] = {}
+        self.wanted: Mapping[KnobKey, Cap] = {}
         self.would: Mapping[WouldKey, Cap] = {}
         self.incidents: Mapping[tuple[str, str], Incident] = {}
 

@@ -35,7 +35,6 @@ from collections.abc import Mapping
 import math
 from typing import Any
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import memory_shortage
@@ -47,6 +46,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Rates
 
@@ -168,6 +168,6 @@ class Decider:
         return Decision(facts={'fault': what})
 
     def answer(self, decided: Decided, unmet: Mapping[str, int],
-               pending: Collection[Key]) -> memory_shortage.Answer:
+               pending: Collection[KnobKey]) -> memory_shortage.Answer:
         """See :meth:`.memory_shortage.Pauses.answer`."""
         return self._pauses.answer(decided, unmet, pending)

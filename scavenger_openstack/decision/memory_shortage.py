@@ -24,12 +24,12 @@ import math
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import WorkloadRates
@@ -104,7 +104,7 @@ class Pauses:
             and runs[workload] == self._runs.get(workload)}
 
     def answer(self, decided: Decided, unmet: Mapping[str, int],
-               pending: Collection[Key]) -> Answer:
+               pending: Collection[KnobKey]) -> Answer:
         """Memory that the kernel did not take back: pause, or kill.
 
         A workload is paused until it is not refused any more, or has no

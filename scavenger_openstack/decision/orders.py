@@ -30,9 +30,9 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
@@ -128,7 +128,7 @@ class Resolved(NamedTuple):
     ``override ID``, why they do not count.
     """
 
-    overrides: Mapping[Key, Cap | None] = {}
+    overrides: Mapping[KnobKey, Cap | None] = {}
     exempt: frozenset[str] = frozenset()
     refused: Mapping[str, str] = {}
 
@@ -141,7 +141,7 @@ def mode(name: str, own: Mode, orders: Orders) -> Mode:
 
 def resolve(now: float, rates: Rates, orders: Orders,
             limited: Collection[Knob] = tuple(Knob),
-            taken: Collection[Key] = ()) -> Resolved:
+            taken: Collection[KnobKey] = ()) -> Resolved:
     """What of the orders counts.
 
     :param now: CLOCK_BOOTTIME in seconds
@@ -153,7 +153,7 @@ def resolve(now: float, rates: Rates, orders: Orders,
     workloads = [one.workload for one in rates.workloads]
     named = _by_name(workloads)
     overrides = orders.overrides
-    found: dict[Key, Cap | None] = {}
+    found: dict[KnobKey, Cap | None] = {}
     refused = dict(overrides.without_target)
     if now >= overrides.ends_s:
         refused = {f'override {one.id}': refused[f'override {one.id}']
@@ -191,7 +191,7 @@ def exempt(workloads: Iterable[Workload], orders: Orders) -> frozenset[str]:
         for name in (one.id, _group(one)))
 
 
-def is_asked_for(wanted: Mapping[Key, Cap], workload: str) -> bool:
+def is_asked_for(wanted: Mapping[KnobKey, Cap], workload: str) -> bool:
     """Whether the memory limit of a workload is an operator's."""
     cap = wanted.get((workload, Knob.MEMORY_BYTES))
     return cap is not None and cap.owner == OWNER

@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Value
 
@@ -63,7 +63,7 @@ class Fast(NamedTuple):
     floors: tuple[Cap, ...] = ()
 
     @property
-    def keys(self) -> frozenset[Key]:
+    def keys(self) -> frozenset[KnobKey]:
         return frozenset((group, Knob.CPU_SET) for group in self.sets)
 
 
@@ -97,8 +97,8 @@ class Decided(NamedTuple):
     decisions: Mapping[str, Decision]
     would: Sequence[Cap]
     fast: Fast
-    originals: Mapping[Key, Value | None]
-    wanted: Mapping[Key, Cap]
+    originals: Mapping[KnobKey, Value | None]
+    wanted: Mapping[KnobKey, Cap]
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
 
@@ -121,7 +121,8 @@ def claim(proposal: Proposal, fast: Fast = NO_FAST) -> Claims:
     return Claims(proposal, fast, wishes, resolved, caps)
 
 
-def settle(claims: Claims, originals: Mapping[Key, Value | None]) -> Decided:
+def settle(claims: Claims, originals: Mapping[KnobKey, Value | None]
+           ) -> Decided:
     """What should be in force.
 
     :param originals: what each claimed knob would hold without us

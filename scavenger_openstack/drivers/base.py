@@ -27,15 +27,12 @@ import types
 from typing import NamedTuple
 from typing import Protocol
 
-from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.restore import grammar
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
-
-Key = arbitrate.Key
-"""A workload, or a group, and one of its knobs."""
 
 RestoreAction = grammar.RestoreAction
 """One action of a lease's way back, out of the closed set that
@@ -61,7 +58,7 @@ class Changes(NamedTuple):
     """
 
     changed: Collection[str] = ()
-    rewrite: Collection[Key] = ()
+    rewrite: Collection[KnobKey] = ()
     unmet: Mapping[str, int] = types.MappingProxyType({})
 
 
@@ -76,7 +73,7 @@ class TimedOut(NamedTuple):
     """What is done for these knobs of one queue is late; ``done`` is set
     when it ends."""
 
-    keys: Sequence[Key]
+    keys: Sequence[KnobKey]
     done: threading.Event
 
 
@@ -137,7 +134,7 @@ class Knobs(Protocol):
         """
         ...
 
-    def refresh(self, held: Collection[Key]) -> Changes:
+    def refresh(self, held: Collection[KnobKey]) -> Changes:
         """What changed; called once, at the beginning of each tick.
 
         The removal of limits that workloads came with from elsewhere begins

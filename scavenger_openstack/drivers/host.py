@@ -43,6 +43,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
@@ -209,7 +210,7 @@ class Host:
     def queue(self, workload: str, knob: Knob) -> str:
         return self._part(workload, knob).queue(workload, knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         gone = self._cgroups.refresh(held).changed
         if self._domains is None:
             return base.Changes(gone)

@@ -22,13 +22,13 @@ from typing import Any
 from scavenger_openstack.agent.base import Holder
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import settle
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
@@ -72,7 +72,7 @@ class Isolation:
     def each(self) -> Callable[[float], None] | None:
         return self.poll if self.active else None
 
-    def owns(self, key: Key) -> bool:
+    def owns(self, key: KnobKey) -> bool:
         return self.active and key == (GROUP, Knob.CPU_SET)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
 class Leases:
@@ -33,7 +33,7 @@ class Leases:
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
-        self._held: dict[Key, Lease] = {}
+        self._held: dict[KnobKey, Lease] = {}
 
     def hold(self, workload: str, knob: Knob, actions: Sequence[RestoreAction],
              original: Value | None) -> None:
@@ -51,7 +51,7 @@ class Leases:
         found: Value | None = lease.original if lease else None
         return found
 
-    def held(self) -> Mapping[Key, Lease]:
+    def held(self) -> Mapping[KnobKey, Lease]:
         return self._held
 
     @contextlib.contextmanager
@@ -76,7 +76,7 @@ class Leases:
     def watched(self) -> bool:
         return True
 
-    def lost(self) -> set[Key]:
+    def lost(self) -> set[KnobKey]:
         return set()
 
     def reopen(self) -> None:

@@ -39,11 +39,11 @@ from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.scenario import Drawn
 from scavenger_openstack.simulator.truth import Result
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
-Key = tuple[str, Knob]
-Wanted = Mapping[Key, float]
+Wanted = Mapping[KnobKey, float]
 Controller = Callable[[float, Rates], Wanted]
 
 STATIC = 0.2
@@ -87,7 +87,7 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
     before = simulator.sample()
     caps: list[tuple[float, Wanted]] = []
     seen: list[Rates] = []
-    held: dict[Key, float] = {}
+    held: dict[KnobKey, float] = {}
     warm = False
     while simulator.now < drawn.duration_s - 1e-9:
         simulator.advance(drawn.interval_s)
@@ -110,7 +110,7 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
 
 
 def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
-             ) -> dict[Key, float]:
+             ) -> dict[KnobKey, float]:
     there = {guest.spec.id for guest in simulator.plant.guests}
     for key, value in wanted.items():
         if held.get(key) != value and key[0] in there:
@@ -225,7 +225,7 @@ def _slower(base: Played, run: Played) -> dict[str, float]:
     return detection.slower(base.results, run.results)
 
 
-def _key(tenant: Tenant) -> Key:
+def _key(tenant: Tenant) -> KnobKey:
     return tenant.id, (Knob.IO_BYTES_PER_S if tenant.queue_depth > DISK_DEPTH
                        else Knob.CPU_CORES)
 
@@ -236,7 +236,7 @@ def _hard(knob: Knob) -> float:
             else params.cap_io_bytes_per_s)
 
 
-def _full(ticks: Iterable[Rates], key: Key) -> float:
+def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
     """What he uses while he works: the 90th percentile of his use."""
     uses = sorted([
         (one.cpu_cores if key[1] is Knob.CPU_CORES

@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from typing import Protocol
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import WouldKey
@@ -33,6 +32,7 @@ from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Rates
 
 Moment = line_format.Turn | Rates
@@ -96,9 +96,9 @@ class Step(NamedTuple):
     host: str
     changed: Changed
     decided: Decided | None
-    wanted: Mapping[Key, Cap]
+    wanted: Mapping[KnobKey, Cap]
     would: Mapping[WouldKey, Cap]
-    before: tuple[Mapping[Key, Cap], Mapping[WouldKey, Cap]]
+    before: tuple[Mapping[KnobKey, Cap], Mapping[WouldKey, Cap]]
 
 
 class Player:
@@ -112,7 +112,7 @@ class Player:
         self._host = host
         self._decider = settings.decider(host, interval_s)
         self._what_if = settings.what_if
-        self._asked: set[Key] = set()
+        self._asked: set[KnobKey] = set()
         self._changes = changes.Changes()
 
     def step(self, moment: Moment) -> Step:
@@ -232,8 +232,8 @@ def difference(was: Changed, now: Changed) -> str:
     return ''
 
 
-def _said(caps: Mapping[Key, Cap | None] | Mapping[WouldKey, Cap | None],
-          key: Key | WouldKey) -> str:
+def _said(caps: Mapping[KnobKey, Cap | None] | Mapping[WouldKey, Cap | None],
+          key: KnobKey | WouldKey) -> str:
     if key not in caps:
         return 'no change'
     cap = caps[key]     # type: ignore[index]

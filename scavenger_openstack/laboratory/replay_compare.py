@@ -22,13 +22,13 @@ import dataclasses
 from typing import Any
 
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.laboratory.replay import side_by_side
 from scavenger_openstack.laboratory.replay import Source
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack.laboratory.replay_settings import Settings
 from scavenger_openstack.text import columns
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
 
@@ -77,10 +77,10 @@ class Tally:
     lifted: int = 0
     incidents: int = 0
     knobs: dict[Place, Limited] = dataclasses.field(default_factory=dict)
-    now: dict[str, Mapping[Key, Value]] = dataclasses.field(
+    now: dict[str, Mapping[KnobKey, Value]] = dataclasses.field(
         default_factory=dict)
 
-    def add(self, step: Step) -> Mapping[Key, Value]:
+    def add(self, step: Step) -> Mapping[KnobKey, Value]:
         """Count a decision; what it limits, also where it only observes."""
         caps = limits(step)
         before = self.now.get(step.host, {})
@@ -103,11 +103,11 @@ class Tally:
         return caps
 
 
-def limits(step: Step) -> dict[Key, Value]:
+def limits(step: Step) -> dict[KnobKey, Value]:
     """What would be limited if all controllers of the setting enforced."""
-    found: dict[Key, Value] = {key: cap.value
+    found: dict[KnobKey, Value] = {key: cap.value
                                for key, cap in step.wanted.items()}
-    claims: dict[Key, list[Value]] = {}
+    claims: dict[KnobKey, list[Value]] = {}
     for (_, workload, knob), cap in step.would.items():
         if (workload, knob) not in found:
             claims.setdefault((workload, knob), []).append(cap.value)

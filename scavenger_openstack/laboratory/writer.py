@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scavenger_openstack.agent.apply.worker import Job
-from scavenger_openstack.decision.arbitrate import Key
+from scavenger_openstack.types import KnobKey
 
 
 class Writer:
@@ -29,7 +29,7 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self.pending: set[Key] = set()
+        self.pending: set[KnobKey] = set()
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         for job in jobs:

@@ -26,12 +26,12 @@ import math
 from typing import Any
 from typing import NamedTuple
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import Told
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import Value
@@ -107,13 +107,13 @@ class Turn(NamedTuple):
     stopped: bool
     unwatched: bool
     anew: bool
-    originals: Mapping[Key, Value]
+    originals: Mapping[KnobKey, Value]
     fast_sets: frozenset[str]
     floors: tuple[Cap, ...]
     unmet: Mapping[str, int]
-    pending: frozenset[Key]
-    written: Mapping[Key, tuple[Value, Value | None]]
-    lifted: tuple[Key, ...]
+    pending: frozenset[KnobKey]
+    written: Mapping[KnobKey, tuple[Value, Value | None]]
+    lifted: tuple[KnobKey, ...]
     problems: tuple[str, ...]
     decided: Changed
 
@@ -186,7 +186,7 @@ def _resources(value: Any, where: str) -> tuple[Resource, ...]:
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
-         originals: Mapping[Key, Value]) -> Turn:
+         originals: Mapping[KnobKey, Value]) -> Turn:
     """A line after the first.
 
     :param line: its number
@@ -246,8 +246,8 @@ def _caps(value: Any, where: str) -> dict[tuple[str, str, Knob], Cap | None]:
     return found
 
 
-def _originals(value: Any, where: str) -> dict[Key, Value]:
-    found: dict[Key, Value] = {}
+def _originals(value: Any, where: str) -> dict[KnobKey, Value]:
+    found: dict[KnobKey, Value] = {}
     for name, values in mapping(value, where).items():
         which = knob(name, where)
         for workload, one in mapping(values, f'{where}: {name}').items():
@@ -256,7 +256,7 @@ def _originals(value: Any, where: str) -> dict[Key, Value]:
     return found
 
 
-def _keys(value: Any, where: str) -> tuple[Key, ...]:
+def _keys(value: Any, where: str) -> tuple[KnobKey, ...]:
     found = []
     for item in array(value, where):
         if len(array(item, where)) != 2:
@@ -266,7 +266,7 @@ def _keys(value: Any, where: str) -> tuple[Key, ...]:
 
 
 def _written(value: Any, where: str
-             ) -> dict[Key, tuple[Value, Value | None]]:
+             ) -> dict[KnobKey, tuple[Value, Value | None]]:
     found = {}
     for item in array(value, where):
         if len(array(item, where)) != 4:

@@ -26,12 +26,12 @@ from typing import Any
 
 from oslo_config import cfg
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 from scavenger_openstack.wire import json_fields
 
@@ -67,7 +67,7 @@ class Recording:
 
     def __iter__(self) -> Iterator[line_format.Turn]:
         samples = json_fields.Samples()
-        originals: Mapping[Key, Value] = {}
+        originals: Mapping[KnobKey, Value] = {}
         time_s = self.header.time_s
         with self._file:
             while data := self._next():
@@ -181,7 +181,7 @@ class Replay:
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:

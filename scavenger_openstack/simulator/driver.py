@@ -30,6 +30,7 @@ from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.plant import Plant
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -183,7 +184,7 @@ class Simulator:
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:

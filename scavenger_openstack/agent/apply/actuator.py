@@ -40,11 +40,11 @@ from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack import amounts
 from scavenger_openstack.decision import arbitrate
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
 LOG = log.getLogger(__name__)
@@ -87,14 +87,14 @@ class Actuator:
         self._leases = leases
         self._worker: worker.Writer = writer or worker.Worker(
             deadline_s, driver.notify)
-        self._ours: dict[Key, originals.Written] = {}
-        self._complained: dict[Key, str] = {}
-        self._forgot: dict[Key, str] = {}
+        self._ours: dict[KnobKey, originals.Written] = {}
+        self._complained: dict[KnobKey, str] = {}
+        self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
-        self._late: list[tuple[Sequence[Key], Outcome]] = []
+        self._late: list[tuple[Sequence[KnobKey], Outcome]] = []
         self._tick = 0
-        self.in_force: dict[Key, Cap] = {}
-        self.gone: dict[Key, str] = {}
+        self.in_force: dict[KnobKey, Cap] = {}
+        self.gone: dict[KnobKey, str] = {}
         """Why knobs are no longer what was limited, as the last tick saw."""
 
     def look(self, wishes: Iterable[Cap]) -> originals.Seen:
@@ -104,9 +104,9 @@ class Actuator:
         set on them.  What another program wrote to a leased knob is its new
         original (and no cap is set this tick when that is not recorded).
         """
-        found: dict[Key, Value | None] = {}
-        current: dict[Key, Value | None] = {}
-        gone: dict[Key, str] = {}
+        found: dict[KnobKey, Value | None] = {}
+        current: dict[KnobKey, Value | None] = {}
+        gone: dict[KnobKey, str] = {}
         problems: list[str] = []
         held = self._leases.held()
         read, changes = self._driver.read, self._driver.refresh(held)
@@ -150,9 +150,9 @@ class Actuator:
             current[key] = now
         return originals.Seen(found, current, gone, problems, changes)
 
-    def reconcile(self, wanted: Mapping[Key, Cap],
+    def reconcile(self, wanted: Mapping[KnobKey, Cap],
                   seen: originals.Seen = originals.NOTHING_SEEN,
-                  taken: Collection[Key] = ()) -> Outcome:
+                  taken: Collection[KnobKey] = ()) -> Outcome:
         """Bring what is in force to what is wanted.
 
         Tightens first, so that what one workload gains another has given
@@ -205,7 +205,7 @@ class Actuator:
         self._forgot = {}
         return outcome
 
-    def _nearest(self, key: Key, cap: Cap, current: Value | None) -> bool:
+    def _nearest(self, key: KnobKey, cap: Cap, current: Value | None) -> bool:
         """Whether this very cap was set, and what is in force came of it:
         not every value can be had."""
         old, ours = self.in_force.get(key), self._ours.get(key)
@@ -213,7 +213,7 @@ class Actuator:
                 and current is not None and ours is not None
                 and current == ours.value)
 
-    def _queue_of(self, key: Key, what: str) -> str:
+    def _queue_of(self, key: KnobKey, what: str) -> str:
         """Where a knob is tightened, loosened or lifted."""
         return queues_.at(self._driver.queue(*key), what)
 
@@ -318,7 +318,7 @@ class Actuator:
         LOG.warning('%s %s: another program set it to %s, which will be '
                     'restored', workload, knob, amounts.of_knob(knob, text))
 
-    def lift(self, key: Key, outcome: Outcome | None = None) -> None:
+    def lift(self, key: KnobKey, outcome: Outcome | None = None) -> None:
         """Give one knob its original back and end its lease."""
         outcome = outcome if outcome is not None else Outcome()
         try:
@@ -332,7 +332,7 @@ class Actuator:
         self._driver.notify(base.Removed(*key))
         outcome.lifted += 1
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: KnobKey) -> None:
         """Drop what is remembered of a knob that we no longer hold."""
         self.in_force.pop(key, None)
         self._ours.pop(key, None)
@@ -345,7 +345,7 @@ class Actuator:
             self._forgot[key] = why
 
     @property
-    def pending(self) -> frozenset[Key]:
+    def pending(self) -> frozenset[KnobKey]:
         """Knobs whose write the kernel has not finished yet."""
         return frozenset(self._worker.pending)
 
@@ -371,7 +371,7 @@ class Actuator:
                 LOG.debug('%s %s = %s written', *key, cap.value)
                 self.in_force[key] = cap
 
-    def _write(self, key: Key, value: Value) -> bool:
+    def _write(self, key: KnobKey, value: Value) -> bool:
         """Set it; false: somebody else has set the knob, and the next tick
         goes by what he set."""
         if (key in self._ours and key in self._leases.held()
@@ -389,7 +389,7 @@ class Actuator:
             found, self._driver.restore_actions(*key))
         return True
 
-    def _check_drift(self, key: Key, current: Value | None) -> bool:
+    def _check_drift(self, key: KnobKey, current: Value | None) -> bool:
         """Whether somebody else wrote the knob; that is noted."""
         ours = self._ours[key]
         same = originals.same(current, ours.value)
@@ -436,7 +436,7 @@ class Actuator:
         return self._refusals.why_not(
             self._tick, (cap.workload, cap.knob), cap.value)
 
-    def _complain(self, key: Key, message: str) -> str:
+    def _complain(self, key: KnobKey, message: str) -> str:
         """Log a problem when it is new, and not just of other numbers."""
         kind = ''.join(c for c in message.partition(':')[2] if c > '9')
         if self._complained.get(key) != kind:

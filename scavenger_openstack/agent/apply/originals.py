@@ -26,10 +26,10 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -54,9 +54,9 @@ class Seen(NamedTuple):
     ``changes`` is what the driver says is new.
     """
 
-    originals: Mapping[Key, Value | None] = {}
-    current: Mapping[Key, Value | None] = {}
-    gone: Mapping[Key, str] = {}
+    originals: Mapping[KnobKey, Value | None] = {}
+    current: Mapping[KnobKey, Value | None] = {}
+    gone: Mapping[KnobKey, str] = {}
     problems: Sequence[str] = ()
     changes: base.Changes = base.Changes()
 

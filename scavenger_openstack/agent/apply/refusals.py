@@ -18,8 +18,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from scavenger_openstack.algorithms import back_off
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack import errors
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
 LONGEST_TICKS = 30
@@ -47,7 +47,7 @@ class Refusals:
     """Which knobs wait to be tried again.  Times are numbers of ticks."""
 
     def __init__(self) -> None:
-        self._refused: dict[Key, _Refused] = {}
+        self._refused: dict[KnobKey, _Refused] = {}
 
     def keep(self, tick: int, changed: Collection[str]) -> None:
         """Forget what is long over, and workloads that became others."""
@@ -55,18 +55,18 @@ class Refusals:
             if tick > one.again + LONGEST_TICKS or key[0] in changed:
                 del self._refused[key]
 
-    def begin(self, tick: int, key: Key, value: Value, why: str) -> None:
+    def begin(self, tick: int, key: KnobKey, value: Value, why: str) -> None:
         """A value was refused, or the knob could not even be read."""
         before = self._refused.get(key)
         wait = int(back_off.longer(before.wait if before else 0, first=1,
                                    most=LONGEST_TICKS))
         self._refused[key] = _Refused(tick + wait, wait, value, why)
 
-    def end(self, key: Key) -> None:
+    def end(self, key: KnobKey) -> None:
         """It was set, or is not wanted any more."""
         self._refused.pop(key, None)
 
-    def why_not(self, tick: int, key: Key, value: Value) -> str:
+    def why_not(self, tick: int, key: KnobKey, value: Value) -> str:
         """Why a limit is not tried now; '' if it is.
 
         Another CPU set is another question; another number is not.

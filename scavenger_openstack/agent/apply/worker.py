@@ -31,9 +31,9 @@ from typing import Protocol
 
 from oslo_log import log
 
-from scavenger_openstack.agent.lease.leases import Key
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
+from scavenger_openstack.types import KnobKey
 
 LOG = log.getLogger(__name__)
 
@@ -47,14 +47,14 @@ class Job(NamedTuple):
     """What to do in a queue, and the knobs that it is about."""
 
     queue: str
-    keys: Sequence[Key]
+    keys: Sequence[KnobKey]
     do: Callable[[], None]
 
 
 class Writer(Protocol):
     """Does writes that may take long, such as :class:`Worker`."""
 
-    pending: set[Key]
+    pending: set[KnobKey]
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         """Do ``jobs``; whether each was done before the deadline."""
@@ -77,7 +77,7 @@ class Worker:
         self._notify = notify
         self._calls = calls.Executor('{}-writer', deadline_s)
         self._late: list[calls.Call] = []
-        self.pending: set[Key] = set()
+        self.pending: set[KnobKey] = set()
         """The knobs of all jobs that are not done yet."""
 
     def run(self, jobs: Sequence[Job]) -> list[bool]:

@@ -22,11 +22,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from scavenger_openstack.agent.lease.leases import Key
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -41,10 +41,10 @@ class WriteQueue:
     """What one queue has to do in a tick, in this order."""
 
     tighten: list[Cap] = dataclasses.field(default_factory=list)
-    lift: list[Key] = dataclasses.field(default_factory=list)
+    lift: list[KnobKey] = dataclasses.field(default_factory=list)
     loosen: list[Cap] = dataclasses.field(default_factory=list)
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[KnobKey]:
         return [*((cap.workload, cap.knob)
                   for cap in (*self.tighten, *self.loosen)), *self.lift]
 

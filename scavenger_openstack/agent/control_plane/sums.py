@@ -27,7 +27,7 @@ from scavenger_openstack.wire import report
 
 HOUR_S = 3600.0
 
-Key = tuple[str, str, str, str, float]
+SumKey = tuple[str, str, str, str, float]
 """Project, application, CPU model, signal and begin of the hour."""
 
 
@@ -35,7 +35,7 @@ class Sums:
     """What has not been handed out yet."""
 
     def __init__(self) -> None:
-        self._sums: dict[Key, list[float]] = {}
+        self._sums: dict[SumKey, list[float]] = {}
 
     def add(self, workloads: Iterable[WorkloadRates], cpu_model: str,
             wall_s: float) -> None:

@@ -35,7 +35,6 @@ from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import pins as pins_
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import sched_switch
@@ -44,6 +43,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
@@ -87,7 +87,7 @@ class Isolation:
         self.params = params
         self._preview = preview.Preview(params)
 
-    def owns(self, key: Key) -> bool:
+    def owns(self, key: KnobKey) -> bool:
         """Whether the fast loop is the one writer of this knob."""
         return (key[1] is Knob.CPU_SET and key[0] in self._sets
                 and self._fast is not None)

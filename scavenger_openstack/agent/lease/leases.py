@@ -57,7 +57,6 @@ from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease.heartbeat import Renewer
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
@@ -71,9 +70,10 @@ from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.restore.records import now_s
 from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
-__all__ = ['Key', 'Leases', 'Renewer']
+__all__ = ['KnobKey', 'Leases', 'Renewer']
 
 LOG = log.getLogger(__name__)
 
@@ -81,7 +81,7 @@ OTHERS_S = 5.0
 """So long what other threads are removing may take at the end."""
 
 
-def _key(lease: Lease) -> Key:
+def _key(lease: Lease) -> KnobKey:
     try:
         return lease.workload, Knob(lease.knob)
     except ValueError:      # of a newer version: it can still be lifted
@@ -115,15 +115,15 @@ class Leases:
         self.state_dir = state_dir
         self.lease_s = lease_s
         self._mutex = threading.Lock()
-        self._records: Mapping[Key, Lease] = {}
-        self._kinds: Mapping[Key, frozenset[str]] = {}
-        self._busy: dict[Key, int] = {}
-        self._lifting: set[Key] = set()
+        self._records: Mapping[KnobKey, Lease] = {}
+        self._kinds: Mapping[KnobKey, frozenset[str]] = {}
+        self._busy: dict[KnobKey, int] = {}
+        self._lifting: set[KnobKey] = set()
         self._own = ownership.Ownership(state_dir)
         self._beat = heartbeat.Heartbeat(lease_s, self._own.settled)
         self._claims = claims or claims_.Claims((), ())
         self._watched = watched_.Watched(self._own, lease_s)
-        self._lost: set[Key] = set()
+        self._lost: set[KnobKey] = set()
         self._lost_of: tuple[object, object] = (None, None)
         self._say = program.Say(LOG.warning)
 
@@ -250,7 +250,7 @@ class Leases:
         found: Value | None = lease.original if lease else None
         return found
 
-    def held(self) -> Mapping[Key, Lease]:
+    def held(self) -> Mapping[KnobKey, Lease]:
         """All that is held now: what each knob held before us, and the way
         back.  Later changes do not show in it."""
         return self._records
@@ -284,7 +284,7 @@ class Leases:
 
     def lift_all(self) -> list[str]:
         """Lift everything; return what did not come back, and why."""
-        problems: dict[Key, str] = {}
+        problems: dict[KnobKey, str] = {}
         for attempt in range(2):        # a parent may free its children
             until_s = time.monotonic() + OTHERS_S
             while problems and self._lifting and time.monotonic() < until_s:
@@ -331,7 +331,7 @@ class Leases:
         """Have the watcher try these kinds before they are needed."""
         self._watched.want(kinds)
 
-    def lost(self) -> set[Key]:
+    def lost(self) -> set[KnobKey]:
         """What is held, and the watcher could no longer restore."""
         kinds, can = self._kinds, self._watched.can
         if kinds is not self._lost_of[0] or can is not self._lost_of[1]:
@@ -409,7 +409,7 @@ class Leases:
                 f'stays: {exc}') from exc
         self._show(_key(lease), None)
 
-    def _show(self, key: Key, lease: Lease | None,
+    def _show(self, key: KnobKey, lease: Lease | None,
               kinds: frozenset[str] = frozenset()) -> None:
         """Bring what :meth:`held` returns up to date; never change it."""
         held, every = dict(self._records), dict(self._kinds)

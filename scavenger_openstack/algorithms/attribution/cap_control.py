@@ -47,11 +47,11 @@ from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import Verdict
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 
 KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
          'io_wait': Knob.IO_BYTES_PER_S}
 
-Key = tuple[str, Knob]
 
 LOOSE = 2.0
 """A limit is removed when it has been so many times the use for
@@ -101,8 +101,8 @@ class CapControl:
         :param options: see :meth:`tune`
         """
         self._owner = owner
-        self.antagonists: dict[Key, Antagonist] = {}
-        self._good: dict[Key, Good] = {}
+        self.antagonists: dict[KnobKey, Antagonist] = {}
+        self._good: dict[KnobKey, Good] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
         self.tune(**options)
@@ -197,7 +197,7 @@ class CapControl:
         for one in self.antagonists.values():
             one.attribute({each: trial for each, trial in one.trials.items()
                            if each in disturbances}, Event.OVER)
-        obeyed: dict[Key, float] = {}
+        obeyed: dict[KnobKey, float] = {}
         for key, one, limit in self._limited():
             point = sample.get(key[0])
             use = None if point is None else _use(key[1], point)
@@ -222,17 +222,17 @@ class CapControl:
         self._meet(now, sample, effects)
         return effects
 
-    def _limited(self) -> Iterator[tuple[Key, Antagonist, Limit]]:
+    def _limited(self) -> Iterator[tuple[KnobKey, Antagonist, Limit]]:
         for key, one in self.antagonists.items():
             if one.limit is not None:
                 yield key, one, one.limit
 
-    def _set(self, key: Key, event: Event, cap: Cubic) -> None:
+    def _set(self, key: KnobKey, event: Event, cap: Cubic) -> None:
         """Set a limit; it is looked at after those that were set before."""
         one = self.antagonists[key] = self.antagonists.pop(key)
         one.move(event, cap)
 
-    def _first(self, now: float, key: Key, disturbance: Disturbance,
+    def _first(self, now: float, key: KnobKey, disturbance: Disturbance,
                use: float, floor: float) -> Cubic:
         """The limit of an antagonist that is named."""
         harm = effect(disturbance.signal, disturbance.base,
@@ -245,7 +245,7 @@ class CapControl:
             safe, cut = good.value / (1 - self._cut), self._cut
         return Cubic(use, safe, floor=floor, cut=cut, plateau=self._plateau)
 
-    def _harmful(self, now: float, key: Key, use: float,
+    def _harmful(self, now: float, key: KnobKey, use: float,
                  again: bool) -> bool:
         """Whether so much use may be limited, by what is remembered."""
         good = self._good.get(key)
@@ -256,7 +256,7 @@ class CapControl:
             self._forget(key)
         return again
 
-    def _remember(self, now: float, key: Key, value: float,
+    def _remember(self, now: float, key: KnobKey, value: float,
                   event: Event) -> None:
         one = self.antagonists[key]
         assert one.limit is not None
@@ -264,7 +264,7 @@ class CapControl:
                                now + self._remember_s)
         one.move(event)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: KnobKey) -> None:
         """The last good limit tells nothing any more."""
         del self._good[key]
         one = self.antagonists.get(key)
@@ -281,10 +281,10 @@ class CapControl:
             self._set_s.append(now)
         return found
 
-    def _judge(self, now: float, obeyed: Mapping[Key, float],
+    def _judge(self, now: float, obeyed: Mapping[KnobKey, float],
                effects: Effects) -> None:
         """Go on with the trials; limits that did not help are removed."""
-        trials: dict[Trial, tuple[Disturbance, list[Key]]] = {}
+        trials: dict[Trial, tuple[Disturbance, list[KnobKey]]] = {}
         for key, one in self.antagonists.items():
             for disturbance, trial in one.trials.items():
                 if trial is not None:
@@ -320,7 +320,7 @@ class CapControl:
                 one.leave_alone(now, pair, self._back_off_s)
         one.attribute(trials, Event.DID_NOT_HELP)
 
-    def _adapt(self, now: float, key: Key, limit: Limit, use: float,
+    def _adapt(self, now: float, key: KnobKey, limit: Limit, use: float,
                effects: Effects) -> None:
         one = self.antagonists[key]
         suffering = [each for each in one.trials

@@ -89,7 +89,7 @@ floors let it do."""
 BINDING = 0.8
 """Who does so much of his cap is held by it."""
 
-Key = tuple[str, float]
+RunKey = tuple[str, float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class _Background:
                  'least', 'allowed')
 
     def __init__(self, rates: Sequence[WorkloadRates]) -> None:
-        self.keys: list[Key] = [
+        self.keys: list[RunKey] = [
             (one[0].id, one[0].created_s) for one in rates]
         self.uses = [signals.number(one.io_ops_per_s) for one in rates]
         self.floors = [max(LEAST_OPS_PER_S, low)
@@ -267,8 +267,8 @@ class Controller:
             size=samples(p.wait_window_s, self._interval_s),
             smoothing=p.wait_smoothing, increase=p.increase_share,
             decrease=p.decrease_factor, blind_ticks=p.blind_ticks)
-        self._caps: dict[Key, float] = {}
-        self._done: dict[Key, collections.deque[tuple[float, ...]]] = {}
+        self._caps: dict[RunKey, float] = {}
+        self._done: dict[RunKey, collections.deque[tuple[float, ...]]] = {}
 
     def step(self, now: float, rates: Rates) -> Decision:
         """All the caps that should be in force now.  ``now`` in seconds."""

@@ -33,10 +33,10 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
 
-Key = tuple[str, float]
+RunKey = tuple[str, float]
 """A workload and when it was made: its id alone may be used again."""
 
-Use = tuple[Key, float | None, float | None]
+Use = tuple[RunKey, float | None, float | None]
 """Who, what it uses now, what it may come to use; ``None`` if unknown."""
 
 
@@ -184,14 +184,14 @@ class Members:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._members: dict[Key, _Member] | None = None
+        self._members: dict[RunKey, _Member] | None = None
 
     def look(self, uses: Iterable[Use]) -> Arrivals:
         """Account for the workloads that are there now."""
         size = self._size
         first = self._members is None
         left = self._members or {}
-        present: dict[Key, _Member] = {}
+        present: dict[RunKey, _Member] = {}
         new_use = promised = shift = 0.0
         for key, use, allotment in uses:
             member = left.pop(key, None)

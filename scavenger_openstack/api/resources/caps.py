@@ -232,7 +232,7 @@ def _above_floor(knob: Knob, value: float | str | None,
             'value', f'a number from {floor:g}, or null')
 
 
-def _target(host: Mapping[str, Any], key: caps.Key) -> str:
+def _target(host: Mapping[str, Any], key: caps.OverrideKey) -> str:
     return f'{host["name"]}/{key[2]}/{key[1]}'
 
 

@@ -30,7 +30,7 @@ from scavenger_openstack.db import tables
 _C = tables.caps.c
 _O = tables.overrides.c
 
-Key = tuple[int, str, str]
+OverrideKey = tuple[int, str, str]
 """A host's id, a workload and a knob."""
 
 
@@ -75,7 +75,8 @@ def overrides(connection: Connection, *, now_s: float,
         [_O.deleted_s.is_(None), _O.expires_s > now_s])
 
 
-def override(connection: Connection, key: Key, now_s: float) -> Row | None:
+def override(connection: Connection, key: OverrideKey, now_s: float
+             ) -> Row | None:
     """The one that holds for a knob of a workload."""
     host_id, workload, knob = key
     return rows.first(connection, _overrides(now_s).where(
@@ -84,7 +85,7 @@ def override(connection: Connection, key: Key, now_s: float) -> Row | None:
 
 
 def override_ids(connection: Connection, host_ids: Iterable[int],
-                 now_s: float) -> dict[Key, str]:
+                 now_s: float) -> dict[OverrideKey, str]:
     """The overrides that hold on these hosts: what each is for -> its id."""
     ids = sorted(set(host_ids))
     if not ids:
@@ -94,7 +95,8 @@ def override_ids(connection: Connection, host_ids: Iterable[int],
                 _O.host_id.in_(ids)).order_by(_O.id))}
 
 
-def add_override(connection: Connection, key: Key, **values: Any) -> None:
+def add_override(connection: Connection, key: OverrideKey, **values: Any
+                 ) -> None:
     """Set an override; the one before for the same knob holds no more."""
     host_id, workload, knob = key
     end_override(connection, key, values['created_s'])
@@ -102,7 +104,8 @@ def add_override(connection: Connection, key: Key, **values: Any) -> None:
         host_id=host_id, workload=workload, knob=knob, **values))
 
 
-def end_override(connection: Connection, key: Key, now_s: float) -> None:
+def end_override(connection: Connection, key: OverrideKey, now_s: float
+                 ) -> None:
     host_id, workload, knob = key
     connection.execute(update(tables.overrides).where(
         _O.host_id == host_id, _O.workload == workload, _O.knob == knob,

@@ -42,6 +42,7 @@ from scavenger_openstack.drivers.kernel.cgroup_files import Directory
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -362,7 +363,7 @@ class Cgroups:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`: cgroups
         that were deleted, and perhaps made again, have changed."""
         changed, self._changed = self._changed, set()

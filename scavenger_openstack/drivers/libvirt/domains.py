@@ -54,6 +54,7 @@ from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
 from scavenger_openstack.types import WorkloadSample
@@ -92,7 +93,7 @@ class Domains:
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
-        self._held: dict[base.Key, owned_knobs.OwnedKnob] = {}
+        self._held: dict[KnobKey, owned_knobs.OwnedKnob] = {}
         self._balloons = balloon.Balloons()
         self._failed: dict[str, str] = {}
         cgroup_files.allow_many_files()
@@ -330,7 +331,7 @@ class Domains:
             known.counters.wake()
         return self.read(workload, knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         changed, self._changed = self._changed, set()
         return base.Changes(changed, self._reconcile(held), self._unmet())
@@ -365,7 +366,7 @@ class Domains:
         # Not before: a record that is still known would seem foreign.
         self._held.pop((workload, knob), None)
 
-    def _reconcile(self, held: Collection[base.Key]) -> set[base.Key]:
+    def _reconcile(self, held: Collection[KnobKey]) -> set[KnobKey]:
         """Begin to remove limits that domains came with.  To be written again
         are those of ours whose record another program took away, and CPU sets
         under which a vCPU has come or gone."""

@@ -23,7 +23,7 @@ import threading
 import time
 from typing import NamedTuple
 
-from scavenger_openstack.drivers import base
+from scavenger_openstack.types import KnobKey
 
 
 class Message(NamedTuple):
@@ -78,7 +78,7 @@ class PendingFault:
     :param reset: called when the message is dropped
     """
 
-    def __init__(self, keys: Sequence[base.Key], message: str = '',
+    def __init__(self, keys: Sequence[KnobKey], message: str = '',
                  done: threading.Event | None = None,
                  reset: Callable[[], object] = lambda: None) -> None:
         self.keys = tuple(keys)
@@ -105,4 +105,4 @@ class Fault:
         self.reasons: set[object] = set()
         self.message: Message | None = None
         self.args: tuple[object, ...] = ()
-        self.keys: set[base.Key] = set()
+        self.keys: set[KnobKey] = set()

@@ -35,7 +35,6 @@ import threading
 import time
 from typing import Any
 
-from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers import calls
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt.faults import BUSY
@@ -50,6 +49,7 @@ from scavenger_openstack.drivers.libvirt.faults import SLOWLY
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import versions
 from scavenger_openstack import errors
+from scavenger_openstack.types import KnobKey
 
 LOG = logging.getLogger(__name__)
 
@@ -159,11 +159,11 @@ class Health:
 
     # --- what does not work
 
-    def late(self, keys: Sequence[base.Key], done: threading.Event) -> None:
+    def late(self, keys: Sequence[KnobKey], done: threading.Event) -> None:
         """See :class:`scavenger_openstack.drivers.base.TimedOut`."""
         self._add(PendingFault(keys, done=done))
 
-    def failed(self, key: base.Key, message: str, reset: Callable[[], object]
+    def failed(self, key: KnobKey, message: str, reset: Callable[[], object]
                ) -> None:
         """See :class:`scavenger_openstack.drivers.base.Failed`.
 
@@ -227,7 +227,7 @@ class Health:
             fault.reset()
 
     def _begin(self, what: str, reason: object, message: Message,
-               *args: object, keys: Collection[base.Key] = ()) -> None:
+               *args: object, keys: Collection[KnobKey] = ()) -> None:
         with self._turn:
             if self._closed or (what != LIBVIRT and self.down):
                 return
@@ -375,7 +375,7 @@ class Health:
         self._drop(others)
 
     def _note(self, uuid: str, state: DomainState, reason: object = OURS,
-              keys: Collection[base.Key] = ()) -> None:
+              keys: Collection[KnobKey] = ()) -> None:
         if state is DomainState.ANSWERS:
             self._end(uuid, OURS)
         elif state is DomainState.GONE:

@@ -36,6 +36,7 @@ from scavenger_openstack.drivers.kernel import token_bucket
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
 LOG = logging.getLogger(__name__)
@@ -224,7 +225,7 @@ class Network:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.queue`."""
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         """See :meth:`scavenger_openstack.drivers.base.Knobs.refresh`."""
         return base.Changes()
 

@@ -30,7 +30,6 @@ from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import recording
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
@@ -38,6 +37,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -67,7 +67,7 @@ class Nowhere:
     def queue(self, workload: str, knob: Knob) -> str:
         return base.usual_queue(knob)
 
-    def refresh(self, held: Collection[base.Key]) -> base.Changes:
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
         return base.Changes()
 
     def notify(self, event: base.Event) -> bool:
@@ -123,7 +123,7 @@ class Host:
             Workload('/batch/b', Priority.BACKGROUND, group='/batch',
                      memory_allotment_bytes=GIB, created_s=8.0)]
         self.used = dict.fromkeys((one.id for one in self.workloads), 0.0)
-        self.originals: dict[Key, Value] = {}
+        self.originals: dict[KnobKey, Value] = {}
 
     def ticks(self, count: int) -> list[loop_.Tick]:
         return [self.tick() for _ in range(count)]
@@ -167,7 +167,7 @@ class Host:
                                       (ODD, Knob.MEMORY_BYTES)})
         self.decider.answer(tick.decided, tick.unmet, tick.pending)
 
-    def found(self, claims: Iterable[Cap]) -> dict[Key, Value | None]:
+    def found(self, claims: Iterable[Cap]) -> dict[KnobKey, Value | None]:
         if self.dice.random() < 0.1:
             self.originals = {
                 (ODD, Knob.MEMORY_BYTES): self.dice.randrange(GIB),

@@ -21,7 +21,6 @@ import dataclasses
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import scavenger
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.controller import DETECTOR
 from scavenger_openstack.decision.controller import REGULATOR
 from scavenger_openstack.decision.controller import UNUSABLE
@@ -33,6 +32,7 @@ from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -79,7 +79,7 @@ class DeciderTestCase(testtools.TestCase):
 
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
-               originals: Mapping[Key, Value | None] | None = None,
+               originals: Mapping[KnobKey, Value | None] | None = None,
                fast: settle.Fast = settle.NO_FAST) -> settle.Decided:
         self.proposal = one.propose_from(dataclasses.replace(
             seen or rates('/a'), time_s=now), held_back=held_back)

@@ -25,7 +25,6 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.decision.arbitrate import arbitrate
-from scavenger_openstack.decision.arbitrate import Key
 from scavenger_openstack.decision.arbitrate import SLACK
 from scavenger_openstack.decision.arbitrate import SWITCHES
 from scavenger_openstack.decision.arbitrate import tightest
@@ -34,6 +33,7 @@ from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -72,9 +72,9 @@ SOME_KNOBS = st.lists(KNOBS, max_size=5)
 
 
 @st.composite
-def limits(draw: st.DrawFn) -> dict[Key, Value | None]:
+def limits(draw: st.DrawFn) -> dict[KnobKey, Value | None]:
     """What some of the knobs hold without us."""
-    found: dict[Key, Value | None] = {}
+    found: dict[KnobKey, Value | None] = {}
     for name in ('/a', '/b'):
         for knob in draw(SOME_KNOBS):
             found[name, knob] = draw(values(
@@ -101,25 +101,25 @@ def says_something(knob: Knob, value: Any) -> bool:
     return not isinstance(value, str) and 0 <= value < math.inf
 
 
-def plain(wanted: dict[Key, Cap]) -> dict[Key, Any]:
+def plain(wanted: dict[KnobKey, Cap]) -> dict[KnobKey, Any]:
     """Key -> value, CPUs as a set."""
     return {key: parse_cpus(str(cap.value)) if key[1] is Knob.CPU_SET
             else cap.value for key, cap in wanted.items()}
 
 
-def expected(wishes: list[Cap], originals: dict[Key, Value | None],
+def expected(wishes: list[Cap], originals: dict[KnobKey, Value | None],
              floors: dict[str, dict[Knob, float]],
-             overrides: dict[Key, Cap], exempt: frozenset[str],
-             ) -> dict[Key, Any]:
+             overrides: dict[KnobKey, Cap], exempt: frozenset[str],
+             ) -> dict[KnobKey, Any]:
     """DESIGN 7.5, one knob after the other."""
-    claims: dict[Key, list[Value]] = {}
+    claims: dict[KnobKey, list[Value]] = {}
     for cap in wishes:
         if cap.workload not in exempt and says_something(*cap[1:3]):
             claims.setdefault((cap.workload, cap.knob), []).append(cap.value)
     for key, cap in overrides.items():
         if says_something(*cap[1:3]):
             claims[key] = [cap.value]
-    found: dict[Key, Any] = {}
+    found: dict[KnobKey, Any] = {}
     for key, all_of_them in claims.items():
         knob = key[1]
         value: Any = tightest(knob, all_of_them)

@@ -26,10 +26,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 import testtools
 
-from scavenger_openstack.algorithms.scavenger.reserve import Key
 from scavenger_openstack.algorithms.scavenger.reserve import Members
 from scavenger_openstack.algorithms.scavenger.reserve import Reserve
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
+from scavenger_openstack.algorithms.scavenger.reserve import RunKey
 from scavenger_openstack.algorithms.scavenger.reserve import Use
 from scavenger_openstack.tests.unit.algorithms import strategies
 
@@ -39,7 +39,7 @@ XS = strategies.amounts(CAPACITY)
 CURVES = st.lists(XS, min_size=1, max_size=20)
 CS = strategies.amounts(6.0)
 SHARES = strategies.amounts(0.3)
-GUESTS: tuple[Key, ...] = (('/one', 1.0), ('/two', 2.0), ('/three', 3.0))
+GUESTS: tuple[RunKey, ...] = (('/one', 1.0), ('/two', 2.0), ('/three', 3.0))
 
 
 class Seen(NamedTuple):
@@ -135,7 +135,7 @@ class MembersProperties(testtools.TestCase):
                            min_size=1, max_size=20),
            st.tuples(XS, XS, XS))
     def test_everybody_counts_exactly_once(
-            self, size: int, present: list[frozenset[Key]],
+            self, size: int, present: list[frozenset[RunKey]],
             uses: tuple[float, ...]) -> None:
         """In the model, or as a newcomer: never in both, never in none."""
         use = dict(zip(GUESTS, uses, strict=True))
