@@ -13,9 +13,9 @@
 """What the parts of the agent ask of one another.
 
 The agent of a real host has :class:`~.lease.leases.Leases`, on disk, and
-:class:`~.isolation.blind_isolation.Isolation`, a thread; the laboratory plays
-thousands of hosts in one process and has its own.  Both are used by the same
-loop and actuator, which ask for no more than this.
+:class:`~.isolation.blind_isolation.BlindIsolation`, a thread; the laboratory
+plays thousands of hosts in one process and has its own.  Both are used by the
+same loop and actuator, which ask for no more than this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import contextlib
 from typing import Any
 from typing import Protocol
 
-from scavenger_openstack.decision.settle import Fast
+from scavenger_openstack.decision.settle import FastLoopState
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.types import Cap
@@ -96,7 +96,7 @@ class Leases(Protocol):
         ...
 
 
-class Holder(Protocol):
+class Leaser(Protocol):
     """Leases knobs that another thread will write: the actuator."""
 
     def hold(self, workload: str, knob: Knob) -> None:
@@ -119,7 +119,7 @@ class Isolation(Protocol):
     exempt: frozenset[str]
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: Holder) -> Fast:
+               leaser: Leaser) -> FastLoopState:
         """Bring the fast loop up to date; what it does from now on."""
         ...
 
@@ -127,7 +127,7 @@ class Isolation(Protocol):
         """Whether the fast loop is the one writer of this knob."""
         ...
 
-    def stop(self) -> Fast:
+    def stop(self) -> FastLoopState:
         """End the fast loop; what it does all the same, while a write
         hangs.  Its leases are lifted by the next diff."""
         ...

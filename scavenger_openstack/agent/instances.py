@@ -45,7 +45,7 @@ _WORDS = {
     Knob.PAUSED: 'paused'}
 
 
-class Rows:
+class InstanceRows:
     """The rows of one agent, made now and then."""
 
     def __init__(self) -> None:

@@ -169,7 +169,7 @@ class Loop:
             if tick.stopped or tick.unwatched:
                 # What the fast loop set would come back without a lease.
                 fast = (self._isolation.stop() if self._isolation
-                        else settle.NO_FAST)
+                        else settle.NO_FAST_LOOP)
                 tick.outcome = self._actuator.reconcile({}, taken=fast.keys)
         else:
             self._say_blind('')
@@ -220,11 +220,11 @@ class Loop:
                       '%.0f s; please report this', name,
                       decider.FAULT_REST_S, exc_info=fault)
 
-    def _follow(self, proposal: settle.Proposal) -> settle.Fast:
+    def _follow(self, proposal: settle.Proposal) -> settle.FastLoopState:
         """Bring the fast loop up to date."""
         isolation = self._isolation
         if isolation is None:
-            return settle.NO_FAST
+            return settle.NO_FAST_LOOP
         isolation.mode = orders_.mode(perfiso.Controller.name,
                                       self._own_mode, self._orders)
         isolation.exempt = orders_.exempt(

@@ -31,7 +31,7 @@ _UUID = re.compile('[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 _CHARS = 32
 
 
-class Name(NamedTuple):
+class InstanceName(NamedTuple):
     """That of the instance in libvirt, and the one in Nova, '' if unknown,
     which a tenant chooses."""
 
@@ -43,13 +43,13 @@ class Names:
     """The names that are known."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Name] = {}
+        self._known: dict[str, InstanceName] = {}
         self._followed: Iterable[Instance] = ()
 
     def learn(self, uuid: str, name: str, display_name: str) -> None:
         if len(self._known) >= MOST:
             self._known = {}
-        self._known[uuid] = Name(name, display_name)
+        self._known[uuid] = InstanceName(name, display_name)
 
     def follow(self, instances: Iterable[Instance]) -> None:
         """Learn those.
@@ -69,7 +69,7 @@ class Names:
         for uuid, one in json_fields.mapping(document, 'names').items():
             one = json_fields.mapping(one, f'names.{uuid}')
             self.learn(uuid, *(json_fields.text(one.get(field), field)
-                               for field in Name._fields))
+                               for field in InstanceName._fields))
 
     def of(self, document: object) -> dict[str, dict[str, str]]:
         """UUID -> names, as JSON, of all VMs whose UUIDs it has."""

@@ -217,7 +217,7 @@ class Service:
         self._history = history.History(conf_.history_file(conf),
                                         conf.agent.history_mib * 2 ** 20,
                                         log_filter.NAMES)
-        self._rows = instances.Rows()
+        self._rows = instances.InstanceRows()
         self._logged_missing: frozenset[str] = frozenset()
         self._sync = load_sync(conf, call, self._evidence)
         self._parameters = parameters.Parameters(conf)
@@ -241,7 +241,7 @@ class Service:
         self._actuator = actuator_.Actuator(
             self._recorder.knobs if self._recorder else self._driver,
             self._leases, conf.agent.write_deadline_s)
-        self._isolation = isolation_.Isolation(
+        self._isolation = isolation_.BlindIsolation(
             self._driver, self._leases,
             conf_.params_of(conf, 'perfiso', perfiso.Params),
             modes['perfiso'])

@@ -38,7 +38,7 @@ WouldKey = tuple[str, str, Knob]
 """The controller that would set it, the workload, the knob."""
 
 
-class Told(NamedTuple):
+class IncidentChange(NamedTuple):
     """An incident that is new, has changed, or has ended."""
 
     controller: str
@@ -51,7 +51,7 @@ class Changed(NamedTuple):
 
     wanted: Mapping[KnobKey, Cap | None] = {}
     would: Mapping[WouldKey, Cap | None] = {}
-    incidents: tuple[Told, ...] = ()
+    incidents: tuple[IncidentChange, ...] = ()
 
 
 def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
@@ -70,15 +70,17 @@ def of_caps(before: Mapping[K, Cap], after: Mapping[K, Cap],
 
 def of_incidents(before: Mapping[tuple[str, str], Incident],
                  after: Mapping[tuple[str, str], Incident],
-                 ) -> tuple[Told, ...]:
+                 ) -> tuple[IncidentChange, ...]:
     """Incidents by controller and id that began, changed or ended.
 
     A change is one of cause, antagonists, action or outcome: the numbers
     of an open incident move all the time.
     """
-    told = [Told(key[0], incident, False) for key, incident in after.items()
+    told = [IncidentChange(key[0], incident, False)
+            for key, incident in after.items()
             if key not in before or _gist(before[key]) != _gist(incident)]
-    told += [Told(key[0], incident, True) for key, incident in before.items()
+    told += [IncidentChange(key[0], incident, True)
+             for key, incident in before.items()
              if key not in after]
     return tuple(told)
 

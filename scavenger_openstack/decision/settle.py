@@ -52,7 +52,7 @@ class Proposal(NamedTuple):
     anew: bool
 
 
-class Fast(NamedTuple):
+class FastLoopState(NamedTuple):
     """What the fast loop does now; nothing while it does not run.
 
     ``sets`` are the groups whose CPU set only it writes, ``floors`` what it
@@ -67,10 +67,10 @@ class Fast(NamedTuple):
         return frozenset((group, Knob.CPU_SET) for group in self.sets)
 
 
-NO_FAST = Fast()
+NO_FAST_LOOP = FastLoopState()
 
 
-class Claims(NamedTuple):
+class ClaimedCaps(NamedTuple):
     """What the slow loop is to set, as far as each knob allows it.
 
     ``caps`` are those whose knobs are to be looked at: what is wished, then
@@ -78,7 +78,7 @@ class Claims(NamedTuple):
     """
 
     proposal: Proposal
-    fast: Fast
+    fast: FastLoopState
     wishes: Sequence[Cap]
     resolved: orders_.Resolved
     caps: Sequence[Cap]
@@ -96,14 +96,15 @@ class Decided(NamedTuple):
     rates: Rates
     decisions: Mapping[str, Decision]
     would: Sequence[Cap]
-    fast: Fast
+    fast: FastLoopState
     originals: Mapping[KnobKey, Value | None]
     wanted: Mapping[KnobKey, Cap]
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
 
 
-def claim(proposal: Proposal, fast: Fast = NO_FAST) -> Claims:
+def claim(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
+          ) -> ClaimedCaps:
     """What is to be set, once it is known what the fast loop does."""
     wishes, taken = proposal.wishes, fast.keys
     if taken or fast.floors:
@@ -118,10 +119,10 @@ def claim(proposal: Proposal, fast: Fast = NO_FAST) -> Claims:
     caps = wishes
     if resolved.overrides:
         caps = [*wishes, *(cap for cap in resolved.overrides.values() if cap)]
-    return Claims(proposal, fast, wishes, resolved, caps)
+    return ClaimedCaps(proposal, fast, wishes, resolved, caps)
 
 
-def settle(claims: Claims, originals: Mapping[KnobKey, Value | None]
+def settle(claims: ClaimedCaps, originals: Mapping[KnobKey, Value | None]
            ) -> Decided:
     """What should be in force.
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
 
-from scavenger_openstack.agent.base import Holder
+from scavenger_openstack.agent.base import Leaser
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import settle
@@ -36,7 +36,7 @@ from scavenger_openstack.types import Rates
 
 
 class Isolation:
-    """Stands where :class:`.isolation.blind_isolation.Isolation` does;
+    """Stands where :class:`.isolation.blind_isolation.BlindIsolation` does;
     :meth:`poll` is called after each step of the plant.
 
     The same controller moves the set; nobody else writes here, so there
@@ -76,15 +76,15 @@ class Isolation:
         return self.active and key == (GROUP, Knob.CPU_SET)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: Holder) -> settle.Fast:
+               leaser: Leaser) -> settle.FastLoopState:
         """What the fast loop does, and its floors when short."""
         if not self.active:
-            return settle.NO_FAST
+            return settle.NO_FAST_LOOP
         self._allowed = frozenset(rates.topology)
         for cap in wishes:
             if self.owns((cap.workload, cap.knob)):
                 self._allowed &= parse_cpus(str(cap.value))
-        return settle.Fast((GROUP,), tuple(self._floors(rates)))
+        return settle.FastLoopState((GROUP,), tuple(self._floors(rates)))
 
     def _floors(self, rates: Rates) -> list[Cap]:
         """The quota floor, while one CPU is still more than there is.
@@ -102,9 +102,9 @@ class Isolation:
                 for one in rates.workloads
                 if one.workload.priority is Priority.BACKGROUND]
 
-    def stop(self) -> settle.Fast:
+    def stop(self) -> settle.FastLoopState:
         """No thread runs here."""
-        return settle.NO_FAST
+        return settle.NO_FAST_LOOP
 
     def facts(self) -> dict[str, Any]:
         return {}

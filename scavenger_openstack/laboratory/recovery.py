@@ -44,7 +44,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 Wanted = Mapping[KnobKey, float]
-Controller = Callable[[float, Rates], Wanted]
+CapPolicy = Callable[[float, Rates], Wanted]
 
 STATIC = 0.2
 """Of what an antagonist uses, left to him: PerfCloud, section IV-C."""
@@ -79,7 +79,7 @@ class Played(NamedTuple):
 
 
 def play(drawn: Drawn, tenants: Iterable[Tenant],
-         controller: Controller | None = None) -> Played:
+         controller: CapPolicy | None = None) -> Played:
     """Run a host; what a controller wants is in force from then on."""
     simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
                           step_s=drawn.step_s, keep=True,
@@ -121,7 +121,7 @@ def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
     return dict(wanted)
 
 
-def ours(drawn: Drawn) -> Controller:
+def ours(drawn: Drawn) -> CapPolicy:
     """The detector, whose caps never go below the floors."""
     controller = attribution.Controller(interval_s=drawn.interval_s)
 
@@ -132,7 +132,7 @@ def ours(drawn: Drawn) -> Controller:
     return step
 
 
-def constant(limits: Wanted, after_s: float) -> Controller:
+def constant(limits: Wanted, after_s: float) -> CapPolicy:
     """Fixed caps from a moment on."""
     def step(now: float, rates: Rates) -> Wanted:
         there = {one.workload.id for one in rates.workloads}

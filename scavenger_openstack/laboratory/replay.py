@@ -35,7 +35,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Rates
 
-Moment = line_format.Turn | Rates
+Moment = line_format.RecordedTick | Rates
 """One tick of a recording, or one time of a table."""
 
 
@@ -121,7 +121,7 @@ class Player:
         decided: Decided | None = None
         changed = Changed()
         time_s = moment.time_s
-        if isinstance(moment, line_format.Turn):
+        if isinstance(moment, line_format.RecordedTick):
             for key, cap in moment.decided.wanted.items():
                 (self._asked.discard if cap is None
                  else self._asked.add)(key)
@@ -138,19 +138,19 @@ class Player:
         return Step(time_s, self._host, changed, decided,
                     self._changes.wanted, self._changes.would, before)
 
-    def _turn(self, turn: line_format.Turn) -> Decided:
+    def _turn(self, turn: line_format.RecordedTick) -> Decided:
         assert turn.sample is not None
         if turn.anew:
             self._decider.forget_sample()
         proposal = self._decider.propose(
             turn.sample, held_back=turn.stopped or turn.unwatched)
-        decided = settle.settle(settle.claim(proposal, settle.Fast(
+        decided = settle.settle(settle.claim(proposal, settle.FastLoopState(
             tuple(turn.fast_sets), turn.floors)), turn.originals)
         self._decider.answer(decided, self._unmet(turn, decided),
                              turn.pending)
         return decided
 
-    def _unmet(self, turn: line_format.Turn, decided: Decided
+    def _unmet(self, turn: line_format.RecordedTick, decided: Decided
                ) -> Mapping[str, int]:
         """What was refused, without what is not asked for in this replay."""
         if not self._what_if:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from scavenger_openstack.decision.changes import Told
+from scavenger_openstack.decision.changes import IncidentChange
 from scavenger_openstack.laboratory.replay import Step
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
@@ -75,7 +75,7 @@ def _cap(step: Step, mode: Mode, cap: Cap | None, named: Cap,
     return found
 
 
-def _incident(step: Step, told: Told, facts: Mapping[str, Any],
+def _incident(step: Step, told: IncidentChange, facts: Mapping[str, Any],
               ) -> dict[str, Any]:
     one = told.incident
     return {

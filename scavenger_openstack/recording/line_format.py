@@ -27,7 +27,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.decision.changes import Changed
-from scavenger_openstack.decision.changes import Told
+from scavenger_openstack.decision.changes import IncidentChange
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -57,7 +57,7 @@ LONGEST_S = 1e6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Controller:
+class RecordedController:
     """A controller as it was recorded.
 
     ``params`` are all its parameters.  ``state`` is what it was given at
@@ -85,12 +85,12 @@ class Header:
     wall_time_s: float
     interval_s: float
     loaded_s: float
-    controllers: tuple[Controller, ...]
-    isolation: Controller
+    controllers: tuple[RecordedController, ...]
+    isolation: RecordedController
     protect: tuple[Resource, ...] = ()
 
 
-class Turn(NamedTuple):
+class RecordedTick(NamedTuple):
     """One tick: what the agent saw, what came from outside, what it wanted.
 
     ``sample`` is ``None`` when the host could not be read.  ``anew``: the
@@ -145,7 +145,7 @@ def _interval(value: Any, where: str) -> float:
     return float(value)
 
 
-def _controllers(value: Any, where: str) -> tuple[Controller, ...]:
+def _controllers(value: Any, where: str) -> tuple[RecordedController, ...]:
     found = tuple(_controller(item, f'{where}[{place}]')
                   for place, item in enumerate(array(value, where)))
     names = [one.name for one in found]
@@ -154,8 +154,8 @@ def _controllers(value: Any, where: str) -> tuple[Controller, ...]:
     return found
 
 
-def _controller(value: Any, where: str) -> Controller:
-    return Controller(**fields(value, f'{where}: ', {
+def _controller(value: Any, where: str) -> RecordedController:
+    return RecordedController(**fields(value, f'{where}: ', {
         'name': text, 'mode': _mode, 'params': mapping,
         'state': _state}, ('name', 'mode', 'params')))
 
@@ -186,7 +186,7 @@ def _resources(value: Any, where: str) -> tuple[Resource, ...]:
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
-         originals: Mapping[KnobKey, Value]) -> Turn:
+         originals: Mapping[KnobKey, Value]) -> RecordedTick:
     """A line after the first.
 
     :param line: its number
@@ -205,7 +205,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         **_TURN, 'sample': lambda value, where: samples.read(
             value, f'{where}: ')}, ('time_s',))
     fast = found.pop('fast', {})
-    return Turn(
+    return RecordedTick(
         line=line, time_s=found['time_s'], sample=found.get('sample'),
         stopped=found.get('stopped', False),
         unwatched=found.get('unwatched', False),
@@ -279,16 +279,16 @@ def _written(value: Any, where: str
     return found
 
 
-def _incidents(value: Any, where: str) -> tuple[Told, ...]:
+def _incidents(value: Any, where: str) -> tuple[IncidentChange, ...]:
     return tuple(_told(item, f'{where}[{place}]: ')
                  for place, item in enumerate(array(value, where)))
 
 
-def _told(value: Any, where: str) -> Told:
+def _told(value: Any, where: str) -> IncidentChange:
     found = fields(value, where, {
         'controller': text, 'ended': flag, 'incident': json_fields.incident},
         ('controller', 'incident'))
-    return Told(found['controller'], found['incident'],
+    return IncidentChange(found['controller'], found['incident'],
                 found.get('ended', False))
 
 

@@ -65,7 +65,7 @@ class Recording:
             self._file.close()
             raise
 
-    def __iter__(self) -> Iterator[line_format.Turn]:
+    def __iter__(self) -> Iterator[line_format.RecordedTick]:
         samples = json_fields.Samples()
         originals: Mapping[KnobKey, Value] = {}
         time_s = self.header.time_s
@@ -140,7 +140,7 @@ class Replay:
             raise errors.ConfigError(f'[replay] file: {exc}') from exc
         self._name = name
         self._turns = iter(self._recording)
-        self.turn: line_format.Turn | None = None
+        self.turn: line_format.RecordedTick | None = None
         self.over = False
 
     def sample(self) -> HostSample:

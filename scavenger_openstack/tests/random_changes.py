@@ -273,7 +273,7 @@ class Agent:
         self._source = source
         self._changes = changes
         self._batch = prefix + BATCH
-        self._isolation = blind_isolation.Isolation(driver, held, params,
+        self._isolation = blind_isolation.BlindIsolation(driver, held, params,
                                                     Mode.ENFORCE)
         self._topology: Mapping[int, Cpu] = {}
         self._originals: dict[tuple[str, Knob], Value | None] = {}

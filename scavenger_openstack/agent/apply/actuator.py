@@ -97,7 +97,7 @@ class Actuator:
         self.gone: dict[KnobKey, str] = {}
         """Why knobs are no longer what was limited, as the last tick saw."""
 
-    def look(self, wishes: Iterable[Cap]) -> originals.Seen:
+    def look(self, wishes: Iterable[Cap]) -> originals.SeenKnobs:
         """What the wished knobs hold, and would hold without us.
 
         Once per tick.  Knobs that cannot be read are left out: no cap is
@@ -148,10 +148,10 @@ class Actuator:
                     cap, exc, f'{key[0]} {key[1]}: not limited: {exc}'))
                 continue
             current[key] = now
-        return originals.Seen(found, current, gone, problems, changes)
+        return originals.SeenKnobs(found, current, gone, problems, changes)
 
     def reconcile(self, wanted: Mapping[KnobKey, Cap],
-                  seen: originals.Seen = originals.NOTHING_SEEN,
+                  seen: originals.SeenKnobs = originals.NOTHING_SEEN,
                   taken: Collection[KnobKey] = ()) -> Outcome:
         """Bring what is in force to what is wanted.
 

@@ -17,7 +17,7 @@ stand still: groups are born below a capped one and inherit the cap, somebody
 else writes a capped knob, a cgroup is deleted and made again.  Each function
 takes the actions that a lease holds, and the actions that describe the knob as
 it stands ``now``, and says what the lease should hold.  Nothing is read or
-written here; :class:`Seen` is what the actuator read.
+written here; :class:`SeenKnobs` is what the actuator read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Written(NamedTuple):
     actions: Sequence[RestoreAction]
 
 
-class Seen(NamedTuple):
+class SeenKnobs(NamedTuple):
     """What one look at some knobs found.
 
     ``originals`` is what each would hold without us, ``current`` what it
@@ -61,7 +61,7 @@ class Seen(NamedTuple):
     changes: base.Changes = base.Changes()
 
 
-NOTHING_SEEN = Seen()
+NOTHING_SEEN = SeenKnobs()
 
 
 def same(a: Value | None, b: Value | None) -> bool:

@@ -46,7 +46,7 @@ Evidence = Sequence[tuple[str, str, Sequence[float], Sequence[float | None]]]
 told, and values; oldest first."""
 
 
-class Seen(NamedTuple):
+class SeenTick(NamedTuple):
     """What one tick hands over: references, nothing is copied.
 
     ``document`` is the status without its VMs, which are ``instances``;
@@ -101,7 +101,7 @@ def digest(found: Sequence[report.Workload]) -> str:
     return told.hexdigest()[:32]
 
 
-def facts(seen: Seen, rates: Rates | None, *, version: str,
+def facts(seen: SeenTick, rates: Rates | None, *, version: str,
           idle_cores: float | None, spool_bytes: int, dropped: int,
           refused: Mapping[str, str]) -> report.Facts:
     """How the host and its agent are now.

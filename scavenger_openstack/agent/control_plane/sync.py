@@ -94,7 +94,7 @@ class Sync:
         self._version = version
         self._sync_s = sync_s
         self._evidence = evidence
-        self._seen: reports.Seen | None = None
+        self._seen: reports.SeenTick | None = None
         self._events: collections.deque[reports.Happened]
         self._events = collections.deque(maxlen=MOST_EVENTS)
         self._entries = reports.Entries()
@@ -122,9 +122,9 @@ class Sync:
     def see(self, sample: HostSample | None, document: Mapping[str, Any],
             instances: Sequence[Instance], refused: Mapping[str, str]
             ) -> None:
-        """What the last tick saw, as in :class:`.reports.Seen`; from the
+        """What the last tick saw, as in :class:`.reports.SeenTick`; from the
         thread of the tick."""
-        self._seen = reports.Seen(sample, document, instances, refused)
+        self._seen = reports.SeenTick(sample, document, instances, refused)
 
     def happened(self, events: Iterable[transitions.Event]) -> None:
         """What is to be told; from the thread of the tick."""
@@ -322,7 +322,7 @@ class Sync:
         If it would be too long they wait for one without entries; where they
         alone are too many, some are told, under no digest.
         """
-        seen = self._seen or reports.Seen(None, {})
+        seen = self._seen or reports.SeenTick(None, {})
         found = (reports.workloads(seen.sample, seen.instances)
                  if seen.sample is not None else None)
         digest = reports.digest(found) if found is not None else ''

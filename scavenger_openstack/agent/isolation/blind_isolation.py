@@ -59,7 +59,7 @@ WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
 """The same where it takes no CPU set, which may pass at any time."""
 
 
-class Isolation:
+class BlindIsolation:
     """Runs the fast loop while there is something for it to do."""
 
     def __init__(self, driver: base.CpuSets, leases: base_.Leases,
@@ -93,17 +93,17 @@ class Isolation:
                 and self._fast is not None)
 
     def follow(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-               holder: base_.Holder) -> settle.Fast:
+               leaser: base_.Leaser) -> settle.FastLoopState:
         """Bring the fast loop up to date; what it does from now on."""
-        runs = self._turn(wishes, rates, held_back, holder)
+        runs = self._turn(wishes, rates, held_back, leaser)
         return self._does(self._floors(rates) if runs else ())
 
-    def _does(self, floors: tuple[Cap, ...] = ()) -> settle.Fast:
-        return (settle.NO_FAST if self._fast is None
-                else settle.Fast(tuple(self._sets), floors))
+    def _does(self, floors: tuple[Cap, ...] = ()) -> settle.FastLoopState:
+        return (settle.NO_FAST_LOOP if self._fast is None
+                else settle.FastLoopState(tuple(self._sets), floors))
 
     def _turn(self, wishes: Sequence[Cap], rates: Rates, held_back: bool,
-              holder: base_.Holder) -> bool:
+              leaser: base_.Leaser) -> bool:
         """Start it, change its bounds or end it; whether it is to run."""
         self._observing = False
         cpus = pins_.usable(rates.topology)
@@ -138,7 +138,7 @@ class Isolation:
             if cap.knob is Knob.CPU_SET and cap.workload in groups:
                 allowed &= parse_cpus(str(cap.value))
         try:
-            self._lease(groups if enforce else (), holder)
+            self._lease(groups if enforce else (), leaser)
             allowed = self._within_originals(allowed,
                                              frozenset(rates.topology))
             bounds = perfiso.bounds(allowed, pins.shared or allowed,
@@ -160,7 +160,7 @@ class Isolation:
         self._say('observing on CPUs '
                   + format_cpus(bounds.allowed | bounds.beside))
 
-    def stop(self, state: str = '') -> settle.Fast:
+    def stop(self, state: str = '') -> settle.FastLoopState:
         """End the fast loop; its leases are lifted by the next diff.
 
         While a write of its hangs in the kernel it stays the writer.
@@ -179,7 +179,7 @@ class Isolation:
         if state:
             self._say(state)
         self._sets = {}
-        return settle.NO_FAST
+        return settle.NO_FAST_LOOP
 
     def facts(self) -> dict[str, Any]:
         """For the status: plain JSON."""
@@ -215,7 +215,7 @@ class Isolation:
             return 'off: ' + self._fast.problem
         return 'off: a write of a CPU set hangs' if self._fast.stopping else ''
 
-    def _lease(self, groups: Collection[str], holder: base_.Holder) -> None:
+    def _lease(self, groups: Collection[str], leaser: base_.Leaser) -> None:
         """Hold the CPU set of each group, also of those born below it."""
         if set(self._sets) != set(groups):
             self.stop()
@@ -224,9 +224,9 @@ class Isolation:
         for group in groups:
             # Asked first: to hold is to look, and then it is known.
             theirs = group in self._sets and self._sets[group].foreign()
-            holder.hold(group, Knob.CPU_SET)
+            leaser.hold(group, Knob.CPU_SET)
             if theirs:
-                holder.adopt(group, Knob.CPU_SET, format_cpus(theirs))
+                leaser.adopt(group, Knob.CPU_SET, format_cpus(theirs))
         if set(self._sets) != set(groups):
             self._sets = {group: self._driver.fast_cpu_set(group)
                           for group in groups}

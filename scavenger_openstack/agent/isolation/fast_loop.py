@@ -79,7 +79,7 @@ class IdleCpus(Protocol):
         ...
 
 
-class Controller(Protocol):
+class CpuChooser(Protocol):
     """What it needs of ``algorithms.perfiso.perfiso.Controller``."""
 
     buffer_cores: int
@@ -105,7 +105,7 @@ class FastLoop:
     :raises ConfigError: the interval is out of bounds
     """
 
-    def __init__(self, running: IdleCpus, controller: Controller,
+    def __init__(self, running: IdleCpus, controller: CpuChooser,
                  set_cpus: Callable[[frozenset[int]], None],
                  leases_check: Callable[[], None],
                  bounds: perfiso.Bounds, interval_s: float, *,

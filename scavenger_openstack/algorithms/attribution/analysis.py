@@ -23,11 +23,11 @@ from typing import NamedTuple
 from scavenger_openstack.algorithms.attribution.disturbance import above
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
-from scavenger_openstack.algorithms.attribution.disturbance import Group
 from scavenger_openstack.algorithms.attribution.disturbance import own_load
 from scavenger_openstack.algorithms.attribution.disturbance import scale
 from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
 from scavenger_openstack.algorithms.attribution.disturbance import value
+from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.explanation import Explanation
@@ -48,7 +48,7 @@ MEDIAN_STEP = 0.954
 deviations of the noise: 0.6745 sqrt(2)."""
 
 
-class Limits(NamedTuple):
+class Thresholds(NamedTuple):
     """From where on something counts; see the options of the same names.
 
     ``min_effect`` is by signal.
@@ -97,7 +97,7 @@ def pool(signal: str, members: Sequence[str],
                          for place in places], means)
 
 
-def worse(signal: str, found: Pool, limits: Limits) -> bool:
+def worse(signal: str, found: Pool, limits: Thresholds) -> bool:
     """Whether a group is worse off now than at its best."""
     recent = found.values[-RECENT:]
     now = sum(recent) / len(recent)
@@ -107,9 +107,10 @@ def worse(signal: str, found: Pool, limits: Limits) -> bool:
     return effect(signal, best, now) >= limits.min_effect[signal]
 
 
-def analyse(now: float, group: Group, present: Sequence[str], signal: str,
-            found: Pool, samples: Sequence[Sample],
-            topology: Mapping[int, Cpu], limits: Limits) -> Disturbance | None:
+def analyse(now: float, group: VictimGroup, present: Sequence[str],
+            signal: str, found: Pool, samples: Sequence[Sample],
+            topology: Mapping[int, Cpu], limits: Thresholds
+            ) -> Disturbance | None:
     """Look for what makes a group suffer; ``None`` when no workload does.
 
     :param present: those of the group that are there now; some may be too
@@ -151,7 +152,7 @@ def analyse(now: float, group: Group, present: Sequence[str], signal: str,
         [name for name in present if name not in found.means], least)
 
 
-def _use(signal: str, sample: Sample, limits: Limits
+def _use(signal: str, sample: Sample, limits: Thresholds
          ) -> tuple[Callable[[Point], float | None], float]:
     """Use of the resource whose contention a signal shows, and how much of
     it no victim would feel."""
@@ -202,7 +203,7 @@ def _load(signal: str, found: Pool, members: Sequence[str],
             own_load(signal, load, members, samples)[0], constant))))
 
 
-def _disturbance(now: float, group: Group, signal: str, found: Pool,
+def _disturbance(now: float, group: VictimGroup, signal: str, found: Pool,
                  samples: Sequence[Sample], known: Explanation, load: str,
                  own: Sequence[Sequence[float]], newcomers: Sequence[str],
                  least: float) -> Disturbance:

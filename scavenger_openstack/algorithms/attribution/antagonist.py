@@ -25,7 +25,7 @@ import enum
 
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms import back_off
 
@@ -157,8 +157,8 @@ class Antagonist:
     trials: dict[Disturbance, Trial | None] = dataclasses.field(
         default_factory=dict)
     reason: str = ''
-    alone: dict[tuple[Group, str], tuple[float, float]] = dataclasses.field(
-        default_factory=dict)
+    alone: dict[tuple[VictimGroup, str], tuple[float, float]] = (
+        dataclasses.field(default_factory=dict))
 
     def move(self, event: Event, cap: Cubic | None = None, *,
              use: float = 0.0, cut: float = 0.0) -> None:
@@ -188,7 +188,7 @@ class Antagonist:
         elif self.state is State.ON_TRIAL and not any(trials.values()):
             self.move(Event.HELPED)
 
-    def leave_alone(self, now: float, pair: tuple[Group, str],
+    def leave_alone(self, now: float, pair: tuple[VictimGroup, str],
                     first_s: float) -> None:
         """A limit did not help: for twice as long as the last time."""
         wait_s = back_off.longer(self.alone.get(pair, (0.0, 0.0))[1],

@@ -38,13 +38,13 @@ from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
-from scavenger_openstack.algorithms.attribution.disturbance import Group
+from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
-from scavenger_openstack.algorithms.attribution.trial import Verdict
+from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -81,7 +81,7 @@ antagonist is at work.  What is suffered while it rests is attributed to
 nothing."""
 
 
-class Good(NamedTuple):
+class GoodLimit(NamedTuple):
     """The last good limit of an antagonist; ``proved`` when no victim
     suffered while it was used up."""
 
@@ -102,7 +102,7 @@ class CapControl:
         """
         self._owner = owner
         self.antagonists: dict[KnobKey, Antagonist] = {}
-        self._good: dict[KnobKey, Good] = {}
+        self._good: dict[KnobKey, GoodLimit] = {}
         self._set_s: collections.deque[float] = collections.deque()
         self.tally, self.allowance = Tally(), allowance.Allowance()
         self.tune(**options)
@@ -260,7 +260,7 @@ class CapControl:
                   event: Event) -> None:
         one = self.antagonists[key]
         assert one.limit is not None
-        self._good[key] = Good(value, one.limit.cap.proved,
+        self._good[key] = GoodLimit(value, one.limit.cap.proved,
                                now + self._remember_s)
         one.move(event)
 
@@ -309,10 +309,10 @@ class CapControl:
                          in one.alone.items() if now < until_s + wait_s}
 
     def _conclude(self, now: float, one: Antagonist,
-                  disturbance: Disturbance, found: Verdict) -> None:
+                  disturbance: Disturbance, found: TrialOutcome) -> None:
         pair = _pair(disturbance)
         trials = {**one.trials, disturbance: None}
-        if found is Verdict.CONFIRMED:
+        if found is TrialOutcome.CONFIRMED:
             one.alone.pop(pair, None)
         else:
             del trials[disturbance]
@@ -392,7 +392,7 @@ class CapControl:
         :raises ValueError, TypeError: it is damaged.
         """
         self._good = {
-            (str(name), Knob(knob)): Good(float(value), bool(proved),
+            (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
                                           float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
         self.antagonists = {}
@@ -408,7 +408,7 @@ class CapControl:
                               in state.get('tally', {}).items()})
 
 
-def _pair(disturbance: Disturbance) -> tuple[Group, str]:
+def _pair(disturbance: Disturbance) -> tuple[VictimGroup, str]:
     return disturbance.group, disturbance.signal
 
 

@@ -30,9 +30,9 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.attribution import analysis
 from scavenger_openstack.algorithms.attribution.cap_control import CapControl
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import Group
 from scavenger_openstack.algorithms.attribution.disturbance import SIGNALS
 from scavenger_openstack.algorithms.attribution.disturbance import THROTTLED
+from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution import explanation
 from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Sample
@@ -50,7 +50,7 @@ AGAIN = 0.1
 """Part of ``max_chance`` once an antagonist was named: looking again and again
 finds a coincidence in the end."""
 
-Known = tuple[float | None, Priority]
+KnownRun = tuple[float | None, Priority]
 """What a name stands for: when its workload was made, ``None`` for an
 instance, which may be started again."""
 
@@ -166,13 +166,13 @@ class Controller:
         sample_s = self._sample_s = max(params.sample_s, interval_s)
         self._history = History(sample_s=sample_s, samples=max(
             2, round(params.window_s / sample_s)))
-        self._disturbances: dict[tuple[Group, str], Disturbance] = {}
+        self._disturbances: dict[tuple[VictimGroup, str], Disturbance] = {}
         self._caps = CapControl(NAME, **_cap_options(params, sample_s))
-        self._looked_s: dict[tuple[Group, str], float] = {}
+        self._looked_s: dict[tuple[VictimGroup, str], float] = {}
         self._time_s = -math.inf
         self._cpu_model: str | None = None
-        self._there: dict[str, Known] = {}
-        self._away: dict[str, tuple[float, Known]] = {}
+        self._there: dict[str, KnownRun] = {}
+        self._away: dict[str, tuple[float, KnownRun]] = {}
         self._workloads: list[Workload] = []
         self.analyses = 0
         self.tune(params)
@@ -180,7 +180,7 @@ class Controller:
     def tune(self, params: Params) -> None:
         """See :class:`.decision.controller.Controller`."""
         self.params = params
-        self._limits = analysis.Limits(
+        self._limits = analysis.Thresholds(
             min_effect={'cpi': params.min_effect,
                         'run_delay': params.min_effect,
                         'io_wait': params.min_io_effect},
@@ -227,7 +227,7 @@ class Controller:
                 now < until_s for until_s, _ in self._away.values()):
             return
         self._workloads = workloads
-        there: dict[str, Known] = {
+        there: dict[str, KnownRun] = {
             one.id: (None if one.instance else one.created_s, one.priority)
             for one in workloads}
         before = {**self._there, **{
@@ -288,7 +288,7 @@ class Controller:
             looks += self._look(now, group, groups[group], signal, samples,
                                 rates)
 
-    def _look(self, now: float, group: Group, members: list[str],
+    def _look(self, now: float, group: VictimGroup, members: list[str],
               signal: str, samples: list[Sample], rates: Rates) -> bool:
         """Whether that took an analysis."""
         disturbance = self._disturbances.get((group, signal))
@@ -367,9 +367,9 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
             'max_caps_per_min': params.max_caps_per_min}
 
 
-def _groups(sample: Sample) -> dict[Group, list[str]]:
+def _groups(sample: Sample) -> dict[VictimGroup, list[str]]:
     """The foreground by application; a workload without one is alone."""
-    found: dict[Group, list[str]] = {}
+    found: dict[VictimGroup, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload
         if workload.priority is Priority.FOREGROUND:

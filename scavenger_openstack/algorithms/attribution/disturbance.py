@@ -28,12 +28,12 @@ import math
 from scavenger_openstack.algorithms.attribution import history
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
-from scavenger_openstack.algorithms.attribution.trial import Verdict
+from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Priority
 
-Group = tuple[str, ...]
+VictimGroup = tuple[str, ...]
 """Project and application, or one workload by itself."""
 
 THROTTLED = 'throttled_share'
@@ -126,7 +126,7 @@ class Effects:
 
     limited: set[Disturbance] = dataclasses.field(default_factory=set)
     undisturbed: set[Disturbance] = dataclasses.field(default_factory=set)
-    verdicts: dict[Disturbance, Verdict] = dataclasses.field(
+    verdicts: dict[Disturbance, TrialOutcome] = dataclasses.field(
         default_factory=dict)
 
 
@@ -142,7 +142,7 @@ class Disturbance:
     ``members`` are the victims, each with the threshold of its own signal.
     """
 
-    group: Group
+    group: VictimGroup
     signal: str
     start_s: float
     means: Mapping[str, float]

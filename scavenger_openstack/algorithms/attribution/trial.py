@@ -25,7 +25,7 @@ import dataclasses
 import enum
 
 
-class Verdict(enum.StrEnum):
+class TrialOutcome(enum.StrEnum):
     """What came of a cap; the words that an incident's outcome uses."""
 
     CONFIRMED = 'confirmed'
@@ -34,7 +34,7 @@ class Verdict(enum.StrEnum):
 
 
 def verdict(before: float, after: Sequence[float],
-            stddev: float) -> Verdict:
+            stddev: float) -> TrialOutcome:
     """Judge a cap by the victim's signal, in any unit.
 
     :param before: the signal when the cap was set
@@ -43,8 +43,8 @@ def verdict(before: float, after: Sequence[float],
     """
     better = before - sum(after) / len(after)
     if better > stddev:
-        return Verdict.CONFIRMED
-    return Verdict.REFUTED if -better > stddev else Verdict.UNCLEAR
+        return TrialOutcome.CONFIRMED
+    return TrialOutcome.REFUTED if -better > stddev else TrialOutcome.UNCLEAR
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,7 +55,7 @@ class Tally:
     refuted: int = 0
     unclear: int = 0
 
-    def add(self, outcome: Verdict) -> None:
+    def add(self, outcome: TrialOutcome) -> None:
         setattr(self, outcome, getattr(self, outcome) + 1)
 
     @property
@@ -77,7 +77,7 @@ class Trial:
         self._wanted = samples
         self._after: list[float] = []
 
-    def add(self, value: float) -> Verdict | None:
+    def add(self, value: float) -> TrialOutcome | None:
         """Take the next sample; the verdict once there are enough."""
         self._after.append(value)
         if len(self._after) < self._wanted:

@@ -137,7 +137,7 @@ def judge(strain: float) -> Verdict:
     return Verdict.HOLD if strain > EASE else Verdict.GROW
 
 
-class Budget:
+class IoBudget:
     """Operations per second that the background may do in all.
 
     * A workload learns its level from its first ``size`` samples, and keeps

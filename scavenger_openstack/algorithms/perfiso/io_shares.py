@@ -59,7 +59,7 @@ from typing import Any
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
-from scavenger_openstack.algorithms.perfiso.io_budget import Budget
+from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import samples
@@ -262,7 +262,7 @@ class Controller:
 
     def _forget(self) -> None:
         p = self.params
-        self._budget = Budget(
+        self._budget = IoBudget(
             c=p.wait_c, tolerance=p.wait_tolerance,
             size=samples(p.wait_window_s, self._interval_s),
             smoothing=p.wait_smoothing, increase=p.increase_share,

@@ -365,7 +365,7 @@ class Watch:
                     self._connection.listAllDomains(
                         self._api.VIR_CONNECT_LIST_DOMAINS_ACTIVE)]
 
-    def look(self, uuid: str) -> handle.Seen | None:
+    def look(self, uuid: str) -> handle.SeenDomain | None:
         """What a domain is now; ``None`` when it does not run.
 
         :raises DriverError: libvirt does not tell.

@@ -137,7 +137,7 @@ class DomainCache:
             self._turn.notify()
 
     def refresh(self, uuid: str,
-                look: Callable[[], handle.Seen | None]
+                look: Callable[[], handle.SeenDomain | None]
                 ) -> Snapshot | None:
         """Look at a domain and publish what is seen.
 
@@ -181,7 +181,7 @@ class DomainCache:
             self._turn.notify()
         self._thread.join(1.0)
 
-    def _snapshot(self, seen: handle.Seen) -> Snapshot | None:
+    def _snapshot(self, seen: handle.SeenDomain) -> Snapshot | None:
         try:
             domain = self._parse(seen.xml)
             pid = process.pid_of(domain.name, self._run_dir)

@@ -156,7 +156,7 @@ class Host:
         proposal = self.decider.propose(sample, held_back=held_back)
         tick.anew, tick.rates = proposal.anew, proposal.rates
         claims = settle.claim(proposal, self.fast(held_back)
-                               if dice.random() < 0.3 else settle.NO_FAST)
+                               if dice.random() < 0.3 else settle.NO_FAST_LOOP)
         tick.decided = settle.settle(claims, self.found(claims.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
@@ -176,8 +176,8 @@ class Host:
                 for cap in claims if self.dice.random() < 0.9}
 
     @staticmethod
-    def fast(held_back: bool) -> settle.Fast:
-        return settle.Fast(('/batch',), () if held_back else (
+    def fast(held_back: bool) -> settle.FastLoopState:
+        return settle.FastLoopState(('/batch',), () if held_back else (
             Cap('/batch/b', Knob.CPU_CORES, 0.1, 'perfiso', 'one CPU left'),))
 
     def sample(self) -> HostSample:

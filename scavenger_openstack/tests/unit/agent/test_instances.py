@@ -221,7 +221,7 @@ class JsonTest(testtools.TestCase):
 
     def test_in_the_file(self) -> None:
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 's')
-        made = instances.Rows()
+        made = instances.InstanceRows()
         for found in ([], [instance(1), instance(2)]):
             status.write(path, {'schema': 1, 'time_s': 1.0},
                          made.look(1.0, found, None))
@@ -230,7 +230,7 @@ class JsonTest(testtools.TestCase):
 
     def test_made_anew_now_and_then_or_with_other_vms(self) -> None:
         found = [instance(1)]
-        made = instances.Rows()
+        made = instances.InstanceRows()
         first = made.look(100.0, found, None)
         later = Rates(101.0, 1.0, (rates(1),))
         self.assertIs(first, made.look(101.0, found, later))

@@ -50,7 +50,8 @@ class JournalTest(limits.LimitsTestCase):
         self.addCleanup(written.close)
         nothing: Any = None
         self.journal = journal.Journal(
-            written, self.leases, self.actuator, blind_isolation.Isolation(
+            written, self.leases, self.actuator,
+            blind_isolation.BlindIsolation(
                 nothing, self.leases, perfiso.Params(), Mode.OFF),
             self.driver.ends.why)
         self.now = 0.0

@@ -110,7 +110,7 @@ class OddKernel(testtools.TestCase):
             self.driver, [(Wish(), Mode.ENFORCE)], self.leases,
             actuator.Actuator(self.driver, self.leases, 2.0),
             where / 'stop', require_watcher=False,
-            isolation=blind_isolation.Isolation(
+            isolation=blind_isolation.BlindIsolation(
                 self.driver, self.leases, perfiso.Params(buffer_cores=1),
                 Mode.ENFORCE))
 

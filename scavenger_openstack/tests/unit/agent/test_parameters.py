@@ -104,7 +104,7 @@ class ParametersTest(testtools.TestCase):
         self.parameters.begin(self.names(asked))
         self.controllers: dict[str, Any] = {
             one.name: one for one, _ in service.load_controllers(self.conf)}
-        self.controllers['perfiso'] = blind_isolation.Isolation(
+        self.controllers['perfiso'] = blind_isolation.BlindIsolation(
             None, None,                         # type: ignore[arg-type]
             conf_.params_of(self.conf, 'perfiso', perfiso.Params), Mode.OFF)
 

@@ -23,7 +23,7 @@ import testtools
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import Changes
 from scavenger_openstack.decision.settle import Decided
-from scavenger_openstack.decision.settle import NO_FAST
+from scavenger_openstack.decision.settle import NO_FAST_LOOP
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -41,7 +41,7 @@ def decided(*wanted: Cap, would: tuple[Cap, ...] = (),
         rates=Rates(1.0, 1.0, ()),
         decisions={name: Decision(incidents=found)
                    for name, found in incidents.items()},
-        would=would, fast=NO_FAST, originals={},
+        would=would, fast=NO_FAST_LOOP, originals={},
         wanted={(cap.workload, cap.knob): cap for cap in wanted})
 
 

@@ -80,7 +80,8 @@ class DeciderTestCase(testtools.TestCase):
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
                originals: Mapping[KnobKey, Value | None] | None = None,
-               fast: settle.Fast = settle.NO_FAST) -> settle.Decided:
+               fast: settle.FastLoopState = settle.NO_FAST_LOOP
+               ) -> settle.Decided:
         self.proposal = one.propose_from(dataclasses.replace(
             seen or rates('/a'), time_s=now), held_back=held_back)
         self.claims = settle.claim(self.proposal, fast)
@@ -170,7 +171,7 @@ class DecideTest(DeciderTestCase):
         floor = HALF._replace(value=0.1, owner='perfiso')
         one = decider.Decider([(Fixed('one', cpus, HALF), Mode.ENFORCE)])
 
-        found = self.decide(one, fast=settle.Fast(('/g',), (floor,)))
+        found = self.decide(one, fast=settle.FastLoopState(('/g',), (floor,)))
         self.assertEqual([cpus, HALF], self.proposal.wishes)
         self.assertEqual([HALF, floor], self.claims.caps)
         self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)

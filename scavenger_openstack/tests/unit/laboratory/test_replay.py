@@ -209,7 +209,7 @@ class VerifyTest(ReplayTestCase):
             self.assertIn(word, difference.what)
 
     def test_incidents_are_compared_too(self) -> None:
-        told = replay.Changed(incidents=(replay.changes.Told(
+        told = replay.Changed(incidents=(replay.changes.IncidentChange(
             'w', Incident('i', 1.0, 'h', 'v', 's', 1.0, 0.5, 'c'), False),))
         self.assertEqual('', replay.difference(told, told))
         self.assertIn('incidents', replay.difference(told, replay.Changed()))

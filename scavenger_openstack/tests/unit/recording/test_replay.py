@@ -101,7 +101,7 @@ class RecordingTestCase(testtools.TestCase):
             line if isinstance(line, bytes) else
             json.dumps(line).encode() + b'\n' for line in lines))
 
-    def read(self) -> list[line_format.Turn]:
+    def read(self) -> list[line_format.RecordedTick]:
         return list(replay.read(self.path))
 
     def fails(self, line: int, *words: str) -> None:

@@ -134,14 +134,14 @@ class IsolationTestCase(testtools.TestCase):
 
     def start(self, mode: Mode = Mode.ENFORCE, **params: Any) -> None:
         host: Any = self.host
-        self.isolation = blind_isolation.Isolation(
+        self.isolation = blind_isolation.BlindIsolation(
             host, host, perfiso.Params(grow_interval_ms=0.1, **params), mode)
         self.addCleanup(lambda: self.isolation.stop())
 
     def follow(self, cpus: Iterable[int], *more: WorkloadRates,
                claim: str = '', now: float = 1.0,
                busy_s: Mapping[int, float] = {},
-               isolated: Iterable[int] = ()) -> settle.Fast:
+               isolated: Iterable[int] = ()) -> settle.FastLoopState:
         host: Any = self.host
         batch = WorkloadRates(Workload('/batch/a', Priority.BACKGROUND,
                                        group=GROUP), 1.0)
@@ -208,7 +208,8 @@ class TestCpusComeAndGo(IsolationTestCase):
         self.start()
         self.follow(range(8))
         self.assertIn('running', self.state())
-        self.assertEqual(settle.NO_FAST, self.follow(range(4), claim='0-3'))
+        self.assertEqual(settle.NO_FAST_LOOP,
+                         self.follow(range(4), claim='0-3'))
         self.assertIn('buffer_cores is 0 on 4 CPUs', self.state())
         polls = len(self.host.group.written)
         self.assertFalse(self.isolation.owns((GROUP, Knob.CPU_SET)))
@@ -347,7 +348,7 @@ class TestHangs(IsolationTestCase):
             'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
             'dir': f'{mounts[0][0]}/scv-no-such-group'}], '0')
         host: Any = self.host
-        self.isolation = blind_isolation.Isolation(
+        self.isolation = blind_isolation.BlindIsolation(
             host, held, perfiso.Params(), Mode.ENFORCE)
         self.follow(range(16))
         self.assertTrue(self.hangs.wait(20))
@@ -362,11 +363,12 @@ class TestHangs(IsolationTestCase):
         self.follow(range(16))
         self.assertTrue(self.hangs.wait(20))
         self.isolation.mode = Mode.OFF
-        self.assertEqual(settle.Fast((GROUP,)),
+        self.assertEqual(settle.FastLoopState((GROUP,)),
                          self.follow(range(16), claim='0-3'))
         self.assertIn('off: blind isolation: the write', self.state())
         self.goes_on.set()
-        self.assertEqual(settle.NO_FAST, self.follow(range(16), claim='0-3'))
+        self.assertEqual(settle.NO_FAST_LOOP,
+                         self.follow(range(16), claim='0-3'))
 
 
 class TestObserve(IsolationTestCase):
@@ -375,7 +377,7 @@ class TestObserve(IsolationTestCase):
         self.start(Mode.OBSERVE)
         busy = dict.fromkeys(range(16), 0.0)
         for now in range(1, 4):
-            self.assertEqual(settle.NO_FAST, self.follow(
+            self.assertEqual(settle.NO_FAST_LOOP, self.follow(
                 range(16), claim='0-15', now=now, busy_s=busy))
         self.assertEqual(0, Cpus.made)
         self.assertNotIn('fast-loop', [
@@ -431,7 +433,7 @@ class TestPins(IsolationTestCase):
         # Foreground that is not known may run there, and keeps its part of
         # the buffer: 6 of 11 CPUs are for the other half.
         self.assertEqual(32 - 5, len(found))
-        self.assertEqual(settle.Fast((GROUP,)),
+        self.assertEqual(settle.FastLoopState((GROUP,)),
                          self.follow(range(64), *guests))
         Cpus.idle = frozenset(range(64))
         self.assertEqual(64 - 5, len(self.settled()))

@@ -19,7 +19,7 @@ import math
 
 from scavenger_openstack.algorithms.attribution import cap_control
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.trial import Verdict
+from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     CapControlTestCase)
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
@@ -67,7 +67,7 @@ class TrialTest(CapControlTestCase):
             self.turn(uses(hog=4.0), 1.4)
             self.assertAlmostEqual(first, self.cap())
             sets += 1
-            self.assertEqual('open' if sets < 3 else Verdict.CONFIRMED,
+            self.assertEqual('open' if sets < 3 else TrialOutcome.CONFIRMED,
                              one.outcome)
         self.assertEqual((1, 0, 0), (self.held.tally.confirmed,
                                      self.held.tally.refuted,
@@ -93,7 +93,7 @@ class TrialTest(CapControlTestCase):
         self.assertEqual(math.inf, self.cap('mate'))
         for _ in range(3):      # the hog is innocent
             self.turn(uses(hog=self.cap(), mate=0.0), 1.4)
-        self.assertEqual(Verdict.UNCLEAR, both.outcome)
+        self.assertEqual(TrialOutcome.UNCLEAR, both.outcome)
         self.assertEqual(
             ['hog'], [one[2] for one in self.held.state()['backs_off']])
         self.turn(uses(hog=0.0, mate=2.0), 1.4)
@@ -141,7 +141,7 @@ class BackOffTest(CapControlTestCase):
         self.capped(feigns)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)
-        self.assertIs(Verdict.UNCLEAR, feigns.outcome)
+        self.assertIs(TrialOutcome.UNCLEAR, feigns.outcome)
         self.assertEqual(math.inf, self.cap())
         self.disturbances = [feigns, honest]
         self.turn(uses(hog=4.0), 1.4, 1.4)
@@ -164,7 +164,7 @@ class BackOffTest(CapControlTestCase):
         self.assertTrue(self.cap() < 4)
         for _ in range(4):
             self.turn(uses(hog=self.cap()), 1.4)
-        self.assertIs(Verdict.UNCLEAR, one.outcome)
+        self.assertIs(TrialOutcome.UNCLEAR, one.outcome)
         for _ in range(20):
             self.turn(uses(hog=4.0), 1.4)
             self.answer(one)
@@ -229,7 +229,7 @@ class FutileTest(CapControlTestCase):
         self.capped(one)
         for _ in range(6):
             self.turn(uses(hog=self.cap()), 1.0)
-        self.assertIs(Verdict.CONFIRMED, one.outcome)
+        self.assertIs(TrialOutcome.CONFIRMED, one.outcome)
         at_floor = 0
         for _ in range(120):    # worse, for a reason of its own
             self.turn(uses(hog=min(4.0, self.cap())), 1.4)
@@ -270,7 +270,7 @@ class UnitsTest(CapControlTestCase):
         for _ in range(4):      # twice the limit: once in each direction
             self.turn(uses(io_hog=2 * self.cap(knob=Knob.IO_BYTES_PER_S)),
                       1.0)
-        self.assertIs(Verdict.CONFIRMED, one.outcome)
+        self.assertIs(TrialOutcome.CONFIRMED, one.outcome)
 
     def test_a_cap_that_holds_nobody_is_taken_back(self) -> None:
         one = disturbance()

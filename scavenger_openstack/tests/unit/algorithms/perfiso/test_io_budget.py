@@ -22,7 +22,7 @@ from typing import Any
 
 import testtools
 
-from scavenger_openstack.algorithms.perfiso.io_budget import Budget
+from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import judge
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
@@ -84,8 +84,8 @@ class BudgetTest(testtools.TestCase):
         super().setUp()
         self.budget = self.make()
 
-    def make(self, smoothing: int = 1) -> Budget:
-        return Budget(c=1.0, tolerance=0.1, size=SIZE, smoothing=smoothing,
+    def make(self, smoothing: int = 1) -> IoBudget:
+        return IoBudget(c=1.0, tolerance=0.1, size=SIZE, smoothing=smoothing,
                       increase=0.1, decrease=2.0, blind_ticks=3)
 
     def see(self, *rates: WorkloadRates, used: float | None = 1e4,
