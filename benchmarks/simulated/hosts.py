@@ -28,8 +28,8 @@ from typing import Any
 from kept import Kept
 
 from scavenger_openstack.laboratory import catalogue
-from scavenger_openstack.laboratory import crew
 from scavenger_openstack.laboratory import detection
+from scavenger_openstack.laboratory import process_pool
 from scavenger_openstack.laboratory import progress as progress_
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -62,7 +62,7 @@ def main(name: str, description: str | None, scenarios: Sequence[str],
     parser.add_argument('scenarios', nargs='*', default=list(scenarios))
     parser.add_argument('--seeds', type=int, default=200)
     parser.add_argument('--first-seed', type=int, default=0, metavar='N')
-    parser.add_argument('--jobs', type=int, default=crew.cpus())
+    parser.add_argument('--jobs', type=int, default=process_pool.cpus())
     parser.add_argument('--directory', type=pathlib.Path,
                         default=HERE.parents[1] / 'build' / name)
     parser.add_argument('--output', type=pathlib.Path,
@@ -77,7 +77,7 @@ def main(name: str, description: str | None, scenarios: Sequence[str],
     left = [task for task in tasks if kept.get(task.drawn()) is None]
     progress = progress_.Progress(len(left))
     try:
-        for task, found, cost_s in crew.work(
+        for task, found, cost_s in process_pool.work(
                 functools.partial(timed, record), left, jobs=chosen.jobs):
             kept.add(task.drawn(), found, cost_s)
             progress.step(f'{task.scenario.name} seed {task.seed}')

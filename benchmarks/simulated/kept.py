@@ -22,8 +22,8 @@ import pathlib
 import sys
 from typing import Any
 
-TELLING = {'catalogue', 'command', 'crew', 'output', 'progress', 'summary',
-           'table'}
+TELLING = {'catalogue', 'command', 'process_pool', 'output', 'progress',
+           'summary', 'table'}
 """Modules of the laboratory that show results and do not make them."""
 
 

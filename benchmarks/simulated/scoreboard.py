@@ -45,7 +45,7 @@ from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack.laboratory import bench
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
-from scavenger_openstack.laboratory import crew
+from scavenger_openstack.laboratory import process_pool
 from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
@@ -76,7 +76,7 @@ def options() -> argparse.Namespace:
                         help='the oracle, which costs as much as all others '
                              'together,\nis played on the first N (default: '
                              'a quarter)')
-    parser.add_argument('--jobs', type=int, default=crew.cpus())
+    parser.add_argument('--jobs', type=int, default=process_pool.cpus())
     parser.add_argument('--directory', type=pathlib.Path,
                         default=TOP / 'build' / 'scoreboard',
                         help='where finished seeds are kept')
@@ -104,7 +104,7 @@ def play(kept: Kept, tasks: Sequence[compare.Task], jobs: int) -> None:
     left = [task for task in tasks if _kept(kept, task) is None]
     progress = progress_.Progress(len(left))
     try:
-        for task, record, cost_s in crew.work(timed, left, jobs=jobs):
+        for task, record, cost_s in process_pool.work(timed, left, jobs=jobs):
             kept.add(task.drawn(), record, cost_s)
             progress.step(f'{task.scenario.name} seed {task.seed}')
     finally:

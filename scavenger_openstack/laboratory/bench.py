@@ -30,9 +30,9 @@ from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack import errors
-from scavenger_openstack.laboratory.fast import Isolation
-from scavenger_openstack.laboratory.leases import Leases
-from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.laboratory.inline_executor import InlineExecutor
+from scavenger_openstack.laboratory.isolation import SimulatedIsolation
+from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.scenario import Drawn
@@ -115,17 +115,17 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
         drawn.machine, tenants, seed=drawn.seed, floors=FLOORS,
         step_s=drawn.step_s if warm else drawn.warmup_step_s)
     fast = policy.isolation and drawn.step_s < drawn.interval_s
-    isolation = Isolation(simulator) if fast else None
+    isolation = SimulatedIsolation(simulator) if fast else None
     loop = None
     if policy.params is not None or isolation is not None:
-        leases = Leases(simulator)
+        leases = SimulatedLeases(simulator)
         controllers: list[tuple[Controller, Mode]] = []
         if policy.params is not None:
             controllers.append((scavenger.Controller(
                 policy.params, interval_s=drawn.interval_s,
                 host='simulated', boot_id='simulation'), Mode.ENFORCE))
         loop = Loop(simulator, controllers, leases,
-                    Actuator(simulator, leases, 0.0, Writer()),
+                    Actuator(simulator, leases, 0.0, InlineExecutor()),
                     pathlib.Path('/nonexistent/stop'),
                     require_watcher=False, isolation=isolation)
     each = isolation.each() if isolation is not None else None

@@ -31,8 +31,8 @@ from scavenger_openstack import errors
 from scavenger_openstack.laboratory import catalogue
 from scavenger_openstack.laboratory import compare
 from scavenger_openstack.laboratory.compare import Task
-from scavenger_openstack.laboratory import crew
 from scavenger_openstack.laboratory import output
+from scavenger_openstack.laboratory import process_pool
 from scavenger_openstack.laboratory import progress as progress_
 from scavenger_openstack.laboratory import summary
 from scavenger_openstack.laboratory import table
@@ -120,8 +120,8 @@ def play(tasks: Sequence[Task], jobs: int | None) -> list[dict[str, Any]]:
     progress = progress_.Progress(len(tasks))
     found: list[dict[str, Any]] = []
     try:
-        for number, record in crew.work(_numbered, tasks,
-                                        jobs=jobs or crew.cpus()):
+        for number, record in process_pool.work(
+                _numbered, tasks, jobs=jobs or process_pool.cpus()):
             found.append({'number': number, **record})
             progress.step(f'{record["scenario"]} seed {record["seed"]}')
     finally:
@@ -210,7 +210,7 @@ def _fleet(options: argparse.Namespace) -> dict[str, Any]:
     return {'schema': SCHEMA, 'statistics': summary.STATISTICS,
             'rule': summary.RULE, 'first_seed': options.first_seed,
             'hosts': hosts, 'hours': hours,
-            'jobs': options.jobs or crew.cpus(), 'wall_s': wall_s,
+            'jobs': options.jobs or process_pool.cpus(), 'wall_s': wall_s,
             'scenarios': {'fleet': {
                 'about': f'{hosts} hosts for {hours:g} h each: '
                          + ', '.join(names), **_summed(records)}}}

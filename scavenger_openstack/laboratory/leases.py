@@ -27,7 +27,8 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 
-class Leases:
+
+class SimulatedLeases:
     """What :class:`~.lease.leases.Leases` is to a real host, without disk and
     clock: nothing here outlives the simulation."""
 

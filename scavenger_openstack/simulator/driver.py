@@ -197,7 +197,7 @@ class Simulator:
         return ''
 
     def slow_cpu_set(self, group: str) -> bool:
-        """:mod:`scavenger_openstack.laboratory.fast` moves it by itself."""
+        """The laboratory moves it by itself."""
         return True
 
     def fast_cpu_set(self, group: str) -> base.CpuSet:

@@ -77,15 +77,16 @@ class Actuator:
     """Puts caps in force on one host through ``driver``.
 
     :param deadline_s: how long one tick waits for what may take long
-    :param writer: who does that, instead of threads with that deadline
+    :param executor: who does that, instead of threads with that deadline
     """
 
     def __init__(self, driver: base.Knobs, leases: base_.Leases,
-                 deadline_s: float, writer: worker.Writer | None = None
+                 deadline_s: float,
+                 executor: worker.WriteExecutor | None = None
                  ) -> None:
         self._driver = driver
         self._leases = leases
-        self._worker: worker.Writer = writer or worker.Worker(
+        self._worker: worker.WriteExecutor = executor or worker.Worker(
             deadline_s, driver.notify)
         self._ours: dict[KnobKey, originals.Written] = {}
         self._complained: dict[KnobKey, str] = {}

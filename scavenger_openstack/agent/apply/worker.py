@@ -51,7 +51,7 @@ class Job(NamedTuple):
     do: Callable[[], None]
 
 
-class Writer(Protocol):
+class WriteExecutor(Protocol):
     """Does writes that may take long, such as :class:`Worker`."""
 
     pending: set[KnobKey]

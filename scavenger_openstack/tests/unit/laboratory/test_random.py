@@ -35,9 +35,9 @@ from scavenger_openstack.agent.loop import Loop
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.drivers import base
 from scavenger_openstack.laboratory import bench
-from scavenger_openstack.laboratory.fast import Isolation
-from scavenger_openstack.laboratory.leases import Leases
-from scavenger_openstack.laboratory.writer import Writer
+from scavenger_openstack.laboratory.inline_executor import InlineExecutor
+from scavenger_openstack.laboratory.isolation import SimulatedIsolation
+from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import GROUP
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine
@@ -149,9 +149,9 @@ class TestRandomChanges(testtools.TestCase):
         guests, dedicated, plan = self.plan(cpus, dice)
         host = Host(cpus, guests, dedicated)
         driver: Any = host
-        leases: Any = Leases(host)
-        isolation: Any = Isolation(host)
-        writer: Any = Writer()
+        leases: Any = SimulatedLeases(host)
+        isolation: Any = SimulatedIsolation(host)
+        writer: Any = InlineExecutor()
         loop = Loop(driver, [(scavenger.Controller(
             scavenger.Params(), interval_s=1.0, host='simulated',
             boot_id='simulation'), Mode.ENFORCE)], leases,

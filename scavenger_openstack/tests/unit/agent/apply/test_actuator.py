@@ -24,8 +24,8 @@ from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.laboratory.inline_executor import InlineExecutor
 from scavenger_openstack.laboratory.leases import Leases
-from scavenger_openstack.laboratory.writer import Writer
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
@@ -59,7 +59,7 @@ class OriginalTest(testtools.TestCase):
         self.host = Host()
         self.leases = Leases(self.host)
         self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
-                                           Writer())
+                                           InlineExecutor())
 
     def tick(self, cores: float) -> actuator_.Outcome:
         caps = [Cap(*KEY, cores, 'test', 'the test says so')]

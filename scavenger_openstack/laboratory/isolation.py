@@ -35,7 +35,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
 
-class Isolation:
+class SimulatedIsolation:
     """Stands where :class:`.isolation.blind_isolation.BlindIsolation` does;
     :meth:`poll` is called after each step of the plant.
 

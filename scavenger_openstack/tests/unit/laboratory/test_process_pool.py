@@ -20,7 +20,7 @@ import time
 import testtools
 
 from scavenger_openstack import errors
-from scavenger_openstack.laboratory import crew
+from scavenger_openstack.laboratory import process_pool
 
 DEADLINE_S = 20.0
 
@@ -59,32 +59,32 @@ class CrewTest(testtools.TestCase):
         for jobs in (1, 3):
             self.assertEqual(
                 [square(number) for number in range(40)],
-                sorted(crew.work(square, range(40), jobs=jobs)))
+                sorted(process_pool.work(square, range(40), jobs=jobs)))
 
     def test_in_several_processes(self) -> None:
-        found = set(crew.work(process, range(12), jobs=2))
+        found = set(process_pool.work(process, range(12), jobs=2))
         self.assertEqual(2, len(found))
         self.assertNotIn(os.getpid(), found)
 
     def test_nothing_to_do(self) -> None:
-        self.assertEqual([], list(crew.work(square, [], jobs=2)))
+        self.assertEqual([], list(process_pool.work(square, [], jobs=2)))
 
     def test_what_goes_wrong_arrives(self) -> None:
         exc = self.assertRaises(errors.ConfigError, list,
-                                crew.work(refuse, [3], jobs=2))
+                                process_pool.work(refuse, [3], jobs=2))
         self.assertEqual('3 cannot be', str(exc))
 
     def test_worker_that_was_killed(self) -> None:
         exc = self.assertRaises(errors.ScavengerError, list,
-                                crew.work(die, range(3), jobs=2))
+                                process_pool.work(die, range(3), jobs=2))
         self.assertIn('--jobs', str(exc))
 
     def test_interrupts_are_for_the_parent(self) -> None:
-        self.assertEqual([True], list(crew.work(ignored, [1], jobs=1)))
+        self.assertEqual([True], list(process_pool.work(ignored, [1], jobs=1)))
 
     def test_whoever_stops_stops_the_workers(self) -> None:
         began_s = time.monotonic()
-        results = crew.work(sleep, [0, 1, 1, 1], jobs=1)
+        results = process_pool.work(sleep, [0, 1, 1, 1], jobs=1)
         pid = next(results)
         results.close()
         self.assertLess(time.monotonic() - began_s, DEADLINE_S)

@@ -21,7 +21,7 @@ from scavenger_openstack.agent.apply.worker import Job
 from scavenger_openstack.types import KnobKey
 
 
-class Writer:
+class InlineExecutor:
     """Stands where :class:`.apply.worker.Worker` does.
 
     That one has a thread, which lives as long as the process; here are
