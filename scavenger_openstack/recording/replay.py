@@ -16,7 +16,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.still_host import StillHost
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import HostSample
@@ -118,7 +118,7 @@ def read(path: pathlib.Path) -> Recording:
     return Recording(path)
 
 
-class Replay:
+class Replay(StillHost):
     """Implements :class:`scavenger_openstack.drivers.base.Driver` over the
     recording ``[replay] file``: what it saw can be seen, nothing written.
 
@@ -174,24 +174,6 @@ class Replay:
 
     def kill(self, workload: str) -> int:
         raise self._unsupported(workload)
-
-    def allow(self, instances: Collection[str]) -> None:
-        """Its workloads are what they are."""
-
-    def queue(self, workload: str, knob: Knob) -> str:
-        return base.usual_queue(knob)
-
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
-        return base.Changes()
-
-    def notify(self, event: base.Event) -> bool:
-        return False
-
-    def facts(self) -> base.Facts:
-        return base.Facts()
-
-    def ended(self, workload: str) -> str:
-        return ''
 
     def slow_cpu_set(self, group: str) -> bool:
         return False

@@ -16,13 +16,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.drivers.still_host import StillHost
 from scavenger_openstack import errors
 from scavenger_openstack.simulator.guest import Guest
 from scavenger_openstack.simulator.machine import Machine
@@ -30,7 +30,6 @@ from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.plant import Plant
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Value
@@ -46,7 +45,7 @@ GROUP_KNOBS = (Knob.CPU_SET, Knob.CPU_IDLE)
 """What can be limited for all of them together."""
 
 
-class Simulator:
+class Simulator(StillHost):
     """A host that never was.  It stands where a real driver stands.
 
     The clock is ``now``: it only moves in :meth:`advance`.
@@ -177,24 +176,6 @@ class Simulator:
         self.plant.end(workload)
         self.kills.append((self.now, workload))
         return 1
-
-    def allow(self, instances: Collection[str]) -> None:
-        """Its workloads are what they are."""
-
-    def queue(self, workload: str, knob: Knob) -> str:
-        return base.usual_queue(knob)
-
-    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
-        return base.Changes()
-
-    def notify(self, event: base.Event) -> bool:
-        return False
-
-    def facts(self) -> base.Facts:
-        return base.Facts()
-
-    def ended(self, workload: str) -> str:
-        return ''
 
     def slow_cpu_set(self, group: str) -> bool:
         """The laboratory moves it by itself."""

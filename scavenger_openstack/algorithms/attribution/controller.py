@@ -38,6 +38,7 @@ from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.cpi2.specs import Specs
+from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Priority
@@ -347,8 +348,8 @@ class Controller:
         Of a state from a later time (another boot) only the tally counts:
         what has an end by that clock would have none by this one.
         """
-        saved_s = state.get('saved_s')
-        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
+        saved_s = saved_state.saved_s(state, now)
+        if saved_s is None:
             self._caps.load({'tally': state.get('tally', {})})
             return
         self._away = {

@@ -61,6 +61,7 @@ from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
 from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
+from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.algorithms.window import samples
 from scavenger_openstack.types import Cap
@@ -394,14 +395,13 @@ class Controller:
         (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
         same clock as ``step``.
         """
-        saved_s = state.get('saved_s')
-        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
+        saved_s = saved_state.saved_s(state, now)
+        if saved_s is None:
             return
         self._time_s = saved_s
         try:
             if state.get('budget'):
                 self._budget.load(state['budget'])
-        except (AttributeError, KeyError, OverflowError, TypeError,
-                ValueError):
+        except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget()

@@ -36,6 +36,7 @@ from typing import Any
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.algorithms.scavenger.leftover import Leftover
 from scavenger_openstack.algorithms.scavenger.params import Params as Params
 from scavenger_openstack.algorithms.scavenger import pins as pins_
@@ -375,8 +376,8 @@ class Controller:
         (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
         same clock as ``step``.
         """
-        saved_s = state.get('saved_s')
-        if not isinstance(saved_s, int | float) or not 0 <= saved_s <= now:
+        saved_s = saved_state.saved_s(state, now)
+        if saved_s is None:
             return
         self._time_s = saved_s
         try:
@@ -388,8 +389,7 @@ class Controller:
                     self._links[link].load(kept)
             if state.get('quota'):
                 self._quota.load(state['quota'])
-        except (AttributeError, KeyError, OverflowError, TypeError,
-                ValueError):
+        except saved_state.UNREADABLE:
             self._time_s = -math.inf
             self._forget(math.inf)
 

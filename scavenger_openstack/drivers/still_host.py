@@ -1,0 +1,44 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a driver says of a host of which nothing is new but its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from scavenger_openstack.drivers import base
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import KnobKey
+
+
+class StillHost:
+    """The part of :class:`~.base.Driver` that a simulated host and a recorded
+    one have in common: no daemon, no VM, no other program."""
+
+    def allow(self, instances: Collection[str]) -> None:
+        """Its workloads are what they are."""
+
+    def queue(self, workload: str, knob: Knob) -> str:
+        return base.usual_queue(knob)
+
+    def refresh(self, held: Collection[KnobKey]) -> base.Changes:
+        return base.Changes()
+
+    def notify(self, event: base.Event) -> bool:
+        return False
+
+    def facts(self) -> base.Facts:
+        return base.Facts()
+
+    def ended(self, workload: str) -> str:
+        return ''
