@@ -96,6 +96,10 @@ class Tick:
     def would(self) -> Sequence[Cap]:
         return self.decided.would if self.decided else ()
 
+    @property
+    def problems(self) -> Sequence[str]:
+        return self.outcome.problems
+
 
 class Loop:
     """One host's slow loop.

@@ -41,7 +41,6 @@ from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parameters
-from scavenger_openstack.agent import recording
 from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
 from scavenger_openstack.agent import windows
@@ -53,6 +52,7 @@ from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
+from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import records
@@ -236,7 +236,7 @@ class Service:
                           _uris(conf))
             if self._enforcing else None)
         self._leases.want(kinds(conf))      # tried before the first limit
-        self._recorder = (recording.Recorder(record, self._driver)
+        self._recorder = (writer.Recorder(record, self._driver)
                           if record else None)
         self._actuator = actuator_.Actuator(
             self._recorder.knobs if self._recorder else self._driver,
@@ -273,7 +273,7 @@ class Service:
             loaded_s = now()
             state = windows.load(self._windows, self._loop, loaded_s)
             if self._recorder:
-                self._recorder.start(recording.header(
+                self._recorder.start(writer.header(
                     self._conf, self._controllers, state, loaded_s))
             renewer = leases_.Renewer(self._leases, lambda: self._ticked_s,
                                       self._interval_s)

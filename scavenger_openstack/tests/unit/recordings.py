@@ -27,12 +27,12 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import recording
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
+from scavenger_openstack.recording import writer
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import HostSample
@@ -106,10 +106,10 @@ class Host:
         controller = scavenger.Controller(
             conf_.params_of(conf, 'scavenger', scavenger.Params),
             host='node7', boot_id='boot')
-        self.recorder = recording.Recorder(path, Nowhere())
+        self.recorder = writer.Recorder(path, Nowhere())
         self.decider: decider.Decider = decider.Decider(
             [(controller, mode)], conf_.limited_knobs(conf.agent.protect))
-        self.recorder.start({**recording.header(
+        self.recorder.start({**writer.header(
             conf, [(controller, mode)], state, self.now), 'boot_id': 'boot',
             'time_s': self.now})
         self.decider.load(state, self.now)

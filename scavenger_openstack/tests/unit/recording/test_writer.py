@@ -146,7 +146,8 @@ class RecorderTest(testtools.TestCase):
 
     def test_what_cannot_be_written_ends_the_recording_alone(self) -> None:
         """A controller of somebody else's whose incident is no JSON."""
-        log = self.useFixture(fixtures.FakeLogger())
+        log = self.useFixture(fixtures.FakeLogger(
+            'scavenger_openstack.recording'))
         host = self.host()
         host.ticks(2)
         before = self.path.read_bytes()

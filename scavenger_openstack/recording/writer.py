@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Writes what the slow loop saw and wanted to a file, line by line.
+"""Writes what the agent's slow loop saw and wanted to a file, line by line.
 
 :mod:`scavenger_openstack.recording.replay` reads it again; the page
 ``recordings`` of the documentation has every field.
@@ -32,11 +32,11 @@ import os
 import pathlib
 import time
 from typing import Any
+from typing import Protocol
 
 from oslo_config import cfg
 from oslo_log import log
 
-from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision import changes
@@ -102,6 +102,24 @@ def _params(conf: cfg.ConfigOpts, section: str, params_type: type
             for field in dataclasses.fields(params)}
 
 
+class Tick(Protocol):
+    """What a line is made of: see ``agent.loop.Tick``."""
+
+    time_s: float
+    sample: HostSample | None
+    decided: settle.Decided | None
+    anew: bool
+    stopped: bool
+    unwatched: bool
+    unmet: Mapping[str, int]
+    pending: frozenset[KnobKey]
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What went wrong in this tick."""
+        ...
+
+
 class RecordedKnobs:
     """Knobs that remember what was written to them and read back."""
 
@@ -161,7 +179,7 @@ class Recorder:
                 f'--record {self._path}: {exc.strerror}') from exc
         self._write(first)
 
-    def tick(self, tick: loop_.Tick, in_force: Collection[KnobKey]) -> None:
+    def tick(self, tick: Tick, in_force: Collection[KnobKey]) -> None:
         """Add the line of one tick.
 
         :param in_force: the knobs that hold a cap of ours now
@@ -184,8 +202,8 @@ class Recorder:
         if self._in_force - now_in_force:
             line['lifted'] = sorted(self._in_force - now_in_force)
         self._in_force = now_in_force
-        if tick.outcome.problems:
-            line['problems'] = tick.outcome.problems
+        if tick.problems:
+            line['problems'] = tick.problems
         self._write(line)
 
     def close(self) -> None:
@@ -224,7 +242,7 @@ class Recorder:
             found['caps_in_force'] = dict(sample.caps_in_force)
         return found
 
-    def _add_outside(self, line: dict[str, Any], tick: loop_.Tick,
+    def _add_outside(self, line: dict[str, Any], tick: Tick,
                      decided: settle.Decided) -> None:
         """What the decision depended on besides samples and parameters."""
         originals = {key: value for key, value in decided.originals.items()
@@ -244,7 +262,7 @@ class Recorder:
         if tick.pending:
             line['pending'] = sorted(tick.pending)
 
-    def _add_decided(self, line: dict[str, Any], tick: loop_.Tick) -> None:
+    def _add_decided(self, line: dict[str, Any], tick: Tick) -> None:
         """What differs from the decision before."""
         wanted = self._changes.wanted
         if tick.decided is not None:
