@@ -293,7 +293,7 @@ def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
 
 
 def check_files(conf: cfg.ConfigOpts) -> None:
-    """Read the files of ``conf`` anew, without changing it, and check all.
+    """Read the files of ``conf`` again, without changing it, and check all.
 
     :raises ConfigError: with all findings; or one cannot be read.
     """

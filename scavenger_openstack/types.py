@@ -38,7 +38,7 @@ and must not fill the memory."""
 
 
 class Priority(enum.StrEnum):
-    """Whom the host belongs to.  Unknown work is foreground (protected)."""
+    """What the host belongs to.  Unknown work is foreground (protected)."""
 
     FOREGROUND = 'foreground'
     BACKGROUND = 'background'
@@ -264,7 +264,7 @@ class Rates:
 
 
 class Cap(NamedTuple):
-    """The value that somebody wants on a knob, and why.
+    """The value that is wanted on a knob, and why.
 
     ``workload`` is a workload's id, or the id of its group for the knobs
     that are set on groups.  ``reason`` is a sentence with the numbers.

@@ -17,7 +17,7 @@ libvirt does (root), and prints CPU time per domain and tick of the sampling
 process, the making of the samples included.  'idle': no vCPU has run since
 the tick before; 'busy': all have; 'capped': and have a quota, so that their
 throttled time is read, too; 'session': busy, without a cgroup.  'look' is a
-tick in which the vCPUs are listed anew.  'open+read' opens, reads and closes
+tick in which the vCPUs are listed again.  'open+read' opens, reads and closes
 the files that are kept open, and does nothing else with them.  Nothing is
 asserted; numbers compare only within one run.
 """

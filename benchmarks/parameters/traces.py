@@ -163,7 +163,7 @@ def recorded(path: pathlib.Path) -> tuple[list[Rates], float, Params]:
     before: HostSample | None = None
     for turn in recording:
         if turn.sample is not None:
-            ticks.append(rates(None if turn.anew else before, turn.sample))
+            ticks.append(rates(None if turn.reset else before, turn.sample))
             before = turn.sample
     known = {field.name for field in dataclasses.fields(Params)}
     params = {name: value for one in recording.header.controllers
@@ -271,7 +271,7 @@ def machines(data: pathlib.Path) -> Group:
         f'{len(values)} samples of whole machines, batch jobs included, in '
         f'integer percent. Only '
         f'about one in ten 10 s slots is there, so the rule is told an '
-        f'interval of {every_s:.0f} s, the mean. It learns anew after a gap '
+        f'interval of {every_s:.0f} s, the mean. It learns again after a gap '
         f'longer than its window, as in the agent: '
         f'"held" says for which share of the samples it had a model.',
         [of_points(str(name), 100.0, points, resource=MEMORY,

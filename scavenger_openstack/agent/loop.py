@@ -12,7 +12,7 @@
 
 """The slow loop: sample, decide, arbitrate, act, tell; once per interval.
 
-The loop is level-triggered: everything is decided anew from what is seen
+The loop is level-triggered: everything is decided again from what is seen
 now, so there is nothing to undo but the leases.
 """
 
@@ -66,7 +66,7 @@ KILL_S = 1.0
 class Tick:
     """What one turn of the loop saw, wanted and did.
 
-    ``anew``: there was no sample before this one to compare it with.
+    ``reset``: there was no sample before this one to compare it with.
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``unmet`` and ``pending`` is what refused limits were answered from.
     ``unwatched``: no watcher turns, or it is restoring limits of ours.
@@ -77,7 +77,7 @@ class Tick:
     sample: HostSample | None = None
     rates: Rates | None = None
     decided: Decided | None = None
-    anew: bool = False
+    reset: bool = False
     unmet: Mapping[str, int] = dataclasses.field(default_factory=dict)
     pending: frozenset[KnobKey] = frozenset()
     outcome: actuator_.Outcome = dataclasses.field(
@@ -106,7 +106,7 @@ class Loop:
 
     :param controllers: each with the mode it runs in
     :param stop_file: no cap while it exists, nor in the tick after it did
-    :param require_watcher: no cap while nobody would restore after us
+    :param require_watcher: no cap while no watcher would restore after us
     :param limited: the knobs that may be set
     :param orders: tells what operators ask for
     """
@@ -205,7 +205,7 @@ class Loop:
         proposal = self._decider.propose(
             sample, held_back=tick.stopped or tick.unwatched,
             orders=self._orders)
-        tick.anew, tick.rates = proposal.anew, proposal.rates
+        tick.reset, tick.rates = proposal.reset, proposal.rates
         self._say_faults(proposal.faults)
         fast = self._follow(proposal)
         claims = settle.claim(proposal, fast)
@@ -263,7 +263,7 @@ class Loop:
             if time.monotonic() > until:
                 break       # the rest in the next tick
             try:
-                # A kill freezes first: whoever dies half-way is thawed.
+                # A kill freezes first: what dies half-way is thawed.
                 self._actuator.hold(action.workload, Knob.PAUSED)
                 count = self._driver.kill(action.workload)
             except errors.ScavengerError as exc:
@@ -276,7 +276,7 @@ class Loop:
                         action.workload, action.reason, action.owner)
 
     def _start_over(self) -> None:
-        """Our leases ran out (we were stopped): own nothing, begin anew."""
+        """Our leases ran out (we were stopped): own nothing, begin again."""
         if not self._restoring:
             LOG.warning('the leases ran out while the agent stood still: all '
                         'limits are removed, and decided on again')

@@ -86,5 +86,5 @@ class StopFile:
                 if mask & _LOST:
                     self._follows = False
         if not self._follows:
-            self._follow()      # one that is there anew, or not yet
+            self._follow()      # one that is there again, or not yet
         return made

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Whom the host belongs to: foreground or background.
+"""What the host belongs to: foreground or background.
 
 Only what operators alone can set counts.  Server metadata and image
 properties are written by tenants and have no say here.  Source: DESIGN,

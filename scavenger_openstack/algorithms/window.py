@@ -42,7 +42,7 @@ class Window:
 
     ``None``, NaN and infinities are not samples: :meth:`add` leaves the
     window as it is and says ``False``.  Mean and deviation are computed
-    from the samples themselves when somebody asks, never from running
+    from the samples themselves when they are asked for, never from running
     sums, so no rounding error can grow over days; a sample costs 0.1 us,
     both numbers of 60 samples about 5 us, and only after a change.
 
@@ -105,7 +105,7 @@ class Window:
         return True
 
     def shift(self, delta: float) -> None:
-        """Add ``delta`` to every sample: someone counted in them is gone.
+        """Add ``delta`` to every sample: a workload counted in them is gone.
 
         A ``delta`` that is not finite changes nothing.
         """

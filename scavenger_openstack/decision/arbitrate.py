@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""One value per knob out of what everybody wants.
+"""One value per knob out of all that is wanted.
 
 Source: DESIGN, sections 6 and 7.5.
 """

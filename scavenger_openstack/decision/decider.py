@@ -101,15 +101,15 @@ class Decider:
         :param held_back: nothing may be limited now
         :param orders: what operators ask for
         """
-        anew = self._previous is None
+        reset = self._previous is None
         rates = rates_.rates(self._previous, sample)
         self._previous = sample
         return self.propose_from(rates, held_back=held_back, orders=orders,
-                                 anew=anew)
+                                 reset=reset)
 
     def propose_from(self, rates: Rates, *, held_back: bool = False,
                      orders: orders_.Orders = orders_.NONE,
-                     anew: bool = False) -> Proposal:
+                     reset: bool = False) -> Proposal:
         """As :meth:`propose`, where the rates are known already."""
         decisions: dict[str, Decision] = {}
         faults: dict[str, Exception] = {}
@@ -139,7 +139,7 @@ class Decider:
         return Proposal(
             rates=rates, decisions=decisions, faults=faults, wishes=wishes,
             would=would, pauses=self._pauses.caps, orders=orders,
-            limited=self._limited, held_back=held_back, anew=anew)
+            limited=self._limited, held_back=held_back, reset=reset)
 
     def _ask(self, controller: Controller, rates: Rates,
              faults: dict[str, Exception], orders: orders_.Orders

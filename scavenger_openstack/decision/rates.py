@@ -29,7 +29,7 @@ enabled have measured nothing worth scaling up.  Not in the papers."""
 
 MOST_THROTTLED = 0.05
 """Part of the time that its own quota may hold a workload back while what
-it waits for a CPU is still somebody else's doing.  Not in the papers."""
+it waits for a CPU is still another workload's doing.  Not in the papers."""
 
 INFINITY = math.inf
 

@@ -37,7 +37,7 @@ class Proposal(NamedTuple):
     controllers that observe; all are there while nothing may be limited.
     ``faults`` are those of detectors that failed in this tick, by name.
     ``pauses`` are set for memory limits that were refused before.
-    ``anew``: there was no sample before this one to compare it with.
+    ``reset``: there was no sample before this one to compare it with.
     """
 
     rates: Rates
@@ -49,7 +49,7 @@ class Proposal(NamedTuple):
     orders: orders_.Orders
     limited: Collection[Knob]
     held_back: bool
-    anew: bool
+    reset: bool
 
 
 class FastLoopState(NamedTuple):

@@ -92,7 +92,7 @@ POLICIES: Mapping[str, Policy] = {
 
 
 class Outcome(NamedTuple):
-    """How everybody fared: the truth that no controller sees.
+    """How each tenant fared: the truth that no controller sees.
 
     ``violations`` counts the times at which more memory was wanted than
     there was, ``violation_s`` how long; ``writes`` those of the agent.

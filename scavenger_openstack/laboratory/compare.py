@@ -107,5 +107,5 @@ def has_fast_loop(drawn: Drawn) -> bool:
 
 
 def quiet() -> None:
-    """The agent's loop logs for an operator; nobody operates here."""
+    """The agent's loop logs for an operator; there is none here."""
     logging.getLogger('scavenger_openstack').setLevel(logging.ERROR)

@@ -52,7 +52,7 @@ VICTIM = 0.2
 a victim whose antagonists have to be named."""
 
 FELT = 0.02
-"""Somebody without whom a service is so much faster is rightly named."""
+"""What a service is so much faster without is rightly named."""
 
 ANTAGONIST = 'antagonist'
 
@@ -81,7 +81,7 @@ class Run:
 
 
 def play(drawn: Drawn, tenants: Iterable[Tenant]) -> Run:
-    """Run a host with some of its tenants, and nobody looks after it."""
+    """Run a host with some of its tenants, and without any controller."""
     simulator = Simulator(drawn.machine, tenants, seed=drawn.seed,
                           step_s=drawn.step_s, keep=True,
                           floors=bench.FLOORS)
@@ -96,9 +96,9 @@ def play(drawn: Drawn, tenants: Iterable[Tenant]) -> Run:
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
-    everybody = [*simulator.plant.guests, *simulator.plant.gone]
-    return Run({guest.spec.id: guest.truth.result() for guest in everybody},
-               {guest.spec.id: guest.truth.series for guest in everybody},
+    guests = [*simulator.plant.guests, *simulator.plant.gone]
+    return Run({guest.spec.id: guest.truth.result() for guest in guests},
+               {guest.spec.id: guest.truth.series for guest in guests},
                rates)
 
 
@@ -124,7 +124,7 @@ def record(task: Task) -> dict[str, Any]:
     rightly: dict[str, dict[str, float]] = {}
 
     def right(victim: str, name: str) -> bool:
-        """Whether a victim is better off without somebody."""
+        """Whether a victim is better off without that workload."""
         if name in antagonists:
             return felt.get(victim, 0.0) >= FELT
         if name not in rightly:
@@ -176,7 +176,7 @@ def onset_s(base: Sequence[tuple[float, float]],
 
 def watch(step: Callable[[float, Rates], Decision], ticks: Iterable[Rates],
           right: Callable[[str, str], bool]) -> tuple[list[list[Any]], int]:
-    """Let a detector look; whom it named first when, and its most caps."""
+    """Let a detector look; what it named first when, and its most caps."""
     found: dict[tuple[str, str], list[Any]] = {}
     caps = 0
     for rates in ticks:

@@ -39,7 +39,7 @@ class SimulatedIsolation:
     """Stands where :class:`.isolation.blind_isolation.BlindIsolation` does;
     :meth:`poll` is called after each step of the plant.
 
-    The same controller moves the set; nobody else writes here, so there
+    The same controller moves the set; nothing else writes here, so there
     are no threads, originals or drift to look after.
     """
 

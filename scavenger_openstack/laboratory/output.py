@@ -24,7 +24,7 @@ STDOUT = '-'
 
 
 def show(text: str) -> int:
-    """Print; whoever reads may have seen enough.  Always 0."""
+    """Print; the reader may have seen enough.  Always 0."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -47,7 +47,7 @@ Wanted = Mapping[KnobKey, float]
 CapPolicy = Callable[[float, Rates], Wanted]
 
 STATIC = 0.2
-"""Of what an antagonist uses, left to him: PerfCloud, section IV-C."""
+"""Of what an antagonist uses, left to it: PerfCloud, section IV-C."""
 
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8)
 """Among these is the best static cap, found with hindsight: the loosest
@@ -102,10 +102,10 @@ def play(drawn: Drawn, tenants: Iterable[Tenant],
         if not warm and simulator.now >= drawn.warmup_s - 1e-9:
             simulator.plant.reset_truth()
             warm = True
-    everybody = [*simulator.plant.guests, *simulator.plant.gone]
+    guests = [*simulator.plant.guests, *simulator.plant.gone]
     return Played(
-        {guest.spec.id: guest.truth.result() for guest in everybody},
-        {guest.spec.id: guest.truth.series for guest in everybody},
+        {guest.spec.id: guest.truth.result() for guest in guests},
+        {guest.spec.id: guest.truth.series for guest in guests},
         caps, seen)
 
 
@@ -146,7 +146,7 @@ def record(task: detection.Task) -> dict[str, Any]:
     """What caps do on one host.
 
     Returns ``scenario``, ``seed`` and, where victims suffer by 20 % or more
-    and somebody is capped early enough, ``first_cap_s``, ``back_s`` (from
+    and a workload is capped early enough, ``first_cap_s``, ``back_s`` (from
     the first cap until all victims together are back, ``None``: never),
     and by policy (``none``, ``ours``, ``static``, ``best``, ``hard``)
     ``slower`` (mean over the victims, 0.2 is a fifth) and ``work`` (mean
@@ -202,7 +202,7 @@ def record(task: detection.Task) -> dict[str, Any]:
 def _best(cap: Callable[[float], Played],
           back: Callable[[Played], bool]) -> Played:
     """The run under the loosest of :data:`SHARES` that brings them back,
-    under the tightest when none does.  More leaves nobody better off."""
+    under the tightest when none does.  More helps none of them."""
     low, high = 0, len(SHARES) - 1
     best = cap(SHARES[low])
     while low < high:
@@ -216,7 +216,7 @@ def _best(cap: Callable[[float], Played],
 
 
 def _suffers(drawn: Drawn, foreground: Iterable[Tenant]) -> bool:
-    """Whether there are victims that nobody was capped for."""
+    """Whether there are victims that nothing was capped for."""
     return any(by >= detection.VICTIM for by in _slower(
         play(drawn, foreground), play(drawn, drawn.tenants)).values())
 
@@ -237,7 +237,7 @@ def _hard(knob: Knob) -> float:
 
 
 def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
-    """What he uses while he works: the 90th percentile of his use."""
+    """What it uses while it works: the 90th percentile of its use."""
     uses = sorted([
         (one.cpu_cores if key[1] is Knob.CPU_CORES
          else one.io_bytes_per_s) or 0.0
@@ -247,7 +247,7 @@ def _full(ticks: Iterable[Rates], key: KnobKey) -> float:
 
 
 def _work(run: Played, none: Played, tenant: Tenant) -> float:
-    """Share of what he would have got done."""
+    """Share of what it would have got done."""
     own, all_ = run.results[tenant.id], none.results[tenant.id]
     if _key(tenant)[1] is Knob.CPU_CORES:
         return own.cpu_work / all_.cpu_work if all_.cpu_work else 1.0

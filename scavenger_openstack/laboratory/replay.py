@@ -140,7 +140,7 @@ class Player:
 
     def _turn(self, turn: line_format.RecordedTick) -> Decided:
         assert turn.sample is not None
-        if turn.anew:
+        if turn.reset:
             self._decider.forget_sample()
         proposal = self._decider.propose(
             turn.sample, held_back=turn.stopped or turn.unwatched)

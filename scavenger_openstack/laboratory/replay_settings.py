@@ -93,7 +93,7 @@ class Settings:
             decider.load({one.name: one.state for one in self.controllers
                           if one.state is not None}, self.loaded_s)
         except UNUSABLE:
-            pass        # as the agent did: it learnt anew
+            pass        # as the agent did: it learnt again
         return decider
 
 

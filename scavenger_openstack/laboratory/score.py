@@ -44,7 +44,7 @@ class Score(NamedTuple):
     A foreground batch counts by the time that it takes for the same work.
 
     ``work_ratio``: work of the background over that when unmanaged, mean
-    over tenants and over what each uses.  ``None`` where there is nobody.
+    over tenants and over what each uses.  ``None`` where there is none.
 
     ``violations``: times at which more memory was wanted than there was;
     ``violation_s``: for how long; ``kills``, ``writes``: by the agent.
@@ -66,7 +66,7 @@ def score(drawn: Drawn, outcome: Outcome, *, alone: Outcome,
     """Judge ``outcome`` of ``drawn`` by two others of the same seed.
 
     :param alone: without any background
-    :param unmanaged: with all of it and nobody looking after it
+    :param unmanaged: with all of it and no controller
     """
     p99, means, work = [], [], []
     for tenant in drawn.tenants:
@@ -100,8 +100,8 @@ def work_ratio(tenant: Tenant, result: Result,
                base: Result) -> float | None:
     """Work over that of ``base``, mean over what the tenant works with.
 
-    Whoever was killed did less in all, whatever he did per second.
-    ``None`` when he did nothing in ``base``.
+    What was killed did less in all, whatever it did per second.
+    ``None`` when it did nothing in ``base``.
     """
     ratios = []
     for used, found, before in (

@@ -93,7 +93,7 @@ class Header:
 class RecordedTick(NamedTuple):
     """One tick: what the agent saw, what came from outside, what it wanted.
 
-    ``sample`` is ``None`` when the host could not be read.  ``anew``: the
+    ``sample`` is ``None`` when the host could not be read.  ``reset``: the
     sample before does not count.  ``originals`` has those knobs that hold
     something without us.  ``fast_sets`` are groups whose CPU set only the
     fast loop wrote, ``floors`` what it asked for.  ``unmet`` and
@@ -106,7 +106,7 @@ class RecordedTick(NamedTuple):
     sample: HostSample | None
     stopped: bool
     unwatched: bool
-    anew: bool
+    reset: bool
     originals: Mapping[KnobKey, Value]
     fast_sets: frozenset[str]
     floors: tuple[Cap, ...]
@@ -209,7 +209,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         line=line, time_s=found['time_s'], sample=found.get('sample'),
         stopped=found.get('stopped', False),
         unwatched=found.get('unwatched', False),
-        anew=found.get('anew', False),
+        reset=found.get('anew', False),
         originals=found.get('originals', originals),
         fast_sets=fast.get('sets', frozenset()),
         floors=fast.get('floors', ()), unmet=found.get('unmet', {}),

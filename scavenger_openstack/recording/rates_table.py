@@ -12,7 +12,7 @@
 
 
 
-"""Rates that somebody else measured, out of a table: CSV or Parquet.
+"""Rates that another program measured, out of a table: CSV or Parquet.
 
 The format is a public interface; its page in the documentation is
 ``recordings``.  A table is read as a whole: rows may come in any order.

@@ -108,7 +108,7 @@ class Tick(Protocol):
     time_s: float
     sample: HostSample | None
     decided: settle.Decided | None
-    anew: bool
+    reset: bool
     stopped: bool
     unwatched: bool
     unmet: Mapping[str, int]
@@ -188,8 +188,10 @@ class Recorder:
         if self._fd < 0:
             return
         line: dict[str, Any] = {'type': 'tick', 'time_s': tick.time_s}
-        for name in ('stopped', 'unwatched', 'anew'):
-            if getattr(tick, name):
+        for name, said in (('stopped', tick.stopped),
+                           ('unwatched', tick.unwatched),
+                           ('anew', tick.reset)):
+            if said:
                 line[name] = True
         if tick.sample is not None:
             line['sample'] = self._sample(tick.sample)

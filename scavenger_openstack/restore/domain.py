@@ -24,7 +24,7 @@ dead agent may still be on its way in libvirtd.  When the record is gone the
 domain is looked at again: that call may have come in between.
 
 So may one that was given up here.  One that sets what was there before, and
-comes after a new cap, is somebody else's write to the agent, which says so.
+comes after a new cap, is another program's write to the agent, which says so.
 One that takes the record away leaves a new cap with its lease, by which it is
 lifted as well; the agent sees that the record is gone, and writes it again in
 its next tick.  Until then such a cap would be for ever only if the VM left.
@@ -57,7 +57,7 @@ it for no longer: systemd gives 15 s for all."""
 _LATER_S = 10.0
 """The same after it was late: by then it is the others' turn no more."""
 _LATE: dict[tuple[str, str, int], float] = {}
-"""URI, UUID and process of those that were late, and until when nobody asks
+"""URI, UUID and process of those that were late, and until when none asks
 for them: those that libvirtd itself cannot look at."""
 
 Ask = Callable[[str], str]
@@ -108,7 +108,7 @@ def lift(action: RestoreAction) -> bool:
     pause_s, within_s = _LATER_S, _LATER_S if who in _LATE else _FIRST_S
     try:
         with virsh.SESSIONS.use(action['uri']) as session:
-            # What nobody waits for in libvirtd, unless it holds the domain.
+            # What is not waited for in libvirtd, unless it holds the domain.
             control = session.ask(f'domcontrol {action["uuid"]}',
                                   within_s=_FIRST_S)
             pause_s = 0.0       # from now on libvirtd tells how it stands
@@ -177,7 +177,7 @@ def _silent(action: RestoreAction) -> RestoreError:
 def _alive(action: RestoreAction) -> None:
     """:raises Gone: the process of the action is.
     :raises Refused: it is not the QEMU of that domain.
-    :raises RestoreError: nobody can tell.
+    :raises RestoreError: that cannot be told.
     """
     path = f'/proc/{action["pid"]}'
     try:
@@ -256,7 +256,7 @@ def _quota(text: str) -> str:
 def _values(root: ElementTree.Element, action: RestoreAction
             ) -> Iterator[tuple[str, str, str]]:
     """Key, what the domain holds, what the action wants; not for disks and
-    vCPUs that are no longer there, nor for pins that nobody has set."""
+    vCPUs that are no longer there, nor for pins that are not set."""
     knob = action['knob']
     pins = {f'vcpupin.{pin.get("vcpu")}': pin.get('cpuset', '')
             for pin in root.findall('cputune/vcpupin')}

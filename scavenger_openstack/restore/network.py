@@ -170,7 +170,7 @@ def _devices(action: RestoreAction, netns: str, where: str, ifb: str
 def _redirect(netns: str, tap: str) -> tuple[str, ...]:
     """What ``tc`` has to do so that nothing of ours is at the ingress.
 
-    We never share an ingress, so an empty one is ours.  Somebody else may
+    We never share an ingress, so an empty one is ours.  Another program may
     have come since: theirs stays.
 
     :raises RestoreError: ``tc`` does not say what is there.

@@ -389,7 +389,7 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
 
 
 def _become_watcher(state: StateDir) -> int:
-    for _ in range(5):      # whoever asks whether we are here has it a moment
+    for _ in range(5):      # what asks whether we are here has it a moment
         fd = state.take('watcher.lock')
         if fd >= 0:
             return fd

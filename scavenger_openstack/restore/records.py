@@ -46,7 +46,7 @@ class Lease:
     """The way back of one knob of one workload.
 
     ``note`` is the action whose CPU set was being widened and the set that
-    it had before, for whoever carries on after a crash.
+    it had before, for what carries on after a crash.
     """
 
     workload: str

@@ -78,7 +78,7 @@ class StateDir:
             return False
         above = os.stat(self._above)
         if above.st_mode & 0o022 and found.st_uid != os.geteuid():
-            raise OSError(f'user {found.st_uid} made it where everybody may '
+            raise OSError(f'user {found.st_uid} made it where everyone may '
                           'make one; use a directory in /run')
         if found.st_mode & 0o022:
             raise OSError(f'others may write there (mode {found.st_mode:o}): '
@@ -114,7 +114,7 @@ class StateDir:
             return 0
 
     def take(self, name: str) -> int:
-        """``flock`` a file in the directory; -1 when somebody has it."""
+        """``flock`` a file in the directory; -1: another process has it."""
         try:
             fd = open_or_make(name, self.fd)
         except OSError:

@@ -17,9 +17,9 @@ To start virsh and to connect takes it some 30 ms, a command less than one.
 So one is kept for the next steps, and ends when it has been idle for a
 while.  When its commands end, because we have died, it ends by itself.
 
-virsh reads its standard input as if somebody typed: it writes a prompt and
+virsh reads its standard input as if it were typed: it writes a prompt and
 all that it reads (readline), whether or not that is a terminal.  What a
-command says stands between two marks that nobody can guess, since a domain
+command says stands between two marks that cannot be guessed, since a domain
 holds text of tenants.  A mark is typed in another form than it is said in,
 so what virsh repeats is none.  Errors come on standard error, and before the
 last mark, which is a command of its own: a command that virsh does not
@@ -41,14 +41,14 @@ CONNECT_S = 10.0
 """So long it may take to start virsh and to connect."""
 
 IDLE_S = 10.0
-"""A session that nobody has used for so long ends."""
+"""A session that was not used for so long ends."""
 
 KEPT = 4
 """So many idle sessions are kept for one URI."""
 
 _ENVIRONMENT = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL': 'C',
                 'TERM': 'dumb',
-                # Neither a history nor the keys of whoever runs us.
+                # Neither a history nor the keys of the user.
                 'XDG_CACHE_HOME': '/dev/null', 'INPUTRC': '/dev/null'}
 _NO_HISTORY = "error: Failed to create '/dev/null/"
 _COMMAND = re.compile(r'[a-z][A-Za-z0-9 _.,:/=@-]*')
@@ -226,7 +226,7 @@ class Sessions:
 
     @contextlib.contextmanager
     def use(self, uri: str) -> Iterator[Session]:
-        """A session that nobody else uses.
+        """A session that no other thread uses.
 
         It is kept if it is sound afterwards, and ended if not.
 

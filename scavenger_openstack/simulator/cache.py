@@ -49,7 +49,7 @@ def occupancy(insertions: Sequence[float], footprints: Sequence[float],
               size_bytes: float) -> list[float]:
     """Bytes of a cache that each of its users holds.
 
-    The shares of a cache are the shares of what is put into it; nobody
+    The shares of a cache are the shares of what is put into it; nothing
     holds more than the footprint.
     """
     held = [0.0] * len(insertions)

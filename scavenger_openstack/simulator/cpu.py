@@ -69,7 +69,7 @@ def _unions(distinct: set[int]) -> set[int]:
 def fill(demands: Sequence[float], weights: Sequence[float],
          sets: Sequence[int], taken: Sequence[tuple[int, float]] = (),
          ) -> list[float]:
-    """Cores for everybody: weighted max-min under CPU sets.
+    """Cores for each guest: weighted max-min under CPU sets.
 
     The level rises for all together; when the CPUs of one set (or of
     several sets together) are used up, those confined to them stop, the
@@ -119,7 +119,7 @@ def wake_wait(hogs: float, others: float, idle: float, cpus: float) -> float:
 
     Of ``cpus``, so many cores are used by threads that always run, by
     others, and by a SCHED_IDLE group.  The scheduler looks for an idle CPU
-    first, so it takes all of them busy to make somebody wait.
+    first, so it takes all of them busy to make a thread wait.
     """
     busy = hogs + others
     wait_s = WAKE_IDLE_S * min(1.0, idle / cpus)

@@ -46,12 +46,12 @@ are right to 1 % then."""
 THRASH = 100.0
 SLOWEST = 0.1
 """While more memory is wanted than there is, the kernel reclaims what it
-needs next: everybody's speed is 1 / (1 + THRASH x the share that is
+needs next: the speed of each is 1 / (1 + THRASH x the share that is
 missing), at least SLOWEST.  Not measured; real hosts do far worse."""
 
 
 def _nothing(guest: Guest) -> None:
-    """Nobody waits for the new tenant."""
+    """Nothing waits for the new tenant."""
 
 
 class Plant:
@@ -95,7 +95,7 @@ class Plant:
         coarse_s = dt_s * COARSE_STEPS if self.fine else dt_s
         if coarse:
             # First, by what ran before: who asks for CPU time has to know
-            # how fast he is, or he asks for too little.
+            # how fast it is, or it asks for too little.
             self._processor.share(guests, now, coarse_s)
             for guest in guests:
                 guest.speed = guest.cpi_alone / guest.cpi * self._thrash

@@ -40,7 +40,7 @@ class Processor:
 
     def share(self, guests: Sequence[Guest], now: float,
               dt_s: float) -> None:
-        """CPI of everybody, from who holds how much of each cache."""
+        """CPI of each guest, from what each holds of each cache."""
         slow = [own * shared for own, shared in zip(
             [guest.wander(now, dt_s) for guest in guests],
             self._share_cores(guests), strict=True)]
@@ -102,7 +102,7 @@ class Processor:
                             spec.footprint_bytes, held[i], spec.miss_curve)
             for i, guest in enumerate(guests):
                 # Half way, or it would swing.  Who does not run holds
-                # nothing when he comes back.
+                # nothing when it comes back.
                 guest.misses = (
                     (guest.misses + sum([node[i] for node in found])) / 2
                     if guest.cores else guest.spec.miss_most)

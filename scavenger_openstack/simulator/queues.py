@@ -57,8 +57,8 @@ def closed_rate(service_s: float, response_s: float, depth: float,
                 allowed: float) -> float:
     """Operations per second of one who keeps ``depth`` in flight.
 
-    ``response_s`` is that of :func:`disk_response`.  His own operations
-    find one less in line than others do, as far as he has one there.
+    ``response_s`` is that of :func:`disk_response`.  Its own operations
+    find one less in line than others do, as far as it has one there.
     """
     if allowed * response_s < depth:
         return allowed

@@ -109,7 +109,7 @@ class Followed:
 
     def serve(self, now: float, cores: float, vcpus: int, dt_s: float,
               speed: float) -> tuple[float, float]:
-        """As :meth:`Fluid.serve`; who waits does so in his latency."""
+        """As :meth:`Fluid.serve`; what waits does so in its latency."""
         before_s = self.backlog_s
         self._run(now, cores, vcpus, dt_s, speed)
         done_s = max(0.0, before_s - self.backlog_s)

@@ -14,7 +14,7 @@
 
 Controllers say every tick all the caps they want.  The actuator compares
 that with what is in force, leases what it is about to touch for the first
-time, writes, reads back, and lifts what nobody wants any more.  A write
+time, writes, reads back, and lifts what is not wanted any more.  A write
 that failed shows again in the next diff, so nothing is retried here.
 
 The state of a knob is told as restore actions.  Those that a lease holds are
@@ -51,7 +51,7 @@ LOG = log.getLogger(__name__)
 
 LOOK_TICKS = 4
 """Every knob of ours is read back when written, and then in one of so many
-ticks: what somebody else writes is noticed within them."""
+ticks: what another program writes is noticed within them."""
 
 MOST_COMPLAINTS = 4096
 """So many problems are remembered, so that each is logged once."""
@@ -225,7 +225,7 @@ class Actuator:
             return
         jobs, found = [], []
         for name, every in queues.items():
-            # One by one: who has been lifted may be limited again.
+            # One by one: what has been lifted may be limited again.
             for queue in every.apart() if name == base.DRAIN else (every,):
                 one = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
@@ -274,7 +274,7 @@ class Actuator:
         self._in_queues(queues, outcome)
 
     def hold(self, workload: str, knob: Knob) -> None:
-        """Lease a knob that somebody else will write (the fast loop).
+        """Lease a knob that another thread will write (the fast loop).
 
         Groups that came to life since get into the lease too.
 
@@ -288,9 +288,9 @@ class Actuator:
         held = self._leases.held().get(key)
         if key in self._leases.lost():
             raise errors.LeaseError(f'{workload} {knob}: not restorable now')
-        if held and (originals.made_anew(held.actions, now)
+        if held and (originals.made_again(held.actions, now)
                      or originals.keys(held.actions) != originals.keys(now)):
-            self._leases.lift(*key)     # made anew: its cap died with it
+            self._leases.lift(*key)     # made again: its cap died with it
             held = None
         if held is None:
             if knob is Knob.CPU_SET:    # else their cap is our original
@@ -308,7 +308,7 @@ class Actuator:
                                  held.original)
 
     def adopt(self, workload: str, knob: Knob, text: str) -> None:
-        """Somebody else set a CPU set that the fast loop writes: that is
+        """Another program set a CPU set that the fast loop writes: that is
         what will be given back.
 
         :raises LeaseError: no durable record could be made
@@ -373,8 +373,8 @@ class Actuator:
                 self.in_force[key] = cap
 
     def _write(self, key: KnobKey, value: Value) -> bool:
-        """Set it; false: somebody else has set the knob, and the next tick
-        goes by what he set."""
+        """Set it; false: another program set the knob, and the next tick
+        goes by that."""
         if (key in self._ours and key in self._leases.held()
                 and self._check_drift(key, self._driver.read(*key))):
             return False
@@ -382,7 +382,7 @@ class Actuator:
         # cgroup or run of a VM.
         if key[1] is Knob.CPU_SET or key not in self._ours:
             self.hold(*key)
-        self._ours.pop(key, None)   # half a write is not somebody else's
+        self._ours.pop(key, None)   # half a write is not another program's
         with self._leases.writing(*key):
             found = self._driver.write(
                 *key, value, self._leases.held()[key].actions)
@@ -391,7 +391,7 @@ class Actuator:
         return True
 
     def _check_drift(self, key: KnobKey, current: Value | None) -> bool:
-        """Whether somebody else wrote the knob; that is noted."""
+        """Whether another program wrote the knob; that is noted."""
         ours = self._ours[key]
         same = originals.same(current, ours.value)
         # Of several disks the value is that of the loosest.
@@ -404,7 +404,7 @@ class Actuator:
                 self.in_force.pop(key, None)
                 self._ours[key] = ours._replace(value=current)
             return False
-        if originals.made_anew(held.actions, now):
+        if originals.made_again(held.actions, now):
             raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
             held.actions, ours.actions, now), current)
@@ -418,7 +418,7 @@ class Actuator:
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:
         if isinstance(exc, errors.WorkloadGone):
-            # Its cap died with it; one made anew is met at the next tick.
+            # Its cap died with it; one made again is met at the next tick.
             self.gone[cap.workload, cap.knob] = str(exc)
             self.lift((cap.workload, cap.knob))
             return

@@ -13,11 +13,11 @@
 """What a lease gives back, when others change the world meanwhile.
 
 The restore actions of a lease are the state before us.  That state does not
-stand still: groups are born below a capped one and inherit the cap, somebody
-else writes a capped knob, a cgroup is deleted and made again.  Each function
-takes the actions that a lease holds, and the actions that describe the knob as
-it stands ``now``, and says what the lease should hold.  Nothing is read or
-written here; :class:`SeenKnobs` is what the actuator read.
+stand still: groups are born below a capped one and inherit the cap, another
+program writes a capped knob, a cgroup is deleted and made again.  Each
+function takes the actions that a lease holds, and the actions that describe
+the knob as it stands ``now``, and says what the lease should hold.  Nothing is
+read or written here; :class:`SeenKnobs` is what the actuator read.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def same(a: Value | None, b: Value | None) -> bool:
                       and abs(a - b) <= DRIFT_SLACK * max(abs(a), abs(b)))
 
 
-def made_anew(actions: Sequence[RestoreAction],
+def made_again(actions: Sequence[RestoreAction],
               now: Sequence[RestoreAction]) -> bool:
     """Whether the leased object is gone and another has taken its place."""
     return _identity(actions) != _identity(now)
@@ -103,7 +103,7 @@ def of_newborn(actions: Sequence[RestoreAction],
 
 
 def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
-    """CPU sets to give back after somebody else set the first to ``text``.
+    """CPU sets to give back after another program set the first to ``text``.
 
     What is below cannot hold more than that.
     """
@@ -117,7 +117,7 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
 def after_drift(actions: Sequence[RestoreAction],
                 ours: Sequence[RestoreAction],
                 now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """What to give back after somebody else wrote a part of a knob.
+    """What to give back after another program wrote a part of a knob.
 
     A part that still holds what we wrote (``ours``) keeps its original; any
     other holds theirs.  The parts of an action with ``values`` are these, and

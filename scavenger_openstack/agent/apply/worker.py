@@ -83,7 +83,7 @@ class Worker:
     def run(self, jobs: Sequence[Job]) -> list[bool]:
         """Do ``jobs``; whether each was done before the one deadline.
 
-        Until a job is done, its keys are pending and nobody else may touch
+        Until a job is done, its keys are pending and nothing else may touch
         them.  What it raises is logged.
         """
         for call in self._late:

@@ -15,10 +15,10 @@
 
 What is on disk when the process dies, and why that is safe:
 
-* ``open``: the lock first, so that nobody else writes knobs or records.
+* ``open``: the lock first, so that no other agent writes knobs or records.
   Each record of an earlier agent stays until its knob reads back as the
   original; one that does not come back keeps its record, and its original.
-* ``hold``: before the rename a ``.tmp`` that nobody reads, and no write;
+* ``hold``: before the rename a ``.tmp`` that is not read, and no write;
   after it the record, and a knob that may or may not have been written.
 * ``replace``: the rename leaves the old original or the new, never none.
 * ``lift``: the record goes last, after the read-back.  A CPU set that is
@@ -185,7 +185,7 @@ class Leases:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         """Around one write: like :meth:`check` before and after it.
 
-        Until it ends, the record of the knob stays on disk whoever lifts
+        Until it ends, the record of the knob stays on disk whatever lifts
         it, and :meth:`close` leaves the lock to the kernel.
 
         :raises LeaseError: no time is left, or the knob is not held.
@@ -229,7 +229,7 @@ class Leases:
     def replace(self, workload: str, knob: Knob,
                 actions: Sequence[RestoreAction],
                 original: Value | None) -> None:
-        """Somebody else wrote the knob: that is what it goes back to.
+        """Another program wrote the knob: that is what it goes back to.
 
         To be called after that was read.
 
@@ -378,7 +378,7 @@ class Leases:
     def _record(self, workload: str, knob: Knob,
                 actions: Sequence[RestoreAction],
                 original: Value | None, *, new: bool = False) -> None:
-        # A tenant names his cgroups, and not always in UTF-8.
+        # Tenants name their cgroups, and not always in UTF-8.
         key = os.fsencode(f'{workload}\0{knob}')
         name = hashlib.sha256(key).hexdigest()[:32] + '.json'
         lease = Lease(str(workload), str(knob), boot_id(),

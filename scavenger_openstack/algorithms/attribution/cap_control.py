@@ -135,7 +135,7 @@ class CapControl:
                    for one in self.antagonists.values())
 
     def keep(self, present: Collection[str]) -> None:
-        """Forget all about those that are gone, or made anew."""
+        """Forget all about those that are gone, or made again."""
         self.antagonists = {key: one for key, one in self.antagonists.items()
                        if key[0] in present}
         self._good = {key: good for key, good in self._good.items()

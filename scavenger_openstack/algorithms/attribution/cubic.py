@@ -67,7 +67,7 @@ class Cubic:
         self._met = True
 
     def probe(self) -> None:
-        """What was taken for contention was none: look for it anew."""
+        """What was taken for contention was none: look for it again."""
         self._met = False
 
     def quiet(self, use: float) -> None:

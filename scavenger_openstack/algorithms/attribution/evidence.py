@@ -114,7 +114,7 @@ class Residuals:
     the other is taken out of all.
 
     Each has its mean taken out before.  Products are brought up to date
-    without making the series anew: with a unit vector e the product of what
+    without making the series again: with a unit vector e the product of what
     is left of x and y is x y - (x e)(y e).
     """
 
@@ -236,7 +236,7 @@ def both(a: float, b: float) -> float:
     return product * (1 - math.log(product)) if product > 0 else 0.0
 
 
-def anybody(chance: float, number: int) -> float:
+def any_of(chance: float, number: int) -> float:
     """Chance that any of ``number`` does what one does with ``chance``."""
     return -math.expm1(number * math.log1p(-min(chance, 1 - 1e-12)))
 

@@ -166,15 +166,15 @@ def _chance(name: str, material: Sequence[str], level: evidence.Residuals,
     others += [one for one in timing.names if one not in there]
     shifted = [name, *others[:MOST_SHIFTED - 1]]
 
-    def anybody(timely: float) -> float:
-        return evidence.anybody(
+    def any_of(timely: float) -> float:
+        return evidence.any_of(
             timely if levels is None else evidence.both(levels, timely),
             suspects)
 
-    least = anybody(1 / (1 + len(shifted) * len(timing.target)))
+    least = any_of(1 / (1 + len(shifted) * len(timing.target)))
     if least > max_chance:
         return least
-    return anybody(evidence.by_shifts(
+    return any_of(evidence.by_shifts(
         timing.correlation(name), timing.target,
         [timing.of(one) for one in shifted]))
 

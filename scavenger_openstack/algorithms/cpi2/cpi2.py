@@ -143,7 +143,7 @@ def correlation(c: Sequence[float], u: Sequence[float],
 
 
 def _weight(c_i: float, c_threshold: float) -> float:
-    """What a suspect's use while the victim is at ``c_i`` says of him."""
+    """What a suspect's use while the victim is at ``c_i`` says of it."""
     if c_i > c_threshold:
         return 1 - c_threshold / c_i
     return c_i / c_threshold - 1 if c_i < c_threshold else 0.0
@@ -156,7 +156,7 @@ def _weighted(weights: Sequence[float], u: Sequence[float]) -> float:
 
 def rank(victim: str, samples: Iterable[Sample],
          c_threshold: float) -> list[tuple[str, float]]:
-    """Everybody but the victim with the correlation, highest first."""
+    """All but the victim with the correlation, highest first."""
     weights: dict[str, list[float]] = {}
     used: dict[str, list[float]] = {}
     for one in samples:

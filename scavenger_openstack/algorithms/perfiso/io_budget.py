@@ -80,7 +80,7 @@ class Level:
         """Whether this is another measurement than that of the last tick.
 
         libvirt is asked once in some ticks, and one answer is the same
-        number in all of them.  Nobody else measures the same twice, but
+        number in all of them.  No other workload measures the same twice, but
         nothing.
         """
         before, self.x = self.x, x
@@ -149,19 +149,20 @@ class IoBudget:
       ``tolerance`` (and ``c`` deviations) above their levels, or one is
       more than twice that: the total shrinks, at least by ``decrease``, and
       by as much as the foreground is worse than tolerated.  Below half of
-      it the total grows, if somebody uses what he may; in between it stays.
-    * Who is clearly below his level has learnt it too high: it is lowered.
-    * Only what was measured anew counts, once: for the window, for the mean
+      it the total grows, if a workload uses all it may; in between it stays.
+    * A workload that is clearly below its level has learnt it too high: it
+      is lowered.
+    * Only what was measured again counts, once: for the window, for the mean
       of the last samples, and for a cut.  While nothing was, the total
       stays.
     * A workload below the gate of io_wait has no vote.  Without any vote
       the total grows, but when votes come back it is what it was at the
       last one.
     * A workload that never had an io_wait has no vote; if none ever had
-      one, there is no total: the rule is off.  If nobody has one any more
+      one, there is no total: the rule is off.  If none has one any more
       although there were some, the total holds for ``blind_ticks`` ticks,
       then the background gets its floors.
-    * Nobody at the floors can be cut further.  If the foreground suffers
+    * What is at its floor can be cut no further.  If the foreground suffers
       then, and the background still does a relevant share of all operations,
       the total goes below the floors: the caller says so.
 
@@ -207,7 +208,7 @@ class IoBudget:
         :param used: operations per second of all of the background
         :param floors: sum of its floors; ``most`` of what it may have
         :param quiet: it does not do more than its floors let it
-        :param binding: somebody uses what he may
+        :param binding: a workload uses all that it may
         """
         votes, held, newcomers, missing = self._look(foreground, quiet=quiet)
         if not self._levels:
@@ -250,7 +251,7 @@ class IoBudget:
               ) -> tuple[list[Vote], list[Vote],
                          list[tuple[Level, float | None]], int]:
         """Who votes, whose vote was counted before, who is learning (and
-        what is new of it), for how long nobody could."""
+        what is new of it), for how long none could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []
         held: list[Vote] = []

@@ -28,7 +28,7 @@ the paper:
 * D_i is a mean over delta, and so is curr_i.
 * lim_i is the weighted part of the budget, at least the floor.
 * The rule: a workload weighs w_i / (1 + Def_i), between half and twice w_i.
-  Who did twice what he is due weighs half until that is made up for, and
+  What did twice what it is due weighs half until that is made up for, and
   the budget is split by these weights (DESIGN 7.6), so that what one does
   not want goes to the others.  A cap falls at once and rises by a part of
   the budget per tick.
@@ -41,7 +41,7 @@ container (and of a VM whose disks have limits of their own) a limit counts
 each direction and device on its own, what is measured is their sum: one that
 reads and writes may do twice its cap.  The budget takes this into account,
 since it is cut from what was done.  All disks of a host count as one,
-whoever uses which: with several, the background loses more than it had to,
+whatever uses which: with several, the background loses more than it had to,
 the foreground nothing.
 
 Weird input is taken as in ``scavenger``.
@@ -88,7 +88,7 @@ QUIET = 1.25
 floors let it do."""
 
 BINDING = 0.8
-"""Who does so much of his cap is held by it."""
+"""What does so much of its cap is held by it."""
 
 RunKey = tuple[str, float]
 
@@ -392,7 +392,7 @@ class Controller:
         """Go on from a state that is not older than the window.
 
         What the next step finds to be older, or what is from a later time
-        (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
+        (another boot) or unreadable, is learnt again.  ``now`` in seconds,
         same clock as ``step``.
         """
         saved_s = saved_state.saved_s(state, now)

@@ -101,7 +101,7 @@ def bounds(allowed: frozenset[int], shared: frozenset[int], buffer: int,
 
     Idle CPUs where it cannot run are no use to it.  So these are not
     counted, and what the background gets of them does not depend on it.
-    Other foreground may be there (daemons, what nobody configured): they
+    Other foreground may be there (daemons, what is not configured): they
     keep their part of the buffer.  Not in the paper; DESIGN 7.7.
 
     :param allowed: the CPUs that the background may have; at least one

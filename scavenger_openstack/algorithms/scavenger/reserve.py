@@ -118,14 +118,14 @@ class Reserve:
         return False
 
     def _model(self) -> float:
-        # Who left may have measured more than the sum ever showed of him.
+        # What left may have measured more than the sum ever showed of it.
         self.mu = mu = max(0.0, self.window.mean or 0.0)
         self.sigma = self.window.stddev
         self.low_samples = 0
         return mu
 
     def shift(self, delta: float) -> None:
-        """Somebody who uses ``delta`` joined the sum (left it, if < 0)."""
+        """A workload that uses ``delta`` joined the sum (left it, if < 0)."""
         self.window.shift(delta)
         if self.mu is not None:
             self.mu = max(0.0, self.mu + delta)

@@ -23,7 +23,7 @@ by what is left over (ours) in ``leftover``, what can be tuned in
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
 whose time is not after the last one changes nothing and says again what was
-said last.  After a gap longer than a window, that window is learnt anew.
+said last.  After a gap longer than a window, that window is learnt again.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ class Controller:
             self._frozen = {}
             tick.shortage_bytes = sum(known) - budget
             shares = split(budget, self._demands(used), weights, floors)
-        else:       # nobody is killed in the initial window: DESIGN 7.3
+        else:       # nothing is killed in the initial window: DESIGN 7.3
             # No growth beyond current use: what each used when this began,
             # or now, if a limit could not be set at once.
             shares = [max(self._frozen.get(one[0].id, 0.0), use or 0.0, low)
@@ -373,7 +373,7 @@ class Controller:
         """Go on from a state that is not older than its windows.
 
         What the next step finds to be older, or what is from a later time
-        (another boot) or unreadable, is learnt anew.  ``now`` in seconds,
+        (another boot) or unreadable, is learnt again.  ``now`` in seconds,
         same clock as ``step``.
         """
         saved_s = saved_state.saved_s(state, now)

@@ -15,7 +15,7 @@
 
 A workload is a cgroup directly below a configured parent, with all that is
 in it.  Its identity is the inode of its directory: when that changes under
-the same path it is another workload.  What nobody configured is not looked
+the same path it is another workload.  What is not configured is not looked
 at: it is foreground by being part of the host's totals.
 """
 
@@ -128,7 +128,7 @@ class Cgroups:
         self._known: dict[str, _Known] = {}
         self._leased: dict[tuple[str, Knob], int] = {}
         self._turn: list[str] = []
-        self._anew = 0
+        self._settling = 0
         self._changed: set[str] = set()
         self._out_of_files = False
         cgroup_files.allow_many_files()
@@ -142,7 +142,7 @@ class Cgroups:
         """What each workload has used so far.
 
         Workloads that vanish, also in the middle, are left out (one made
-        anew under the same name is met at the next call); parents that
+        again under the same name is met at the next call); parents that
         cannot be read are warned about once.
 
         :raises DriverError: out of descriptors: nothing is known.
@@ -176,7 +176,7 @@ class Cgroups:
         return tuple(samples)
 
     def _read_limits(self, workload: str) -> None:
-        """Read a workload's own limits anew.
+        """Read a workload's own limits again.
 
         Only for one that has no cap of ours, which would count as its own.
         """
@@ -191,18 +191,18 @@ class Cgroups:
     def cpus_changed(self) -> None:
         """CPUs came or went: look at once where the foreground may run, and
         again, since the kernel may take a moment."""
-        self._anew = SETTLING_TICKS
+        self._settling = SETTLING_TICKS
 
     def _refresh_next(self) -> None:
         """One foreground workload per tick, in turn: none has a cap."""
-        if not self._turn or self._anew:
+        if not self._turn or self._settling:
             self._turn = [
                 name for name, one in self._known.items()
                 if one.workload.priority is Priority.FOREGROUND]
-        for name in self._turn[:len(self._turn) if self._anew else 1]:
+        for name in self._turn[:len(self._turn) if self._settling else 1]:
             self._read_limits(name)
             self._turn.remove(name)
-        self._anew = max(0, self._anew - 1)
+        self._settling = max(0, self._settling - 1)
 
     def _meet(self, fresh: Sequence[discovery.Child]) -> None:
         """Get to know new workloads.
@@ -331,7 +331,7 @@ class Cgroups:
         Only background is ever written to.
 
         :param original: without it, the knob holds its original
-        :raises WorkloadGone: also when the cgroup was made anew since
+        :raises WorkloadGone: also when the cgroup was made again since
             :meth:`restore_actions` described this knob.
         :raises Refused: the memory in use cannot be reclaimed.  v2: growth
             is slowed all the same (memory.high), while memory.max is not

@@ -199,7 +199,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
         off=b'nr_periods 0\n')
     if not found:
         add('unified', 2, cpu_stat_us, (CPU_S, THROTTLED_S), 'cpu.stat')
-    # Who neither runs nor changes in size does not change what he holds.
+    # What neither runs nor changes in size does not change what it holds.
     add('memory', 1, used_bytes, (USED_BYTES,), 'memory.usage_in_bytes')
     add('memory', 1, droppable_v1, (DROPPABLE_BYTES,), 'memory.numa_stat',
         'memory.stat', follows=(CPU_S, USED_BYTES))

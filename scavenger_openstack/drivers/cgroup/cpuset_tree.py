@@ -150,7 +150,7 @@ class FastCpuSet:
     is left alone.  Threads may share this object.
 
     When a CPU goes offline the kernel takes it out of all sets of v1, and
-    does not put it back.  That is nobody's write: the set still counts as
+    does not put it back.  That is no program's write: the set still counts as
     the one that was set.
 
     :param root_dir: where /sys is looked for

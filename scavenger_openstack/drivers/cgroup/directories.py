@@ -88,7 +88,7 @@ class Directories:
                 else known.read())
 
     def forget(self, name: str) -> None:
-        """Open it anew when it is needed next."""
+        """Open it again when it is needed next."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
         self._sets.pop(name, None)

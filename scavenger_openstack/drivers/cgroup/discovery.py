@@ -258,7 +258,7 @@ class Parents:
         but background: a parent, or one of ``background_groups``.
 
         Empty when there is none: ``parent`` is a foreground parent, or has
-        one below.  Never a cgroup that nobody configured, though it may hold
+        one below.  Never a cgroup that is not configured, though it may hold
         only background today: others may come.
         """
         if parent.priority is Priority.FOREGROUND:

@@ -90,7 +90,7 @@ def _members(top: Directory) -> set[int]:
 
 def _lives(pid: int) -> bool:
     """Whether any thread of a process is left: one that ended and that
-    nobody waits for stays a member."""
+    is not waited for stays a member."""
     try:
         with open(f'/proc/{pid}/stat', 'rb') as file:
             state, *rest = file.read().rpartition(b') ')[2].split()
@@ -133,7 +133,7 @@ def _round(top: Directory, frozen: Directory | None,
     try:
         return _signal(top, members | _members(top))
     finally:
-        # Also who froze part of himself: v1 lets him outlive the signal.
+        # Also what froze part of itself: v1 lets that outlive the signal.
         for directory in _subtree(frozen):
             _freeze(directory, False)
 
@@ -151,7 +151,7 @@ def _freeze(directory: Directory, freeze: bool) -> None:
 
 def _signal(top: Directory, members: set[int]) -> set[int]:
     """SIGKILL who is still a member, by pidfd: a PID that was given to
-    somebody else meanwhile is not hit."""
+    another process meanwhile is not hit."""
     pidfds: dict[int, int] = {}
     try:
         for pid in members:

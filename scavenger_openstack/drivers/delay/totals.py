@@ -21,7 +21,7 @@ accounting was on is not accounted, so nothing is known about the waits of
 its workload for disks.
 
 Operations and bytes come from the cgroup where it counts.  With version 1 it
-may not (some kernels count for a device only once somebody set a limit on
+may not (some kernels count for a device only once a limit was set on
 it): what does not begin to count when processes wait or move bytes is not
 used while the workload lives.  Then an operation is one wait of a process,
 and the bytes are those of its threads.
@@ -79,7 +79,7 @@ class _Process:
 class Asked(NamedTuple):
     """What is asked about one workload in this tick.
 
-    ``fresh``: the processes of which nobody knows yet whether they are
+    ``fresh``: the processes of which it is not known yet whether they are
     accounted.
     """
 
@@ -122,7 +122,7 @@ class Totals:
         self._listed_s = 0.0
         self._period = 1    # ticks from one listing to the next
         self._rest = 0      # of these, how many are left
-        # For whoever chooses whom to look at:
+        # To choose what to look at:
         self.cost = 0       # cgroups, processes and threads, as last seen
         self.turn = -1      # the last in which it was asked about
         self.rank = (False, -1)
@@ -174,7 +174,7 @@ class Totals:
         return pids, threads
 
     def _trusts(self, sample: WorkloadSample) -> bool | None:
-        """Whether the cgroup counts its I/O; ``None``: nobody knows yet."""
+        """Whether the cgroup counts its I/O; ``None``: not known yet."""
         if self._counts is None and (sample.io_bytes or (
                 sample.io_bytes is not None and self._mount.version == 2)):
             self._counts = True
@@ -272,7 +272,7 @@ def _is_accounted(process: Waits, leader: Waits | None) -> bool:
 
 
 def began_s(root: str, pid: int) -> float:
-    """When a process began, CLOCK_BOOTTIME; 0: nobody knows (any more)."""
+    """When a process began, CLOCK_BOOTTIME; 0: not known (any more)."""
     try:
         return proc.started_ticks(pid, root) * CLOCK_S
     except errors.WorkloadGone:
@@ -310,7 +310,7 @@ def members(nodes: Sequence[tuple[str, int]], file: str, most: int
              ) -> list[int]:
     """The tasks in some cgroups.
 
-    Opened anew each time: over a kept descriptor version 1 answers with an
+    Opened again each time: over a kept descriptor version 1 answers with an
     old list for as long as it is asked at least once a second.
 
     :raises TooMany: more than ``most``

@@ -14,7 +14,7 @@
 """Cgroup directories held open: where they are, how they are read, written.
 
 A directory is opened once and everything in it relative to that, so that
-whoever holds one talks to the same cgroup for ever: when that is removed
+what holds one talks to the same cgroup for ever: when that is removed
 every access says :class:`~scavenger_openstack.errors.WorkloadGone`, also
 when another one was made under the same path.
 """
@@ -89,7 +89,7 @@ class Entry(NamedTuple):
 
 
 class Fd:
-    """A descriptor that closes when nobody holds it any more.
+    """A descriptor that closes when nothing holds it any more.
 
     A number that one thread closes while another is about to write to it
     could by then mean another file; with this it cannot.
@@ -272,10 +272,10 @@ class Directory:
         return data.decode('utf-8', 'replace').strip()
 
     def processes(self) -> set[int]:
-        """Who is in the cgroup itself; 0: somebody in a PID namespace that
+        """What is in the cgroup itself; 0: a process in a PID namespace that
         is not ours.
 
-        Opened anew each time, and read to the end: over a kept descriptor
+        Opened again each time, and read to the end: over a kept descriptor
         version 1 answers with a list of up to a second ago, and one read
         tells no more than a page.
 

@@ -225,7 +225,7 @@ class Proc:
     def _read(self, path: str) -> bytes | None:
         """All of a file, over a descriptor that stays open.
 
-        A device that was made anew under the same name is opened anew.
+        A device that was made again under the same name is opened again.
         """
         for _ in range(2):
             fd = self._fds.get(path)

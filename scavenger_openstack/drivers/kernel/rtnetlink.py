@@ -216,7 +216,7 @@ class Rtnetlink:
     def root_qdisc(self, ifindex: int) -> Qdisc | None:
         """The root qdisc, ``None`` while the device has none (is down).
 
-        NLM_F_ECHO: without it the kernel tells everybody but us.
+        NLM_F_ECHO: without it the kernel tells all but us.
         """
         answer = self.talk.ask(_GETQDISC, netlink.ACK | netlink.ECHO,
                                _TC.pack(0, ifindex, 0, _ROOT, 0))
@@ -238,7 +238,7 @@ class Rtnetlink:
         """Put a token bucket at the root, or change the one with ``handle``.
 
         Without NLM_F_REPLACE the kernel takes it in place of a default
-        qdisc or as a change of the same one, and answers EEXIST for anybody
+        qdisc or as a change of the same one, and answers EEXIST for any
         else's: nothing can come in between a look and a write.
         """
         self.talk.ask(_NEWQDISC, netlink.ACK | netlink.CREATE,

@@ -87,7 +87,7 @@ def program(next_pid_offset: int, map_fd: int, cpus: int) -> bytes:
 
     It leaves the CPU's entry alone when the thread that comes next is the
     one that the word before the first entry names (by its pid, plus one):
-    the observer.  So the array shows whom the observer found, not itself.
+    the observer.  So the array shows what the observer found, not itself.
 
     :param next_pid_offset: bytes from the start of the event's record.
     :param map_fd: descriptor of the map, one value of ``cpus`` + 1 entries.
@@ -207,7 +207,7 @@ class SchedSwitch:
 
         From now on it does not see itself: a CPU that was idle until this
         thread woke up still counts as idle, and one that this thread took
-        from somebody counts as busy.  Without this a loop on a full machine
+        from another counts as busy.  Without this a loop on a full machine
         would take the CPU that it runs on for an idle one.
         """
         words = self._array()

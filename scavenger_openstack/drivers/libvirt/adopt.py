@@ -13,7 +13,7 @@
 
 """Limits that came with a domain: from another host, or out of a save.
 
-Whoever set them had a lease where he was.  Our record in the domain says
+What set them had a lease where it was.  Our record in the domain says
 what was there before; by it the limit is lifted in the domain as it runs,
 and, where Nova made the live definition the persistent one, in that.  A
 record goes only after its limit, also one that tells too little.
@@ -45,7 +45,7 @@ class Remover:
 
     :param timeout_s: how long libvirt may take for an answer
     :param ours: whether we hold a knob of a domain by now: while a call
-        hung, it may have been started anew
+        hung, it may have been started again
     """
 
     def __init__(self, health: domain_health.Health,
@@ -155,9 +155,9 @@ def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
 
     What the record does not tell comes from the ``other`` definition: from
     its record, or, without one, from what it holds, since a cap of ours never
-    is where no record is.  What nobody tells has no limit afterwards: too
+    is where no record is.  What is not told has no limit afterwards: too
     much for a background VM until its next hard reboot is the lesser evil, a
-    cap that nobody lifts is for ever.
+    cap that is never lifted is for ever.
     """
     values, lacking = domain_knobs.told(seen, knob, seen.records[knob])
     if not lacking:

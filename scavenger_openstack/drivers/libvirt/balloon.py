@@ -160,7 +160,7 @@ class Balloons:
                        snapshot.domain.balloon_bytes)
         else:
             # Whatever it says: what libvirt knows of a balloon its guest has
-            # written, so less is not somebody else's limit.
+            # written, so less is not another program's limit.
             size = _size(held.ours)
         return snapshot if size is None else _with(snapshot, size)
 

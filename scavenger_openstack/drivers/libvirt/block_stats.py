@@ -45,8 +45,8 @@ MISSING_ANSWERS = 3
 WAIT_STEP_S = 2.0 ** -24
 """What an operation waited is handed out in steps of this, 60 ns.  Floats
 add such up without any error, for 17 years of waiting in all: so the time
-per operation is the very same number in each tick of one answer, and whoever
-judges it knows that it is no news."""
+per operation is the very same number in each tick of one answer, and can
+be known to be no news."""
 
 
 def _stepped(wait_s: float) -> float:
@@ -150,7 +150,7 @@ class Statistics:
             self._health.gone(uuid)
 
     def forget(self, uuid: str) -> None:
-        """This run of the domain has ended: the next one counts anew."""
+        """This run of the domain has ended: the next one counts from 0."""
         self._known.pop(uuid, None)
         if uuid in self._missing:
             self._missing[uuid] = 0

@@ -13,7 +13,7 @@
 
 """What libvirt knows of each domain, kept current by its events.
 
-A thread of its own asks; whoever wants to know reads the last answer, which
+A thread of its own asks; all others read the last answer, which
 is there at once.  While libvirt cannot be reached the last answers stay:
 QEMU goes on without it.
 """
@@ -50,7 +50,7 @@ LAST_RETRY_S = 5.0
 
 LOOK_S = 1.0
 """For what its guest can make, in a loop, a domain is looked at once in so
-long.  For what only the host can it is at once: somebody else may have set a
+long.  For what only the host can it is at once: another program may have set a
 knob that we are about to write."""
 
 HANGS_S = 10.0
@@ -62,8 +62,8 @@ class Snapshot(NamedTuple):
 
     ``started`` is when its QEMU did, in clock ticks since boot: with
     ``pid`` that is the identity of this run of the domain.  ``paused``: by
-    somebody, on purpose.  ``records`` are ours of what knobs held before the
-    caps that are on them.
+    an operator, on purpose.  ``records`` are ours of what knobs held before
+    the caps that are on them.
     """
 
     domain: xml.Domain

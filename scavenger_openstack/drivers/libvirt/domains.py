@@ -262,7 +262,7 @@ class Domains:
                         ) -> list[base.RestoreAction]:
         """See :meth:`scavenger_openstack.drivers.base.Knobs`.
 
-        A knob that is not ours yet is looked at anew.
+        A knob that is not ours yet is looked at again.
         """
         if knob in file_knobs.KNOBS:
             return self._files(workload, knob).actions()
@@ -290,7 +290,7 @@ class Domains:
               original: Sequence[base.RestoreAction] = ()) -> Value | None:
         """See :meth:`.base.Knobs.write`; only background is written to.
 
-        :raises WorkloadGone: also when the domain was started anew since
+        :raises WorkloadGone: also when the domain was started again since
             :meth:`restore_actions` described this knob.
         """
         snapshot = self._snapshot(workload)

@@ -216,7 +216,7 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
 
     The members of a group are all set as the one that was set last: so only
     disks without any limit or group of their own come into ours, and one on
-    which somebody else sets a limit leaves it.  One that is plugged in while
+    which another program sets a limit leaves it.  One that is plugged in while
     the group holds limits of the other kind stays outside: it would lift
     them.
     """

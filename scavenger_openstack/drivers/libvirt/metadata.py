@@ -16,7 +16,7 @@ A metadata element of the domain, so that it goes wherever the domain, and
 with it the cap, goes: into a managed save, to another host (DESIGN 7.15).
 Each knob has a namespace of its own, since libvirt keeps one element per
 namespace: so the record of one knob comes and goes without a look at those
-of the others.  It holds nothing but what :data:`GRAMMAR` allows: whoever can
+of the others.  It holds nothing but what :data:`GRAMMAR` allows: what can
 write into a domain must not be able to have us set more than a knob back.
 """
 

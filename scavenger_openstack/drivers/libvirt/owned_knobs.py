@@ -41,7 +41,7 @@ class OwnedKnob:
         self.tried: Values = {}     # it may have come into force
 
     def look(self, now: Values) -> None:
-        """What somebody else set is the original from now on."""
+        """What another program set is the original from now on."""
         if self.ours is None:
             self.original = now
         elif now != self.ours:

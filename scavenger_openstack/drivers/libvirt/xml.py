@@ -19,8 +19,8 @@ an image property may put instances of one project into one application.
 
 Nova writes extra specs and image properties into the XML since 2025.2
 (``nova:extraSpecs``, ``nova:image``), and of the properties only those that
-it knows itself, unless somebody taught it ``scavenger_application``.  Without
-them ``specs_known`` is false and somebody else has to ask Nova.
+it knows itself, unless an operator taught it ``scavenger_application``.
+Without them ``specs_known`` is false and another service has to ask Nova.
 
 Our record (DESIGN 7.15) is a metadata element with the values that knobs had
 before our caps: it goes wherever the domain, and so the cap, goes.

@@ -13,7 +13,7 @@
 """Shared network links and the egress of background workloads.
 
 A workload's egress is held by a token bucket (TBF) at the root of the
-device that carries its traffic and nobody else's.  A device is written
+device that carries its traffic and no other.  A device is written
 ``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  The egress of
 a VM does not leave by a device of the host, it arrives at its tap; see
 :mod:`.tap`.
@@ -48,7 +48,7 @@ BITS_PER_BYTE = 8
 
 
 Interface = str | tap.Tap
-"""What carries the traffic of one workload and nobody else's: a device by
+"""What carries the traffic of one workload and no other: a device by
 which it leaves, or taps at which it arrives."""
 
 
@@ -320,7 +320,7 @@ class Network:
                 self._forget(device)
 
     def _forget(self, device: str) -> None:
-        """Look for it anew when it is needed next."""
+        """Look for it again when it is needed next."""
         found = self._devices.pop(device, None)
         taps = self._taps.get(_split(device)[0])
         if found and taps:

@@ -108,7 +108,7 @@ class Taps:
     def set_rate(self, links: Links, bucket: TokenBucket) -> None:
         """Set the rate; packets that wait stay.
 
-        :raises Unsupported: somebody else uses the ingress of a tap, or
+        :raises Unsupported: another program uses the ingress of a tap, or
             this kernel cannot do it
         """
         ifb, targets = self._look(links)
@@ -167,7 +167,7 @@ class Taps:
               ) -> tuple[rtnetlink.Link | None, list[int | None]]:
         """Our IFB of a VM, and for each tap where our filter redirects to.
 
-        :raises Unsupported: somebody else is there
+        :raises Unsupported: another program's is there
         :raises WorkloadGone: and came after us: our limit has to go
         """
         ifb, targets, refused = self._ifb(links), [], None

@@ -11,11 +11,11 @@
 # under the License.
 
 
-"""Hardware counters of each workload: whom to measure, and when.
+"""Hardware counters of each workload: what to measure, and when.
 
 Every measured workload has one group of counters on each CPU, in counting
 mode and never pinned, so that guests' virtual PMUs and others come first.
-The counts are raw: whoever wants totals scales them by the time enabled over
+The counts are raw: what wants totals scales them by the time enabled over
 the time run.  They grow only over ticks that were measured well: those in
 which the counters ran for at least ``min_running_share`` of the time in
 which the workload did.  Over any other tick nothing grows, not even the
@@ -54,10 +54,10 @@ large host a hundred new workloads would take a second."""
 
 RETRY_S = 30.0
 """After this a workload that could not be measured is tried again, and a
-host whose counters somebody else had."""
+host whose counters another program had."""
 
 TAKEN_TICKS = 3
-"""Counters that did not run for so many ticks are somebody else's."""
+"""Counters that did not run for so many ticks are another program's."""
 
 FD_SHARE = 0.5
 """Of the descriptors of this process; the rest is for everything else."""
@@ -408,7 +408,7 @@ class Perf:
         """Notice that all counters stand still, and that they run again."""
         share = self._settings.min_running_share
         if not enabled_ns:
-            return      # nobody ran
+            return      # nothing ran
         if running_ns < share * enabled_ns:
             why = (f'counters ran for {100 * running_ns / enabled_ns:.0f} % '
                    'of the time: others have them (a perf session, guests, '

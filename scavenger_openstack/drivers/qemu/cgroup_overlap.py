@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Which cgroups are matters of domains: nobody looks after a VM twice."""
+"""Which cgroups are matters of domains: no VM is looked after twice."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 
 """What one domain uses, over kept descriptors.
 
-Nobody is asked but the kernel: libvirt is not called, and a domain whose
+Only the kernel is asked: libvirt is not called, and a domain whose
 libvirt or QEMU hangs is read like any other.  The machine's own cgroup tells
 CPU time (the emulator's work, too), memory and pressure; the vCPU threads
 tell how long they waited for a CPU; their cgroups, where libvirt puts the

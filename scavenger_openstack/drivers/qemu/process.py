@@ -12,7 +12,7 @@
 
 """The QEMU process of a domain, over kept descriptors in /proc.
 
-Whoever holds one talks to the same process for ever: when that is gone every
+What holds one talks to the same process for ever: when that is gone every
 access says so, also when another process got its number.
 """
 

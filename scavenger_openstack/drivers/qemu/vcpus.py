@@ -190,7 +190,7 @@ class Vcpus:
         return found
 
     def _thread(self, group: str) -> int:
-        """Read anew each time: a kept descriptor tells an old list."""
+        """Read again each time: a kept descriptor tells an old list."""
         for file in ('tasks', 'cgroup.threads'):    # of version 1, of 2
             try:
                 fd = os.open(f'{group}/{file}', READ_ONLY, dir_fd=self._fd)

@@ -154,7 +154,7 @@ class Host:
         tick.sample = sample
         held_back = tick.stopped or tick.unwatched
         proposal = self.decider.propose(sample, held_back=held_back)
-        tick.anew, tick.rates = proposal.anew, proposal.rates
+        tick.reset, tick.rates = proposal.reset, proposal.rates
         claims = settle.claim(proposal, self.fast(held_back)
                                if dice.random() < 0.3 else settle.NO_FAST_LOOP)
         tick.decided = settle.settle(claims, self.found(claims.caps))

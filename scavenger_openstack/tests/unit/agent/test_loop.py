@@ -274,7 +274,7 @@ class LoopTest(testtools.TestCase):
                  'inode': path.stat().st_ino, 'text': FREE}], name='a.json'))
 
     def test_a_limit_is_no_original_after_a_standstill(self) -> None:
-        """Nobody restored it; the agent begins anew, and limits at once."""
+        """Nobody restored it; the agent begins again, and limits at once."""
         loop = self.loop(lease_s=3.0)
         self.turn(loop, (A, CORES, 0.5))
         deadline = time.monotonic() + DEADLINE_S
@@ -282,7 +282,7 @@ class LoopTest(testtools.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
         tick = self.turn(loop, (A, CORES, 0.25))
-        self.assertTrue(tick.anew)
+        self.assertTrue(tick.reset)
         self.assertIn('stood still', self.log.output)
         self.assertEqual('25000 100000', self.quota())
         loop.close()

@@ -117,8 +117,8 @@ class EvidenceProperties(testtools.TestCase):
     @given(st.floats(0, 1), st.integers(1, 100))
     def test_more_suspects_make_chance_larger(self, chance: float,
                                               number: int) -> None:
-        one, more = (evidence.anybody(chance, number),
-                     evidence.anybody(chance, number + 1))
+        one, more = (evidence.any_of(chance, number),
+                     evidence.any_of(chance, number + 1))
         self.assertTrue(chance - 1e-9 <= one <= more <= 1.0)
 
     @given(st.integers(0, 10 ** 6), st.floats(0.1, 1e3), st.permutations(

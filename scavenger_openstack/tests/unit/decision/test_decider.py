@@ -203,11 +203,11 @@ class DecideTest(DeciderTestCase):
         first, second = (HostSample('h', 'b', time_s, 0.0, ())
                          for time_s in (3.0, 5.0))
         found = one.propose(first)
-        self.assertEqual((False, True), (found.rates.complete, found.anew))
+        self.assertEqual((False, True), (found.rates.complete, found.reset))
         found = one.propose(second)
-        self.assertEqual((2.0, False), (found.rates.interval_s, found.anew))
+        self.assertEqual((2.0, False), (found.rates.interval_s, found.reset))
         one.forget_sample()
-        self.assertTrue(one.propose(second).anew)
+        self.assertTrue(one.propose(second).reset)
 
 
 class AnswerTest(DeciderTestCase):

@@ -57,10 +57,10 @@ class RecorderTest(testtools.TestCase):
         for tick, turn in zip(ticks, recording, strict=True):
             self.assertEqual(
                 (tick.time_s, tick.sample, tick.stopped, tick.unwatched,
-                 tick.anew, tick.unmet, tick.pending,
+                 tick.reset, tick.unmet, tick.pending,
                  tuple(tick.outcome.problems)),
                 (turn.time_s, turn.sample, turn.stopped, turn.unwatched,
-                 turn.anew, turn.unmet, turn.pending, turn.problems))
+                 turn.reset, turn.unmet, turn.pending, turn.problems))
             changed = changes.Changed()
             if tick.decided:
                 changed = told.of(tick.decided)

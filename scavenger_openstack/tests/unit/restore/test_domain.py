@@ -216,9 +216,9 @@ class Identity(testtools.TestCase):
         self.assertRegex(str(exc), 'libvirtd runs|install libvirt-clients')
 
     def test_made_anew(self) -> None:
-        self.assertFalse(originals.made_anew([STEP], [step()]))
-        self.assertTrue(originals.made_anew([STEP], [step(pid=6)]))
-        self.assertTrue(originals.made_anew([STEP], [step(started=78)]))
+        self.assertFalse(originals.made_again([STEP], [step()]))
+        self.assertTrue(originals.made_again([STEP], [step(pid=6)]))
+        self.assertTrue(originals.made_again([STEP], [step(started=78)]))
 
 
 class Large(testtools.TestCase):

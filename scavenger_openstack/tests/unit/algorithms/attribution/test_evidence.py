@@ -113,9 +113,9 @@ class ChanceTest(testtools.TestCase):
         self.assertAlmostEqual(0.0175, evidence.both(0.05, 0.05), 4)
         self.assertEqual(0.0, evidence.both(0.0, 1.0))
         # 1 - 0.95 ^ 3
-        self.assertAlmostEqual(0.142625, evidence.anybody(0.05, 3))
-        self.assertAlmostEqual(5.7e-9, evidence.anybody(1e-10, 57), 11)
-        self.assertAlmostEqual(1.0, evidence.anybody(1.0, 2))
+        self.assertAlmostEqual(0.142625, evidence.any_of(0.05, 3))
+        self.assertAlmostEqual(5.7e-9, evidence.any_of(1e-10, 57), 11)
+        self.assertAlmostEqual(1.0, evidence.any_of(1.0, 2))
 
     def test_uniform_when_nothing_is_there(self) -> None:
         """Of series that have nothing to do with each other, no more than
