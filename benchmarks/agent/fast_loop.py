@@ -91,7 +91,7 @@ class Stage(contextlib.ExitStack):
         tree = self.enter_context(base.CgroupTree())
         path = str(tree.path('cpuset'))
         self.set = cpuset_tree.FastCpuSet(
-            cgroup_files.Directory(path, version=1))
+            cgroup_files.CgroupDirectory(path, version=1))
         file = self.enter_context(tempfile.NamedTemporaryFile())
         file.truncate(4096)
         self.words = memoryview(mmap.mmap(file.fileno(), 4096)).cast('Q')

@@ -38,7 +38,7 @@ from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
@@ -420,7 +420,7 @@ class Cgroups:
             f'{knob}: this host has no cgroup controller for it')
 
     def _check_same(self, name: str, knob: Knob,
-                    directory: Directory) -> None:
+                    directory: CgroupDirectory) -> None:
         if self._leased.get((name, knob), directory.inode) \
                 != directory.inode:
             raise errors.WorkloadGone(

@@ -37,7 +37,7 @@ import logging
 import os
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
@@ -220,7 +220,7 @@ def sources(mounts: Mapping[str, Mount], devices: Sequence[bytes], *,
     return found
 
 
-def host_memory(root: Directory) -> tuple[int, int]:
+def host_memory(root: CgroupDirectory) -> tuple[int, int]:
     """Total and available bytes of a cgroup that plays a host's memory.
 
     What is available is what is free and what could be dropped, as in the
@@ -238,7 +238,7 @@ def host_memory(root: Directory) -> tuple[int, int]:
     return limit, max(0, min(limit, available))
 
 
-def droppable_bytes(directory: Directory) -> int:
+def droppable_bytes(directory: CgroupDirectory) -> int:
     """What the kernel could drop of a cgroup's memory.
 
     :raises DriverError: it cannot be read.

@@ -27,7 +27,7 @@ import os
 import threading
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
@@ -47,7 +47,7 @@ the record of a limit does not hold many more either."""
 _text = functools.lru_cache(maxsize=4096)(format_cpus)
 
 
-def read_cpus(directory: Directory, file: str = _FILE) -> frozenset[int]:
+def read_cpus(directory: CgroupDirectory, file: str = _FILE) -> frozenset[int]:
     """The CPUs in a file.
 
     :raises DriverError: it cannot be read or holds something else.
@@ -60,7 +60,8 @@ def read_cpus(directory: Directory, file: str = _FILE) -> frozenset[int]:
                                  f'{text[:40]!r}, not a CPU list') from exc
 
 
-def obtainable(directory: Directory, cpus: frozenset[int]) -> frozenset[int]:
+def obtainable(directory: CgroupDirectory, cpus: frozenset[int]
+               ) -> frozenset[int]:
     """Those of ``cpus`` that a cgroup of version 2 may be given.
 
     What its parent lacks is offline, or belongs to a cgroup beside it that
@@ -88,7 +89,8 @@ class _Node:
     __slots__ = ('children', 'directory', 'had', 'links', 'now', 'own',
                  'parent', 'target')
 
-    def __init__(self, directory: Directory, parent: _Node | None) -> None:
+    def __init__(self, directory: CgroupDirectory, parent: _Node | None
+                 ) -> None:
         self.directory = directory
         self.parent = parent
         self.children: dict[str, _Node] = {}
@@ -131,8 +133,8 @@ class _Node:
         for name in names:
             if name not in self.children:
                 try:
-                    directory = Directory(f'{self.directory.path}/{name}',
-                                          version=1)
+                    directory = CgroupDirectory(
+                        f'{self.directory.path}/{name}', version=1)
                 except OSError as exc:
                     if exc.errno in GONE:
                         continue
@@ -156,7 +158,8 @@ class FastCpuSet:
     :param root_dir: where /sys is looked for
     """
 
-    def __init__(self, directory: Directory, root_dir: str = '/') -> None:
+    def __init__(self, directory: CgroupDirectory, root_dir: str = '/'
+                 ) -> None:
         self._root_dir = root_dir
         self._taken = _NONE         # out of our last set, by the kernel
         self._root = _Node(directory, None)
@@ -279,7 +282,7 @@ class FastCpuSet:
         directory = self._root.directory
         cpus &= online_cpus.read(self._root_dir)
         return cpus if directory.version == 2 else cpus & read_cpus(
-            Directory(os.path.dirname(directory.path), version=1))
+            CgroupDirectory(os.path.dirname(directory.path), version=1))
 
     def _move(self, cpus: frozenset[int]) -> None:
         self._taken = _NONE

@@ -21,7 +21,7 @@ from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.kernel import cgroup_files
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
@@ -41,10 +41,10 @@ class Directories:
         # The kernel does not take away a set from a cgroup with processes:
         # one of v2 that was empty comes back as all CPUs, the same effect.
         self._no_cpus = format_cpus(online_cpus.possible(root_dir))
-        self._directories: dict[tuple[str, str], Directory] = {}
+        self._directories: dict[tuple[str, str], CgroupDirectory] = {}
         self._sets: dict[str, FastCpuSet] = {}
 
-    def directory(self, name: str, controller: str) -> Directory:
+    def directory(self, name: str, controller: str) -> CgroupDirectory:
         """A cgroup in the hierarchy of a controller that is mounted.
 
         :raises Unsupported: this is no name of a cgroup.
@@ -57,7 +57,7 @@ class Directories:
             mount = self._mounts[controller]
             path = mount.path + name
             try:
-                found = Directory(path, version=mount.version,
+                found = CgroupDirectory(path, version=mount.version,
                                   no_cpus=self._no_cpus)
             except OSError as exc:
                 raise cgroup_files.explain(exc, path) from exc

@@ -24,7 +24,7 @@ import os
 import signal
 import time
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
@@ -72,14 +72,14 @@ def kill(mounts: Mapping[str, Mount], workload: str) -> int:
         killed |= _round(top, frozen, members)
 
 
-def _open(mount: Mount, workload: str) -> Directory:
+def _open(mount: Mount, workload: str) -> CgroupDirectory:
     try:
-        return Directory(mount.path + workload, version=mount.version)
+        return CgroupDirectory(mount.path + workload, version=mount.version)
     except OSError as exc:
         raise explain(exc, f'{mount.path}{workload}') from exc
 
 
-def _members(top: Directory) -> set[int]:
+def _members(top: CgroupDirectory) -> set[int]:
     """The processes in a cgroup and below (0: in another PID namespace)."""
     found: set[int] = set()
     for directory in _subtree(top):
@@ -100,13 +100,13 @@ def _lives(pid: int) -> bool:
     return state not in (b'Z', b'X') or threads > 1
 
 
-def _subtree(top: Directory) -> Iterator[Directory]:
+def _subtree(top: CgroupDirectory) -> Iterator[CgroupDirectory]:
     """A cgroup and those below that can be reached, from the top down."""
     waiting = ['']
     while waiting:
         below = waiting.pop()
         try:
-            found = Directory(top.path + below,
+            found = CgroupDirectory(top.path + below,
                               version=top.version) if below else top
             yield found
             waiting += [f'{below}/{name}' for name in found.subdirectories()]
@@ -117,7 +117,7 @@ def _subtree(top: Directory) -> Iterator[Directory]:
                 raise
 
 
-def _round(top: Directory, frozen: Directory | None,
+def _round(top: CgroupDirectory, frozen: CgroupDirectory | None,
            members: set[int]) -> set[int]:
     """Kill the members once; return who was sent the signal."""
     if top.version == 2:
@@ -138,7 +138,7 @@ def _round(top: Directory, frozen: Directory | None,
             _freeze(directory, False)
 
 
-def _freeze(directory: Directory, freeze: bool) -> None:
+def _freeze(directory: CgroupDirectory, freeze: bool) -> None:
     if directory.version == 1:
         file, text = 'freezer.state', 'FROZEN' if freeze else 'THAWED'
     else:
@@ -149,7 +149,7 @@ def _freeze(directory: Directory, freeze: bool) -> None:
         LOG.debug('%s/%s: %s', directory.path, file, exc)
 
 
-def _signal(top: Directory, members: set[int]) -> set[int]:
+def _signal(top: CgroupDirectory, members: set[int]) -> set[int]:
     """SIGKILL who is still a member, by pidfd: a PID that was given to
     another process meanwhile is not hit."""
     pidfds: dict[int, int] = {}

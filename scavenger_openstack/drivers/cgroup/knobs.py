@@ -29,7 +29,7 @@ from typing import NamedTuple
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import cpuset_tree
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Entry
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
@@ -60,9 +60,10 @@ class Rule(NamedTuple):
     """
 
     controller: str
-    read: Callable[[Directory], Value | None]
-    write: Callable[[Directory, Value, Sequence[base.RestoreAction]], None]
-    entries: Callable[[Directory], list[Entry]]
+    read: Callable[[CgroupDirectory], Value | None]
+    write: Callable[[CgroupDirectory, Value, Sequence[base.RestoreAction]],
+                    None]
+    entries: Callable[[CgroupDirectory], list[Entry]]
 
 
 def number(knob: Knob, value: Value) -> float:
@@ -134,14 +135,14 @@ def _device_number(top: str) -> str:
         return file.read().strip()
 
 
-def _only(*files: str) -> Callable[[Directory], list[Entry]]:
+def _only(*files: str) -> Callable[[CgroupDirectory], list[Entry]]:
     entries = [Entry(file) for file in files]
     return lambda directory: entries
 
 
 # --- CPU
 
-def _put_quota(d: Directory, entry: Entry, text: str, *, quota_us: int,
+def _put_quota(d: CgroupDirectory, entry: Entry, text: str, *, quota_us: int,
                burst_file: str) -> None:
     """Write a quota; the kernel takes none below the burst."""
     try:
@@ -165,19 +166,19 @@ def quota_of(cores: float, period_us: int) -> int:
     return max(MIN_QUOTA_US, math.floor(cores * period_us + ROUNDING_US))
 
 
-def _read_quota_v1(d: Directory) -> Value | None:
+def _read_quota_v1(d: CgroupDirectory) -> Value | None:
     quota = d.read_int('cpu.cfs_quota_us')
     return None if quota < 0 else quota / d.read_int('cpu.cfs_period_us')
 
 
-def _write_quota_v1(d: Directory, value: Value) -> None:
+def _write_quota_v1(d: CgroupDirectory, value: Value) -> None:
     period = d.read_int('cpu.cfs_period_us')
     quota = quota_of(number(Knob.CPU_CORES, value), period)
     _put_quota(d, Entry('cpu.cfs_quota_us'), str(quota), quota_us=quota,
                burst_file='cpu.cfs_burst_us')
 
 
-def _quota_v2(d: Directory) -> tuple[int, int]:
+def _quota_v2(d: CgroupDirectory) -> tuple[int, int]:
     text = d.read('cpu.max')
     try:
         quota, period = text.split()
@@ -187,28 +188,28 @@ def _quota_v2(d: Directory) -> tuple[int, int]:
             f'{d.path}/cpu.max holds {text[:40]!r}, not a quota') from exc
 
 
-def _read_quota_v2(d: Directory) -> Value | None:
+def _read_quota_v2(d: CgroupDirectory) -> Value | None:
     quota, period = _quota_v2(d)
     return None if quota < 0 else quota / period
 
 
-def _write_quota_v2(d: Directory, value: Value) -> None:
+def _write_quota_v2(d: CgroupDirectory, value: Value) -> None:
     _, period = _quota_v2(d)
     quota = quota_of(number(Knob.CPU_CORES, value), period)
     _put_quota(d, Entry('cpu.max'), f'{quota} {period}', quota_us=quota,
                burst_file='cpu.max.burst')
 
 
-def _read_idle(d: Directory) -> Value | None:
+def _read_idle(d: CgroupDirectory) -> Value | None:
     return d.read_int('cpu.idle')
 
 
-def _write_idle(d: Directory, value: Value) -> None:
+def _write_idle(d: CgroupDirectory, value: Value) -> None:
     d.put(Entry('cpu.idle'), '1' if number(Knob.CPU_IDLE, value) else '0')
 
 
-def _idle_entries(weight: str) -> Callable[[Directory], list[Entry]]:
-    def entries(d: Directory) -> list[Entry]:
+def _idle_entries(weight: str) -> Callable[[CgroupDirectory], list[Entry]]:
+    def entries(d: CgroupDirectory) -> list[Entry]:
         # Leaving idle resets the weight, so the weight comes after; an idle
         # cgroup has none that could be written.
         idle = [Entry('cpu.idle')]
@@ -216,23 +217,23 @@ def _idle_entries(weight: str) -> Callable[[Directory], list[Entry]]:
     return entries
 
 
-def _read_set_v2(d: Directory) -> Value | None:
+def _read_set_v2(d: CgroupDirectory) -> Value | None:
     return d.read('cpuset.cpus') or None
 
 
-def _write_set_v2(d: Directory, value: Value) -> None:
+def _write_set_v2(d: CgroupDirectory, value: Value) -> None:
     cpus = cpuset_tree.obtainable(d, parse_cpus(str(value)))
     d.put(Entry('cpuset.cpus'), format_cpus(cpus))
 
 
 # --- memory
 
-def _read_memory_v1(d: Directory) -> Value | None:
+def _read_memory_v1(d: CgroupDirectory) -> Value | None:
     limit = d.read_int('memory.limit_in_bytes')
     return None if limit >= NO_MEMORY_LIMIT else limit
 
 
-def _write_memory_v1(d: Directory, value: Value) -> None:
+def _write_memory_v1(d: CgroupDirectory, value: Value) -> None:
     limit = int(number(Knob.MEMORY_BYTES, value))
     try:
         d.write('memory.limit_in_bytes', str(limit))
@@ -244,7 +245,7 @@ def _write_memory_v1(d: Directory, value: Value) -> None:
                        d.read_int('memory.usage_in_bytes')) from exc
 
 
-def _refused(d: Directory, limit: int, use: int) -> errors.Refused:
+def _refused(d: CgroupDirectory, limit: int, use: int) -> errors.Refused:
     unmet = max(1, use - limit)
     return errors.Refused(
         f'{d.path} uses {use / MIB:.1f} MiB that cannot be reclaimed, '
@@ -253,12 +254,12 @@ def _refused(d: Directory, limit: int, use: int) -> errors.Refused:
         unmet_bytes=unmet)
 
 
-def _limits_v2(d: Directory) -> tuple[float, float]:
+def _limits_v2(d: CgroupDirectory) -> tuple[float, float]:
     high, most = d.read_int(_HIGH.file), d.read_int(_MAX.file)
     return (math.inf if high < 0 else high, math.inf if most < 0 else most)
 
 
-def _read_memory_v2(d: Directory) -> Value | None:
+def _read_memory_v2(d: CgroupDirectory) -> Value | None:
     high, most = _limits_v2(d)
     # A memory.high of ours alone is what a refused write left: it slows
     # growth, but the limit is not met.
@@ -267,7 +268,7 @@ def _read_memory_v2(d: Directory) -> Value | None:
     return None if in_force == math.inf else int(in_force)
 
 
-def _write_memory_v2(d: Directory, value: Value) -> None:
+def _write_memory_v2(d: CgroupDirectory, value: Value) -> None:
     limit = int(number(Knob.MEMORY_BYTES, value))
     high, most = _limits_v2(d)
     if limit > most:  # so that high never stands above max on the way up
@@ -290,7 +291,7 @@ def _write_memory_v2(d: Directory, value: Value) -> None:
 
 # --- block I/O
 
-def _limit_of(d: Directory, entry: Entry, text: str) -> float:
+def _limit_of(d: CgroupDirectory, entry: Entry, text: str) -> float:
     number_ = text.rpartition('=')[2]
     if number_ in ('max', '0'):
         return math.inf
@@ -306,7 +307,7 @@ def _io_rule(knob: Knob, version: int,
              devices: Callable[[], tuple[str, ...]]) -> Rule:
     unit = 'bps' if knob is Knob.IO_BYTES_PER_S else 'iops'
 
-    def entries(d: Directory) -> list[Entry]:
+    def entries(d: CgroupDirectory) -> list[Entry]:
         if not d.devices:
             d.devices = devices()
         if not d.devices:
@@ -318,14 +319,14 @@ def _io_rule(knob: Knob, version: int,
         return [Entry('io.max', device, f'{way}{unit}')
                 for device in d.devices for way in 'rw']
 
-    def read(d: Directory) -> Value | None:
+    def read(d: CgroupDirectory) -> Value | None:
         # The loosest: a workload's own limit on one disk must not hide that
         # another disk has none.
         loosest = max(_limit_of(d, entry, d.get(entry))
                       for entry in entries(d))
         return None if loosest == math.inf else loosest
 
-    def write(d: Directory, value: Value,
+    def write(d: CgroupDirectory, value: Value,
               original: Sequence[base.RestoreAction]) -> None:
         wanted = max(1, int(number(knob, value)))
         for entry in entries(d):
@@ -342,27 +343,27 @@ def _io_rule(knob: Knob, version: int,
 # What is read back is the order to freeze.  A process inside the kernel stops
 # when that ends; no tick waits for it.
 
-def _read_paused_v1(d: Directory) -> Value | None:
+def _read_paused_v1(d: CgroupDirectory) -> Value | None:
     return d.read_int('freezer.self_freezing')
 
 
-def _write_paused_v1(d: Directory, value: Value) -> None:
+def _write_paused_v1(d: CgroupDirectory, value: Value) -> None:
     paused = bool(number(Knob.PAUSED, value))
     d.put(Entry('freezer.state'), 'FROZEN' if paused else 'THAWED')
 
 
-def _read_paused_v2(d: Directory) -> Value | None:
+def _read_paused_v2(d: CgroupDirectory) -> Value | None:
     return d.read_int('cgroup.freeze')
 
 
-def _write_paused_v2(d: Directory, value: Value) -> None:
+def _write_paused_v2(d: CgroupDirectory, value: Value) -> None:
     paused = bool(number(Knob.PAUSED, value))
     d.put(Entry('cgroup.freeze'), str(int(paused)))
 
 
-def _alone(controller: str, read: Callable[[Directory], Value | None],
-           write: Callable[[Directory, Value], None],
-           entries: Callable[[Directory], list[Entry]]) -> Rule:
+def _alone(controller: str, read: Callable[[CgroupDirectory], Value | None],
+           write: Callable[[CgroupDirectory, Value], None],
+           entries: Callable[[CgroupDirectory], list[Entry]]) -> Rule:
     """A knob whose values do not depend on what it held before us."""
     return Rule(controller, read, lambda d, value, _: write(d, value),
                 entries)

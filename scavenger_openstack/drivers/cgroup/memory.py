@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import logging
 
 from scavenger_openstack.drivers.cgroup import counters
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack import errors
@@ -35,7 +35,7 @@ class MemoryRoot:
     def __init__(self, mounts: Mapping[str, Mount], path: str) -> None:
         self._mounts = mounts
         self._path = path
-        self._directory: Directory | None = None
+        self._directory: CgroupDirectory | None = None
         self._complained = False
 
     def read(self) -> tuple[int, int] | None:
@@ -55,12 +55,12 @@ class MemoryRoot:
         self._complained = False
         return found
 
-    def _open(self) -> Directory:
+    def _open(self) -> CgroupDirectory:
         mount = self._mounts.get('memory')
         if mount is None:
             raise errors.Unsupported('no memory controller is mounted')
         path = mount.path + self._path
         try:
-            return Directory(path, version=mount.version)
+            return CgroupDirectory(path, version=mount.version)
         except OSError as exc:
             raise explain(exc, path) from exc

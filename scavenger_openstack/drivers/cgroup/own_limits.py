@@ -21,7 +21,7 @@ from typing import Any
 from scavenger_openstack.drivers.cgroup.cpuset_tree import read_cpus
 from scavenger_openstack.drivers.cgroup.discovery import within
 from scavenger_openstack.drivers.cgroup.knobs import Rule
-from scavenger_openstack.drivers.kernel.cgroup_files import Directory
+from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
@@ -65,7 +65,8 @@ class Allotments:
         if mount is None:
             return None
         try:
-            directory = Directory(mount.path + name, version=mount.version)
+            directory = CgroupDirectory(mount.path + name,
+                                        version=mount.version)
             value = self._rules[knob, mount.version].read(directory)
         except (OSError, errors.DriverError):
             return None
@@ -88,7 +89,8 @@ class Allotments:
         if mount is None:
             return None
         try:
-            directory = Directory(mount.path + name, version=mount.version)
+            directory = CgroupDirectory(mount.path + name,
+                                        version=mount.version)
             return read_cpus(directory, 'cpuset.effective_cpus'
                              if mount.version == 1
                              else 'cpuset.cpus.effective') or None

@@ -192,7 +192,7 @@ def _v2_controllers(mount: Mount) -> Iterator[str]:
             yield name
 
 
-class Directory:
+class CgroupDirectory:
     """One cgroup in one hierarchy, and what we wrote there.
 
     ``devices`` are the disks that its I/O limits are about, from the first

@@ -48,7 +48,7 @@ class _Part:
 
     __slots__ = ('_ours', '_set', 'directory', 'own')
 
-    def __init__(self, directory: cgroup_files.Directory, root_dir: str
+    def __init__(self, directory: cgroup_files.CgroupDirectory, root_dir: str
                  ) -> None:
         self.directory = directory
         self._set = cpuset_tree.FastCpuSet(directory, root_dir)
@@ -124,9 +124,9 @@ class CpuSet:
         return (self._version == 1
                 and self._directory.links() != self._written)
 
-    def _open(self, path: str) -> cgroup_files.Directory:
+    def _open(self, path: str) -> cgroup_files.CgroupDirectory:
         try:
-            return cgroup_files.Directory(path, version=self._version)
+            return cgroup_files.CgroupDirectory(path, version=self._version)
         except OSError as exc:
             raise cgroup_files.explain(exc, f'cannot open {path}') from exc
 

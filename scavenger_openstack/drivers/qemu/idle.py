@@ -41,7 +41,8 @@ class Idle:
                 'cgroup_controllers in qemu.conf')
         version = machine.above['cpu'].version
         try:
-            self._directory = cgroup_files.Directory(path, version=version)
+            self._directory = cgroup_files.CgroupDirectory(path,
+                                                           version=version)
         except OSError as exc:
             raise cgroup_files.explain(exc, f'cannot open {path}') from exc
         self._rule = RULES[Knob.CPU_IDLE, version]

@@ -48,7 +48,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         for hog in self.hogs:
             hog.stdout.readline()
         self.lease_error = None
-        self.set = cpuset_tree.FastCpuSet(cgroup_files.Directory(
+        self.set = cpuset_tree.FastCpuSet(cgroup_files.CgroupDirectory(
             str(self.tree.path('cpuset', '/a')), version=self.tree.version))
         try:
             reader = sched_switch.SchedSwitch()

@@ -93,7 +93,7 @@ class TestMoves(XmlCase):
         guest, other = self.one(source), virtual_host.tiny(
             'two', machine='pc', paused=False)
         source.start_all([other])
-        cpuset_tree.FastCpuSet(cgroup_files.Directory(
+        cpuset_tree.FastCpuSet(cgroup_files.CgroupDirectory(
             str(target.tree.path('cpuset')), version=1)).set(frozenset((0,)))
         source.virsh('emulatorpin two 1 --live')
         self.assertRaises(hypervisor.HypervisorError, self.move, 'two',
