@@ -62,7 +62,7 @@ class Watched:
                 workload=f'/none-{number}', knob='cpu_idle',
                 boot_id=records.boot_id(), name=f'{number:032}.json',
                 actions=[{'do': 'write', 'dir': f'{mount}/scv-none/{number}',
-                        'inode': 1, 'file': 'cpu.idle', 'text': '0'}]))
+                          'inode': 1, 'file': 'cpu.idle', 'text': '0'}]))
         self._watcher = subprocess.Popen(
             [sys.executable, '-m', program.__name__, '--watch',
              '--state-dir', str(path),

@@ -81,7 +81,7 @@ def merged(rows: Iterable[Mapping[str, Any]]) -> Days:
     days: Days = {}
     for row in rows:
         key: SpecKey = (row['project'], row['application'], row['cpu_model'],
-                    row['signal'])
+                        row['signal'])
         day_s = row['hour_s'] // DAY_S * DAY_S
         one = Statistics(row['n'], row['mean'], row['m2'])
         by_day = days.setdefault(key, {})

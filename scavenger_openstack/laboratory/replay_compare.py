@@ -106,7 +106,7 @@ class Tally:
 def limits(step: Step) -> dict[KnobKey, Value]:
     """What would be limited if all controllers of the setting enforced."""
     found: dict[KnobKey, Value] = {key: cap.value
-                               for key, cap in step.wanted.items()}
+                                   for key, cap in step.wanted.items()}
     claims: dict[KnobKey, list[Value]] = {}
     for (_, workload, knob), cap in step.would.items():
         if (workload, knob) not in found:

@@ -289,7 +289,7 @@ def _told(value: Any, where: str) -> IncidentChange:
         'controller': text, 'ended': flag, 'incident': json_fields.incident},
         ('controller', 'incident'))
     return IncidentChange(found['controller'], found['incident'],
-                found.get('ended', False))
+                          found.get('ended', False))
 
 
 _TURN: Mapping[str, Check] = {

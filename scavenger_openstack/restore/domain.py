@@ -70,7 +70,7 @@ def validate(action: RestoreAction) -> None:
     :raises Refused: the action is not in it.
     """
     grammar.only(action, {'do', 'uri', 'uuid', 'pid', 'started', 'knob',
-                        'values'})
+                          'values'})
     grammar.text(action, 'uri', grammar.URI)
     grammar.text(action, 'uuid', grammar.UUID)
     grammar.number(action, 'pid')

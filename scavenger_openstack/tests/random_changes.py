@@ -274,7 +274,7 @@ class Agent:
         self._changes = changes
         self._batch = prefix + BATCH
         self._isolation = blind_isolation.BlindIsolation(driver, held, params,
-                                                    Mode.ENFORCE)
+                                                         Mode.ENFORCE)
         self._topology: Mapping[int, Cpu] = {}
         self._originals: dict[tuple[str, Knob], Value | None] = {}
         self._now = 0.0

@@ -109,7 +109,7 @@ def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:
     """
     theirs = parse_cpus(text)
     below = [{**action, 'text': format_cpus(parse_cpus(action['text']) & theirs
-                                          or theirs)}
+                                            or theirs)}
              for action in actions[1:]]
     return [{**actions[0], 'text': text}, *below]
 

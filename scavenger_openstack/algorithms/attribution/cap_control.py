@@ -261,7 +261,7 @@ class CapControl:
         one = self.antagonists[key]
         assert one.limit is not None
         self._good[key] = GoodLimit(value, one.limit.cap.proved,
-                               now + self._remember_s)
+                                    now + self._remember_s)
         one.move(event)
 
     def _forget(self, key: KnobKey) -> None:
@@ -393,7 +393,7 @@ class CapControl:
         """
         self._good = {
             (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
-                                          float(until_s))
+                                               float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',

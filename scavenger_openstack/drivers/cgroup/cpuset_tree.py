@@ -337,7 +337,7 @@ class FastCpuSet:
             if any(n.children and n.now != top for n in nodes):
                 wide = [n.directory.action(_ENTRY, _text(top)) for n in nodes]
                 actions = wide + [action for action in reversed(actions)
-                                if action['text'] != _text(top)]
+                                  if action['text'] != _text(top)]
             return actions
 
 

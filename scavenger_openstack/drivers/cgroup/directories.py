@@ -58,7 +58,7 @@ class Directories:
             path = mount.path + name
             try:
                 found = CgroupDirectory(path, version=mount.version,
-                                  no_cpus=self._no_cpus)
+                                        no_cpus=self._no_cpus)
             except OSError as exc:
                 raise cgroup_files.explain(exc, path) from exc
             self._directories[name, controller] = found

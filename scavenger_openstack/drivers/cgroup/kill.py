@@ -107,7 +107,7 @@ def _subtree(top: CgroupDirectory) -> Iterator[CgroupDirectory]:
         below = waiting.pop()
         try:
             found = CgroupDirectory(top.path + below,
-                              version=top.version) if below else top
+                                    version=top.version) if below else top
             yield found
             waiting += [f'{below}/{name}' for name in found.subdirectories()]
         except errors.WorkloadGone:

@@ -74,4 +74,4 @@ def bucket(rate: int, mtu: int) -> TokenBucket:
     longest = max(GSO_BYTES, BURST_PACKETS * (mtu + _ETHERNET_BYTES))
     burst = max(round(rate * BURST_S), longest)
     return TokenBucket(rate, burst, burst + max(round(rate * QUEUE_S),
-                                           QUEUE_BYTES), longest)
+                                                QUEUE_BYTES), longest)

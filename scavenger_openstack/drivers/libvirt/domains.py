@@ -104,7 +104,7 @@ class Domains:
             self._libvirt, self._health, run_dir=run_dir, root_dir=root_dir,
             parse=lambda text: xml.parse(text, floors))
         self._remover = adopt.Remover(self._health, self._cache,
-                                    timeout_s, self._ours)
+                                      timeout_s, self._ours)
         self.instances = self._cache.instances
         self.ends = self._cache.ends
         self._cache.start(timeout_s)

@@ -82,9 +82,9 @@ class Handle:
             if state in (api.VIR_DOMAIN_SHUTOFF, api.VIR_DOMAIN_CRASHED):
                 return None
             return SeenDomain(self.uuid, self._domain.XMLDesc(),
-                        state == api.VIR_DOMAIN_PAUSED
-                        and reason in (api.VIR_DOMAIN_PAUSED_USER,
-                                       api.VIR_DOMAIN_PAUSED_MIGRATION))
+                              state == api.VIR_DOMAIN_PAUSED
+                              and reason in (api.VIR_DOMAIN_PAUSED_USER,
+                                             api.VIR_DOMAIN_PAUSED_MIGRATION))
 
     def inactive(self) -> str:
         """The XML that it starts with the next time, '' for none."""

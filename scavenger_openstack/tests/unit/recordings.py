@@ -156,7 +156,7 @@ class Host:
         proposal = self.decider.propose(sample, held_back=held_back)
         tick.reset, tick.rates = proposal.reset, proposal.rates
         claims = settle.claim(proposal, self.fast(held_back)
-                               if dice.random() < 0.3 else settle.NO_FAST_LOOP)
+                              if dice.random() < 0.3 else settle.NO_FAST_LOOP)
         tick.decided = settle.settle(claims, self.found(claims.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))

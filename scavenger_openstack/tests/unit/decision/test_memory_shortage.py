@@ -73,8 +73,8 @@ class AnswerTest(testtools.TestCase):
         workloads = [use('a', 1.0, None)]
         self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 1, 'gone': 5}, 9999.0, workloads))
-        self.assertEqual(((), ()), memory_shortage.pause_or_kill({'a': 0}, 1.0,
-                                                                workloads))
+        self.assertEqual(((), ()), memory_shortage.pause_or_kill(
+            {'a': 0}, 1.0, workloads))
         self.assertEqual(((), ()), memory_shortage.pause_or_kill(
             {}, 1.0, workloads))
 

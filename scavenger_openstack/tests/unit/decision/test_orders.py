@@ -193,7 +193,7 @@ def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
     claims = settle.claim(decider.Decider([(
         Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked))
     return settle.settle(claims, {(cap.workload, cap.knob): None
-                                   for cap in claims.caps}).wanted
+                                  for cap in claims.caps}).wanted
 
 
 class Precedence(testtools.TestCase):

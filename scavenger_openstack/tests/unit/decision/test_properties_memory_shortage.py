@@ -136,4 +136,4 @@ class AnswerProperties(testtools.TestCase):
             self, unmet: Any, workloads: list[WorkloadRates],
             shortage: float) -> None:
         self.assertEqual((), memory_shortage.pause_or_kill(unmet, shortage,
-                                                    workloads)[1])
+                                                           workloads)[1])

@@ -231,7 +231,7 @@ class Kinds(testtools.TestCase):
         self.assertEqual(
             f'cgroup {found.st_dev}:{found.st_ino} {point}',
             abilities.of_action({'do': 'write', 'dir': f'{point}/batch/a'},
-                              mounts))
+                                mounts))
         self.assertRaises(actions.RestoreError, abilities.of_action,
                           {'do': 'write', 'dir': '/nowhere/batch/a'}, mounts)
         kinds = [abilities.of_action(step, mounts) for step in (

@@ -42,13 +42,13 @@ class MadeAnew(testtools.TestCase):
     def test_cgroup(self) -> None:
         self.assertFalse(originals.made_again([cpus('0-3')], [cpus('1')]))
         self.assertTrue(originals.made_again([cpus('0-3')],
-                                            [cpus('0-3', inode=8)]))
+                                             [cpus('0-3', inode=8)]))
 
     def test_device_by_any_name(self) -> None:
         self.assertFalse(originals.made_again([bucket('tap1', 3)],
-                                             [bucket('tap2', 3)]))
+                                              [bucket('tap2', 3)]))
         self.assertTrue(originals.made_again([bucket('tap1', 3)],
-                                            [bucket('tap1', 4)]))
+                                             [bucket('tap1', 4)]))
 
 
 class Newborn(testtools.TestCase):

@@ -86,7 +86,7 @@ class BudgetTest(testtools.TestCase):
 
     def make(self, smoothing: int = 1) -> IoBudget:
         return IoBudget(c=1.0, tolerance=0.1, size=SIZE, smoothing=smoothing,
-                      increase=0.1, decrease=2.0, blind_ticks=3)
+                        increase=0.1, decrease=2.0, blind_ticks=3)
 
     def see(self, *rates: WorkloadRates, used: float | None = 1e4,
             quiet: bool = False, binding: bool = True, floors: float = FLOORS,
