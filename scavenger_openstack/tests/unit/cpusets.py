@@ -39,7 +39,7 @@ CPU_V2 = {'cpu.max': 'max 100000', 'cpu.weight': '100', 'cpu.idle': '0',
 
 
 def listed(cpus: Iterable[int]) -> str:
-    """A CPU list without ranges, as anybody may write it."""
+    """A CPU list without ranges, as it may be written."""
     return ','.join(map(str, sorted(cpus)))
 
 

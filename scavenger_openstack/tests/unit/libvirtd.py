@@ -75,7 +75,7 @@ class Machine:
         self.start()
 
     def start(self) -> None:
-        """Start it, or start it anew: nothing is as it was set."""
+        """Start it, or start it again: nothing is as it was set."""
         self.stop()
         self.quota, self.period = -1, 100_000
         self.records: dict[str, str] = {}
@@ -83,7 +83,7 @@ class Machine:
         self.pins: dict[str, str] = {}
         self.balloon_kib = MEMORY_KIB
         self.devices = ''
-        # The command line is all that anybody looks at.
+        # The command line is all that anything looks at.
         self._process = subprocess.Popen(
             ['sh', '-c', 'read _', '-uuid', UUID], stdin=subprocess.PIPE)
         (self.run_dir / 'one.pid').write_text(str(self._process.pid))

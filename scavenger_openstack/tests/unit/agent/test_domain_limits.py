@@ -117,8 +117,8 @@ class Rounding(LimitsTestCase):
 
 class Others(LimitsTestCase):
 
-    def test_a_limit_of_somebody_else_is_given_back(self) -> None:
-        """Whenever he sets it, while ours gets tighter in each tick."""
+    def test_a_limit_of_another_program_is_given_back(self) -> None:
+        """Whenever it sets it, while ours gets tighter in each tick."""
         for ticks in range(actuator.LOOK_TICKS):
             self.start()
             cores = 0.9
@@ -315,7 +315,7 @@ class Balloon(LimitsTestCase):
         self.assertEqual(2**19, self.machine.balloon_kib)
 
     def test_one_that_tells_tales(self) -> None:
-        """What a guest says of its balloon is nobody's limit."""
+        """What a guest says of its balloon is no limit."""
         self.tick((MEMORY, 2**29))
         for kib in (2**18, 2**19 - 4, 7):
             self.told(kib)
@@ -439,14 +439,14 @@ class Foreign(LimitsTestCase):
         self.assertEqual(50_000, self.machine.quota)
 
     def test_ours_since_a_call_hung(self) -> None:
-        def anew() -> None:
+        def again() -> None:
             self.machine.start()
             self.libvirtd.tell(until=lambda: not self.refused())
             self.tick((CORES, 0.5))
             done.set()
 
         done = threading.Event()
-        self.machine.before['quota'] = anew
+        self.machine.before['quota'] = again
         self.tick()
         self.assertTrue(done.wait(libvirtd.DEADLINE_S))
         for thread in threading.enumerate():

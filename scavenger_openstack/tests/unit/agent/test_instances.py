@@ -228,7 +228,7 @@ class JsonTest(testtools.TestCase):
             self.assertEqual([one.uuid for one in found], [
                 row['uuid'] for row in status.read(path)['instances']])
 
-    def test_made_anew_now_and_then_or_with_other_vms(self) -> None:
+    def test_made_again_now_and_then_or_with_other_vms(self) -> None:
         found = [instance(1)]
         made = instances.InstanceRows()
         first = made.look(100.0, found, None)

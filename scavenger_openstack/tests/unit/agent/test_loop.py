@@ -274,7 +274,7 @@ class LoopTest(testtools.TestCase):
                  'inode': path.stat().st_ino, 'text': FREE}], name='a.json'))
 
     def test_a_limit_is_no_original_after_a_standstill(self) -> None:
-        """Nobody restored it; the agent begins again, and limits at once."""
+        """Nothing restored it; the agent begins again, and limits at once."""
         loop = self.loop(lease_s=3.0)
         self.turn(loop, (A, CORES, 0.5))
         deadline = time.monotonic() + DEADLINE_S

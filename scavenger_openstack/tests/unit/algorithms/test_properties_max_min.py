@@ -68,7 +68,7 @@ class SplitProperties(testtools.TestCase):
             self.assertGreaterEqual(share, floor)
 
     @given(BUDGETS, CLAIMS)
-    def test_nobody_has_more_than_he_needs_while_somebody_lacks(
+    def test_nothing_has_more_than_it_needs_while_something_lacks(
             self, budget: float, claims: list[Claim]) -> None:
         shares = shares_of(budget, claims)
         slack = CLOSE * (budget + LARGEST)
@@ -98,7 +98,7 @@ class SplitProperties(testtools.TestCase):
                                             other)
 
     @given(st.floats(0.0, LARGEST), CLAIMS)
-    def test_what_nobody_needs_goes_by_weight(
+    def test_what_nothing_needs_goes_by_weight(
             self, rest: float, claims: list[Claim]) -> None:
         budget = math.fsum(needs(claims)) + rest
         weights = math.fsum(one.weight for one in claims)
@@ -118,7 +118,7 @@ class SplitProperties(testtools.TestCase):
                                             for place in order]))
 
     @given(BUDGETS, BUDGETS, CLAIMS)
-    def test_more_budget_is_never_less_for_anybody(
+    def test_more_budget_is_never_less_for_anything(
             self, one: float, two: float, claims: list[Claim]) -> None:
         less, more = sorted((one, two))
         slack = CLOSE * (more + LARGEST)
@@ -138,15 +138,15 @@ class SplitProperties(testtools.TestCase):
     @given(BUDGETS, CLAIMS, st.sampled_from((0.0, -1.0, math.nan, math.inf)))
     def test_who_weighs_nothing_gets_his_floor(
             self, budget: float, claims: list[Claim], weight: float) -> None:
-        nobody = Claim(LARGEST, weight, 5.0)
-        shares = shares_of(budget, [*claims, nobody])
+        nothing = Claim(LARGEST, weight, 5.0)
+        shares = shares_of(budget, [*claims, nothing])
         self.assertEqual(5.0, shares[-1])
         self.assertTrue(math.isclose(
             math.fsum(shares), max(budget, math.fsum(
-                one.floor for one in [*claims, nobody])), rel_tol=CLOSE))
+                one.floor for one in [*claims, nothing])), rel_tol=CLOSE))
 
     @given(BUDGETS, CLAIMS, st.sampled_from((0.0, -1.0, math.nan, math.inf)))
-    def test_when_nobody_weighs_anything_all_weigh_the_same(
+    def test_when_nothing_weighs_anything_all_weigh_the_same(
             self, budget: float, claims: list[Claim], weight: float) -> None:
         self.assertEqual(
             shares_of(budget, [one._replace(weight=1.0) for one in claims]),

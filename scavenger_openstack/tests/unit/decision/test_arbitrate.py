@@ -99,7 +99,7 @@ class SplitTest(testtools.TestCase):
         self.same([1, 9], split(10, [math.nan, math.inf], [1, 1], [1, 1]))
         self.same([5, 5], split(10, [math.inf, math.inf], [1, 1], [0, 0]))
 
-    def test_nobody(self) -> None:
+    def test_nothing(self) -> None:
         self.assertEqual([], split(10, [], [], []))
 
     def test_lengths_differ(self) -> None:
@@ -120,8 +120,8 @@ class SplitTest(testtools.TestCase):
             for share, floor in zip(shares, floors, strict=True):
                 self.assertGreaterEqual(share, floor)
             self.assertAlmostEqual(max(budget, sum(floors)), sum(shares))
-            # Max-min: who has less than he wants has, per weight, no less
-            # than anybody who is above his floor and not in the rest.
+            # Max-min: who has less than it wants has, per weight, no less
+            # than any that is above its floor and not in the rest.
             if sum(floors) < budget < sum(map(max, demands, floors)):
                 level = max((share / weight for share, weight, floor
                              in zip(shares, weights, floors, strict=True)
@@ -132,7 +132,7 @@ class SplitTest(testtools.TestCase):
                         self.assertGreaterEqual(share / weight,
                                                 level - 1e-9)
 
-    def test_more_budget_is_never_less_for_anybody(self) -> None:
+    def test_more_budget_is_never_less_for_anything(self) -> None:
         dice = random.Random(12)
         for _ in range(50):
             demands = [dice.random() * 5 for _ in range(6)]

@@ -252,7 +252,7 @@ class AnswerTest(DeciderTestCase):
         self.one.answer(self.decide(self.one, rates('/a', '/b')), {}, pending)
         self.assertEqual([], self.paused())
 
-    def test_one_that_is_made_anew_is_not_paused(self) -> None:
+    def test_one_that_is_made_again_is_not_paused(self) -> None:
         """As by a hard reboot: its new run was refused nothing."""
         for now in (rates('/a', created_s=8.0), rates('/b')):
             seen = self.decide(self.one, rates('/a', created_s=7.0))

@@ -53,11 +53,11 @@ class AnswerTest(testtools.TestCase):
         self.assertEqual((('old',), ('new',)), memory_shortage.pause_or_kill(
             {'old': 1, 'new': 1}, 50 * MIB, workloads))
 
-    def test_a_race_of_peers_kills_nobody(self) -> None:
+    def test_a_race_of_peers_kills_nothing(self) -> None:
         self.assertEqual((('a',), ()), memory_shortage.pause_or_kill(
             {'a': 4 * MIB}, 0.0, [use('a', 1.0, 500)]))
 
-    def test_without_opt_in_everybody_is_paused(self) -> None:
+    def test_without_opt_in_everything_is_paused(self) -> None:
         workloads = [use('a', 1.0, 500, killable=False),
                      use('b', 2.0, 500, killable=False)]
         self.assertEqual((('a', 'b'), ()), memory_shortage.pause_or_kill(
@@ -78,7 +78,7 @@ class AnswerTest(testtools.TestCase):
         self.assertEqual(((), ()), memory_shortage.pause_or_kill(
             {}, 1.0, workloads))
 
-    def test_what_is_no_number_kills_nobody(self) -> None:
+    def test_what_is_no_number_kills_nothing(self) -> None:
         bad: Any
         for bad in (math.nan, math.inf, -5 * MIB):
             workloads = [use('a', 2.0, 1)._replace(memory_bytes=bad),

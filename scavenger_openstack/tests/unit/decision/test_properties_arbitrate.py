@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What holds whoever wishes what for a knob, and in which order."""
+"""What holds whatever wishes what for a knob, and in which order."""
 
 from __future__ import annotations
 

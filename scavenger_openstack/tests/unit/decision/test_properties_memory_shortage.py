@@ -83,7 +83,7 @@ class ClassifyProperties(testtools.TestCase):
         self.assertEqual([], [text for text in warnings if '\n' in text])
 
     @given(FOUND)
-    def test_nobody_is_background_unless_somebody_says_so(
+    def test_nothing_is_background_unless_something_says_so(
             self, found: Any) -> None:
         if classify(**found).priority is Priority.BACKGROUND:
             self.assertIn(Priority.BACKGROUND,
@@ -132,7 +132,7 @@ class AnswerProperties(testtools.TestCase):
 
     @given(REFUSED, populations(strategies.weird(SIZES)),
            st.sampled_from((math.nan, -math.inf, 0.0)))
-    def test_without_a_known_shortage_nobody_is_killed(
+    def test_without_a_known_shortage_nothing_is_killed(
             self, unmet: Any, workloads: list[WorkloadRates],
             shortage: float) -> None:
         self.assertEqual((), memory_shortage.pause_or_kill(unmet, shortage,

@@ -131,7 +131,7 @@ class OracleTest(testtools.TestCase):
         self.assertEqual(0, found.score.violation_s)
         self.assertGreater(found.score.work_ratio or 0, 0.1)
 
-    def test_memory_counts_without_anybody_to_feel_it(self) -> None:
+    def test_memory_counts_without_anything_to_feel_it(self) -> None:
         found = self.search(drawn(hog(
             memory_bytes=40e9, memory_growth_bytes_per_s=1e9),
             memory_bytes=16e9))

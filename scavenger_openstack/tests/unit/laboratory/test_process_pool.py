@@ -82,7 +82,7 @@ class CrewTest(testtools.TestCase):
     def test_interrupts_are_for_the_parent(self) -> None:
         self.assertEqual([True], list(process_pool.work(ignored, [1], jobs=1)))
 
-    def test_whoever_stops_stops_the_workers(self) -> None:
+    def test_whatever_stops_stops_the_workers(self) -> None:
         began_s = time.monotonic()
         results = process_pool.work(sleep, [0, 1, 1, 1], jobs=1)
         pid = next(results)

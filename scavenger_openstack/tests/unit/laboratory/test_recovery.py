@@ -67,7 +67,7 @@ class RecordTest(testtools.TestCase):
         self.assertLess(work['hard'], work['static'])
         self.assertTrue(work['hard'] < work['ours'] < 1, str(work))
 
-    def test_nobody_suffers(self) -> None:
+    def test_nothing_suffers(self) -> None:
         found = self.record(TEXT.replace('threads: 6', 'threads: 1'
                                          ).replace('weight: 4',
                                                    'weight: 0.1'))

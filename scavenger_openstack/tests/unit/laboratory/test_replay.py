@@ -47,7 +47,7 @@ FAST = {Knob.CPU_CORES}
 
 
 class Watcher:
-    """A detector: whoever has a CPI above 2 is a victim, all else caps."""
+    """A detector: whatever has a CPI above 2 is a victim, all else caps."""
 
     name, kind, only_observes = 'watcher', 'detector', False
 

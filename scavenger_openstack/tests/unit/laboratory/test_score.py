@@ -67,7 +67,7 @@ class ScoreTest(testtools.TestCase):
         self.close(1.2, found.mean_ratio_worst)
         self.assertEqual((2, 3.0, 1, 7), found[-4:])
 
-    def test_service_that_nobody_asked_is_left_out(self) -> None:
+    def test_service_that_nothing_asked_is_left_out(self) -> None:
         found = score.score(
             drawn(WEB, DB), outcome(web=service(0.03, 0.02), db=NOTHING),
             alone=outcome(web=service(0.01, 0.01), db=NOTHING),
@@ -130,7 +130,7 @@ class ScoreTest(testtools.TestCase):
             unmanaged=outcome(hog=NOTHING._replace(cpu_work=4.0)))
         self.close(0.5, found.work_ratio)
 
-    def test_nobody_there(self) -> None:
+    def test_nothing_there(self) -> None:
         found = score.score(drawn(WEB, HOG), outcome(), alone=outcome(),
                             unmanaged=outcome())
         self.assertEqual((None,) * 5, found[:5])

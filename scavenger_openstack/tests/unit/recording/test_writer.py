@@ -145,7 +145,7 @@ class RecorderTest(testtools.TestCase):
         self.assertFalse((self.directory / 'new').exists())
 
     def test_what_cannot_be_written_ends_the_recording_alone(self) -> None:
-        """A controller of somebody else's whose incident is no JSON."""
+        """A controller of another package whose incident is no JSON."""
         log = self.useFixture(fixtures.FakeLogger(
             'scavenger_openstack.recording'))
         host = self.host()

@@ -215,7 +215,7 @@ class Identity(testtools.TestCase):
                                 self.of('-uuid', STEP['uuid']), [])
         self.assertRegex(str(exc), 'libvirtd runs|install libvirt-clients')
 
-    def test_made_anew(self) -> None:
+    def test_made_again(self) -> None:
         self.assertFalse(originals.made_again([STEP], [step()]))
         self.assertTrue(originals.made_again([STEP], [step(pid=6)]))
         self.assertTrue(originals.made_again([STEP], [step(started=78)]))

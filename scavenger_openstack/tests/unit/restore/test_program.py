@@ -554,7 +554,7 @@ class StateDirectory(testtools.TestCase):
             self.beat(now + 10)
             self.assertFalse(state.expired())
 
-    def test_directory_made_anew(self) -> None:
+    def test_directory_made_again(self) -> None:
         state = state_directory.StateDir(str(self.path))
         self.addCleanup(state.close)
         self.assertTrue(state.open())

@@ -90,7 +90,7 @@ class Fill(testtools.TestCase):
         self.assertEqual([0.0], self.shares([1.0], [1], [0b1],
                                             [(0b1, 1.0)]))
 
-    def test_nobody(self) -> None:
+    def test_nothing(self) -> None:
         self.assertEqual([], cpu.fill([], [], []))
 
     def test_never_more_than_there_is(self) -> None:

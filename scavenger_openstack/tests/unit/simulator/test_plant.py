@@ -173,7 +173,7 @@ class Interference(testtools.TestCase):
             self.assertGreater(self.worse(victim, antagonist), 1.15,
                                (victim, antagonist))
 
-    def test_nobody_else_is_disturbed(self) -> None:
+    def test_nothing_else_is_disturbed(self) -> None:
         for antagonist in ({'queue_depth': 8}, {'tx_bytes_per_s': 2e8},
                            {'memory_bytes': 5e10},
                            {'threads': 2, 'accesses': 0.0001}):
@@ -253,7 +253,7 @@ class Interference(testtools.TestCase):
         self.assertAlmostEqual(10 * SMT.link_bytes_per_s, guest.tx_left)
 
     def test_large_and_small_operations_on_one_disk(self) -> None:
-        """No more than it can, in no step, whoever comes and goes."""
+        """No more than it can, in no step, whatever comes and goes."""
         scan = Tenant(id='scan', queue_depth=9, io_bytes=262144, phases=(
             Phase(shape='bursts', period_s=10, low=0.02),))
         plant = Plant(SMT, [WEB, scan], seed=1)

@@ -80,7 +80,7 @@ class Arrivals(testtools.TestCase):
                                 (kind, arrivals, ratio))
 
     def test_mean_of_few(self) -> None:
-        """Where most steps have nobody, the others do not have too many."""
+        """Where most steps have nothing, the others do not have too many."""
         for kind in (Fluid, Followed):
             for mean, arrivals in ((0.2, 1.0), (20.0, 16.0)):
                 queue = kind(arrivals, random.Random(1))

@@ -75,7 +75,7 @@ class Newborn(testtools.TestCase):
         self.assertEqual(['0-3', '0-3'], self.born(
             cpus('0', '/m/a/b', 8), cpus('0', '/m/a/b/c', 9)))
 
-    def test_one_that_was_made_anew(self) -> None:
+    def test_one_that_was_made_again(self) -> None:
         """A vCPU that was unplugged, and then another plugged in."""
         self.steps.append(cpus('2', '/m/a/b', 8))
         self.assertEqual(['0-3'], self.born(cpus('0', '/m/a/b', 9)))

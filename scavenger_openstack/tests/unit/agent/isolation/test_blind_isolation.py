@@ -293,7 +293,7 @@ class TestNotTaken(IsolationTestCase):
         self.assertEqual(3, len(self.lines()), self.logs.output)
         for text in ('running on', 'moved, tried', 'off: not this set'):
             self.assertIn(text, self.logs.output)
-        # Once it was taken, it begins anew.
+        # Once it was taken, it begins again.
         self.host.group.set = taken     # type: ignore[method-assign]
         self.turn(74)
         self.assertEqual(4, len(self.lines()), self.logs.output)

@@ -192,7 +192,7 @@ class FastLoopTestCase(testtools.TestCase):
         self.wait_for(lambda: self.written)
         self.wait_for(lambda: self.loop.problem == '')
 
-    def test_even_what_nobody_expects_is_told(self):
+    def test_even_what_nothing_expects_is_told(self):
         self.failure = ZeroDivisionError('oops')
         self.loop.start()
         self.wait_for(lambda: 'oops' in self.loop.problem)

@@ -277,7 +277,7 @@ class Alone(LeasesTestCase):
                                      self.steps, '0'))
         self.assertIn('the mount is read-only', text)
         self.assertEqual({A}, set(held.held()))
-        # What somebody else writes is noted all the same.
+        # What another program writes is noted all the same.
         held.replace(*A, self.steps, '0-1')
         bucket = {'do': 'tc', 'netns': '', 'dev': 'scv-none', 'ifindex': 9}
         held.hold(*B, [bucket], None)
@@ -379,7 +379,7 @@ class Time(LeasesTestCase):
         held.reopen()
         held.check()
 
-    def test_state_directory_removed_or_made_anew(self) -> None:
+    def test_state_directory_removed_or_made_again(self) -> None:
         held = self.opened(lease_s=0.5)
         held.hold(*A, self.steps, 3)
         self.path.rename(self.path.with_name('old'))

@@ -97,11 +97,11 @@ class TrialTest(CapControlTestCase):
         self.assertEqual(
             ['hog'], [one[2] for one in self.held.state()['backs_off']])
         self.turn(uses(hog=0.0, mate=2.0), 1.4)
-        self.assertEqual(math.inf, self.cap('mate'))    # to be named anew
+        self.assertEqual(math.inf, self.cap('mate'))    # to be named again
         self.answer(both)
         self.assertTrue(self.cap('mate') < 2)
 
-    def test_who_is_named_anew_is_tried_anew(self) -> None:
+    def test_who_is_named_again_is_tried_again(self) -> None:
         one = disturbance()
         self.capped(one)
         less = 0.9 * self.cap()
@@ -202,14 +202,14 @@ class GoodTest(CapControlTestCase):
         self.answer(one)
         self.assertEqual(math.inf, self.cap())
 
-    def test_unless_the_evidence_names_it_anew(self) -> None:
+    def test_unless_the_evidence_names_it_again(self) -> None:
         one = self.good()
         for _ in range(21):     # so much is work now
             self.turn(uses(hog=0.2), 1.4)
         self.answer(one, ['hog'])
         self.assertTrue(self.cap() <= 0.2)
 
-    def test_what_was_not_proved_protects_nobody(self) -> None:
+    def test_what_was_not_proved_protects_nothing(self) -> None:
         one = disturbance()
         self.capped(one)
         for _ in range(5):      # it rests before anything was proved
@@ -272,7 +272,7 @@ class UnitsTest(CapControlTestCase):
                       1.0)
         self.assertIs(TrialOutcome.CONFIRMED, one.outcome)
 
-    def test_a_cap_that_holds_nobody_is_taken_back(self) -> None:
+    def test_a_cap_that_holds_nothing_is_taken_back(self) -> None:
         one = disturbance()
         self.capped(one)
         for _ in range(cap_control.IGNORED_SAMPLES + 1):

@@ -70,7 +70,7 @@ class NamingTest(ShopCase):
         for decision in self.turn(200):
             self.assertEqual(first, {one.id for one in decision.incidents})
 
-    def test_nobody_disturbs(self) -> None:
+    def test_nothing_disturbs(self) -> None:
         self.harm = 0.0
         for decision in self.turn(900):
             self.assertEqual(((), ()), (decision.caps, decision.incidents))
@@ -172,7 +172,7 @@ class LimitingTest(ShopCase):
         self.until(lambda decision: not decision.caps, 60)
         self.turn(100)
         self.wants = lambda now: 4.0
-        # Two samples: he need not be named anew.
+        # Two samples: it need not be named again.
         self.assertLess(self.until(lambda decision: decision.caps), 10)
         again = float(self.decision.caps[0].value)
         self.assertTrue(0.6 * good <= again <= 1.4 * good, (good, again))
@@ -201,7 +201,7 @@ class LimitingTest(ShopCase):
         self.assertEqual([], self.controller.state()['good'])
 
     def test_less_than_was_harmless_is_not_limited(self) -> None:
-        """The victim suffers by itself, and he rests under his good cap."""
+        """The victim suffers by itself, and it rests under its good cap."""
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
         self.turn(300)

@@ -48,7 +48,7 @@ class OddInputTest(ShopCase):
         self.until(lambda decision: decision.caps)
 
     def test_another_cpu_model(self) -> None:
-        """No base holds on it: all is learnt anew."""
+        """No base holds on it: all is learnt again."""
         whole = self.rates
         model = 'one'
         self.rates = lambda: dataclasses.replace(  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ class OddInputTest(ShopCase):
                     for one in found.workloads])))
         self.until(lambda decision: decision.caps)
 
-    def test_nobody_is_there(self) -> None:
+    def test_nothing_is_there(self) -> None:
         for _ in range(20):
             self.now += 1
             decision = self.controller.step(self.now, Rates(
@@ -154,14 +154,14 @@ class UnknownTest(ShopCase):
             self.assertEqual(((), ()), (decision.caps, decision.incidents))
         self.assertEqual(0, self.controller.analyses)
 
-    def test_a_signal_that_is_known_only_while_nobody_disturbs(
+    def test_a_signal_that_is_known_only_while_nothing_disturbs(
             self) -> None:
         self.only(run_delay=lambda one: (
             0.0 if self.used < 1 and one.workload in SHOP else None))
         for decision in self.turn(900):
             self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
-    def test_a_signal_that_is_known_only_while_somebody_works(self) -> None:
+    def test_a_signal_that_is_known_only_while_something_works(self) -> None:
         self.only(run_delay=lambda one: (
             0.5 if self.used > 1 and one.workload in SHOP else None))
         for decision in self.turn(900):
@@ -202,7 +202,7 @@ class UnknownTest(ShopCase):
 
 
 class AnotherTest(ShopCase):
-    """Neither caps nor guilt pass on to somebody else."""
+    """Neither caps nor guilt pass on to another program."""
 
     def other(self, hog: Workload) -> None:
         whole = self.rates
@@ -219,7 +219,7 @@ class AnotherTest(ShopCase):
         for decision in self.turn(300):
             self.assertEqual((), decision.caps)
 
-    def test_who_is_made_anew_is_innocent(self) -> None:
+    def test_who_is_made_again_is_innocent(self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
         self.turn(60)
@@ -331,7 +331,7 @@ class RebootTest(ShopCase):
 class BudgetTest(ShopCase):
 
     def test_those_who_suffer_take_turns(self) -> None:
-        """Twenty victims of a hog that nobody holds, two analyses each."""
+        """Twenty victims of a hog that nothing holds, two analyses each."""
         self.controller = attribution.Controller(
             attribution.Params(max_analyses_per_min=24))
         self.obeyed = False

@@ -54,7 +54,7 @@ class CubicTest(testtools.TestCase):
             cap.quiet(cap.value)
         self.assertAlmostEqual(peak, cap.value)
 
-    def test_does_not_grow_while_it_holds_nobody(self) -> None:
+    def test_does_not_grow_while_it_holds_nothing(self) -> None:
         cap = Cubic(4.0, 2.0, floor=0.1, cut=0.5, plateau=10)
         for _ in range(10):
             cap.quiet(0.5 * cap.value)

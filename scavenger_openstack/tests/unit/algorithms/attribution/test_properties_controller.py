@@ -158,7 +158,7 @@ class TimeProperties(testtools.TestCase):
 
     @given(strategies.params, strategies.curves(), strategies.curves(),
            st.floats(1.001, 1e6))
-    def test_after_a_long_gap_all_is_learnt_anew(
+    def test_after_a_long_gap_all_is_learnt_again(
             self, params: Params, past: list[Look], curve: list[Look],
             factor: float) -> None:
         old, new = run(params, past), Controller(params)

@@ -240,7 +240,7 @@ class BudgetTest(testtools.TestCase):
     def test_a_newcomer_is_learnt_beside_the_others(self) -> None:
         self.learn(ONE)
         self.curve([22.0], 1.0)
-        # The disk is 4 % slower than undisturbed; so is his.
+        # The disk is 4 % slower than undisturbed; so is its own.
         for _ in range(SIZE):
             self.see(rate(ONE, 1.04), rate(TWO, 2.08))
             self.assertEqual('GROW', self.budget.verdict.name)
@@ -286,7 +286,7 @@ class BudgetTest(testtools.TestCase):
         self.assertEqual(10.0, self.see(rate(ONE, 1.5, 80.0), used=20.0,
                                         quiet=True))
         self.learn_again()
-        # A fiftieth: it is somebody else's doing.
+        # A fiftieth: it is another workload's doing.
         self.assertEqual(FLOORS, self.see(rate(ONE, 1.5, 980.0), used=20.0,
                                           quiet=True))
         self.assertEqual('HOLD', self.budget.verdict.name)
@@ -397,7 +397,7 @@ class BudgetTest(testtools.TestCase):
 
 class HostTest(testtools.TestCase):
     """Two databases beside a hog of the disk and a modest batch, on a
-    simulated host whose queues nobody here has written down."""
+    simulated host whose queues nothing here has written down."""
 
     def play(self, *, hog: bool, managed: bool) -> dict[str, Result]:
         tenants = [Tenant(id=f'db-{i}', requests_per_s=80, cpu_s=0.004,

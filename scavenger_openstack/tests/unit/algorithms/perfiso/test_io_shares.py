@@ -384,7 +384,7 @@ class ForegroundTest(ControllerTest):
         for now in (self.now, self.now - 1, math.nan, math.inf):
             self.assertIs(found, self.controller.step(now, rates))
 
-    def test_after_a_long_gap_all_is_learnt_anew(self) -> None:
+    def test_after_a_long_gap_all_is_learnt_again(self) -> None:
         self.learn(A)
         self.now += 3
         self.assertEqual('holding',

@@ -153,7 +153,7 @@ class ChooseCpusTest(testtools.TestCase):
             4, range(16), SMT, {2, 7, 15}))
 
     def test_prefers_cores_that_it_can_have_whole(self) -> None:
-        # CPU 15 is somebody else's: core 7 could only be had by half.
+        # CPU 15 is another workload's: core 7 could only be had by half.
         self.assertEqual({6, 14}, choose_cpus(2, {7, 6, 14}, SMT))
         # ... and the node where it can have most.
         self.assertEqual({3, 11}, choose_cpus(2, range(15), SMT))

@@ -215,9 +215,9 @@ class ShareProperties(testtools.TestCase):
                     self.assertLessEqual(budget, params.max_ops_per_s)
 
     @given(params, curves(gaps=True))
-    def test_what_nobody_wants_is_not_lost(
+    def test_what_nothing_wants_is_not_lost(
             self, params: Params, curve: list[Look]) -> None:
-        """All of the budget is in somebody's cap, but for what has to rise
+        """All of the budget is in a cap, but for what has to rise
         slowly and for parts of an operation."""
         params = dataclasses.replace(params, loosen_share=1.0)
         _, decisions = run(params, curve)

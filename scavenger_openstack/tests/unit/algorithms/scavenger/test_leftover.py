@@ -175,7 +175,7 @@ class EquationsTest(testtools.TestCase):
             return leftover.Unit('u', most, need, FLOOR, quota, slack)
 
         for budget, every, wanted in (
-                # What nobody needs goes to all, by what they can use.
+                # What nothing needs goes to all, by what they can use.
                 (4.0, (unit(1.5, most=6), unit(0.5, most=2)), (3.0, 1.0)),
                 # Less than is needed: the small one has all of it.
                 (2.0, (unit(4.0), unit(0.5)), (1.5, 0.5)),

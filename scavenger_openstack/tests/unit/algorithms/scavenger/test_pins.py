@@ -50,7 +50,7 @@ class TestPins(testtools.TestCase):
                 ((set(),), {0, 1, 2, 3}), (({0, 1}, {2, 3}), set())):
             self.assertEqual(wanted, pins.allowed_cpus(range(4), confined))
 
-    def test_a_dedicated_pin_counts_whoever_else_may_run_there(self) -> None:
+    def test_a_dedicated_pin_counts_whatever_else_may_run_there(self) -> None:
         self.assertEqual({0, 3}, pins.allowed_cpus(
             range(4), [{1, 2}, {1, 2}], {1, 2, 9}))
 
@@ -72,7 +72,7 @@ class TestPins(testtools.TestCase):
                 ((guest('a', range(32)), guest('b', range(32))),
                  set(range(32))),
                 ((guest('a', range(32), ()), guest('b')), every),
-                # It has its CPUs to itself: the rest may be anybody's.
+                # It has its CPUs to itself: the rest may be of any.
                 ((guest('a', range(32)),), set(range(32, 64))),
                 # All offline: the kernel lets it run anywhere.
                 ((guest('a', {70, 71}, ()), guest('b', range(32), ())), every),

@@ -277,7 +277,7 @@ class CpuCapProperties(testtools.TestCase):
     @given(st.lists(st.one_of(st.none(), strategies.subsets(
         strategies.FLAT)), max_size=4))
     def test_the_cpu_set(self, pinned: Any) -> None:
-        """Never empty, never one that somebody has to himself, unless
+        """Never empty, never one that a workload has to itself, unless
         nothing else is left: then the quota floor as well."""
         uses = [WorkloadRates(Workload('/b', Priority.BACKGROUND), 1.0)]
         uses += [WorkloadRates(Workload(

@@ -134,7 +134,7 @@ class MembersProperties(testtools.TestCase):
     @given(SIZES, st.lists(st.frozensets(st.sampled_from(GUESTS)),
                            min_size=1, max_size=20),
            st.tuples(XS, XS, XS))
-    def test_everybody_counts_exactly_once(
+    def test_everything_counts_exactly_once(
             self, size: int, present: list[frozenset[RunKey]],
             uses: tuple[float, ...]) -> None:
         """In the model, or as a newcomer: never in both, never in none."""
@@ -230,7 +230,7 @@ class ResourceProperties(testtools.TestCase):
            st.lists(seen(), max_size=12))
     def test_goes_on_from_its_state(
             self, size: int, curve: list[Seen], more: list[Seen]) -> None:
-        """... but for a run of low samples, which begins anew."""
+        """... but for a run of low samples, which begins again."""
         one, two = resource(size), resource(size)
         for tick in curve:
             one.observe(tick.x, CAPACITY, tick.uses)

@@ -221,8 +221,8 @@ class LimitProperties(testtools.TestCase):
     @given(strategies.params, strategies.curves(gaps=True))
     def test_no_growth_without_a_model(self, params: Params,
                                        curve: list[Look]) -> None:
-        """Memory while learning or blind: nobody gets more than the most
-        that he has had since then."""
+        """Memory while learning or blind: nothing gets more than the most
+        that it has had since then."""
         _, decisions = run(params, curve)
         most: dict[str, float] = {}
         for look, decision in zip(curve, decisions, strict=True):

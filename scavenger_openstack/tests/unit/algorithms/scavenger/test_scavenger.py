@@ -160,7 +160,7 @@ class MemoryTest(testtools.TestCase):
             self.assertTrue(found.facts['memory']['learning'])
 
     def test_what_the_background_has_too_much(self) -> None:
-        """None is told in the initial window, in which nobody is killed."""
+        """None is told in the initial window, in which nothing is killed."""
         for _ in range(3):
             found = self.step(use(A, 3500), use(B, 2500), foreground_mib=4000)
             self.assertEqual(0.0, found.shortage_bytes)
@@ -175,11 +175,11 @@ class MemoryTest(testtools.TestCase):
         self.assertEqual(0.0, self.step(foreground_mib=4000).shortage_bytes)
 
     def test_growth_up_to_what_was_used(self) -> None:
-        # Who uses less may come back to what he had.
+        # Who uses less may come back to what it had.
         self.step(use(A, 1000), foreground_mib=4000)
         found = self.step(use(A, 500), foreground_mib=4000)
         self.assertEqual([1000], self.mib(found, A))
-        # Who could not be held at once is held where he is now.
+        # Who could not be held at once is held where it is now.
         found = self.step(use(A, 1200), foreground_mib=4000)
         self.assertEqual([1200], self.mib(found, A))
 
@@ -314,7 +314,7 @@ class MemoryTest(testtools.TestCase):
         for total in (0, -1, math.nan):
             self.step(use(A), memory_total_bytes=total)
 
-    def test_nobody_in_the_background(self) -> None:
+    def test_nothing_in_the_background(self) -> None:
         self.learn()
         found = self.step(use(VM, 500), foreground_mib=4500)
         self.assertEqual((), found.caps)
@@ -606,7 +606,7 @@ class StateTest(testtools.TestCase):
         return (found['memory']['rule'], found['network']['eth0']['rule'],
                 found['ipc']['rule'])
 
-    def test_older_than_the_window_is_learnt_anew(self) -> None:
+    def test_older_than_the_window_is_learnt_again(self) -> None:
         one = Controller(SMALL)
         self.run_some(one, 1, 20, noise=0.0)
         state = one.state()

@@ -385,7 +385,7 @@ class TestKnobs(CgroupsCase):
         self.assertEqual(('2048\n', '8192\n'), (
             (self.where / 'memory.high').read_text(),
             (self.where / 'memory.max').read_text()))
-        # Somebody else's memory.max shows, although ours is tighter.
+        # Another program's memory.max shows, although ours is tighter.
         (self.where / 'memory.max').write_text('7000\n')
         self.assertEqual(7000, self.cgroups.read('/batch/a',
                                                  Knob.MEMORY_BYTES))

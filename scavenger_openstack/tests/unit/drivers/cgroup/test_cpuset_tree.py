@@ -53,7 +53,7 @@ class OfflineCase(testtools.TestCase):
     def read(self) -> set[int]:
         return cpusets.cpus_of(str(self.driver.read(BATCH, Knob.CPU_SET)))
 
-    def test_what_the_kernel_takes_is_nobodys_write(self) -> None:
+    def test_what_the_kernel_takes_is_no_programs_write(self) -> None:
         self.give(4, 5, 6, 7)
         self.host.take_offline(6, 7)
         self.assertIsNone(self.set.foreign())

@@ -135,7 +135,7 @@ class Unmet(testtools.TestCase):
             self.assertEqual({}, self.balloons.unmet(
                 [(one, held(one, CAP))], self.now_s))
 
-    def test_another_run_begins_anew(self) -> None:
+    def test_another_run_begins_again(self) -> None:
         self.unmet()
         one = seen()._replace(started=78)
         self.assertEqual({}, self.balloons.unmet(

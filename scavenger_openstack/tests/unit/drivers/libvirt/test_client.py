@@ -215,7 +215,7 @@ class BlockStatistics(testtools.TestCase):
         ticks(libvirtd.UUID)
         self.assertEqual(2, log.output.count('its disks have no numbers'))
 
-    def test_one_that_was_started_anew(self) -> None:
+    def test_one_that_was_started_again(self) -> None:
         """What its last run did is no part of what this one does."""
         libvirtd_ = self.useFixture(libvirtd.Libvirtd())
         found: list[WorkloadSample] = []

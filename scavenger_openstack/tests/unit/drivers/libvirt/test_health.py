@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What is nobody's common cause is told as it is; hangs of real libvirtds are
+"""What has no common cause is told as it is; hangs of real libvirtds are
 in the functional tests."""
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ class Words(testtools.TestCase):
         self.assertNotIn('odd', self.log.output)
         self.assertEqual([KEY], self.unsaid)
 
-    def test_nobody_answers_again_when_libvirt_goes(self) -> None:
-        self.nobody_answers_again(self.failed)
+    def test_nothing_answers_again_when_libvirt_goes(self) -> None:
+        self.nothing_answers_again(self.failed)
 
     def test_nor_when_what_was_late_comes_back(self) -> None:
         done = threading.Event()
-        self.nobody_answers_again(
+        self.nothing_answers_again(
             lambda: self.health.late([KEY], done), done)
 
-    def nobody_answers_again(self, begin: Callable[[], object],
+    def nothing_answers_again(self, begin: Callable[[], object],
                              *events: threading.Event) -> None:
         go = self.hang()
         begin()

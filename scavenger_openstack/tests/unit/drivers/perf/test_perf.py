@@ -115,7 +115,7 @@ class TestDuty(testtools.TestCase):
                 self.assertEqual({'/a': 2.0}, found.values)
         self.assertGreater(samples, 57)
 
-    def test_a_clock_that_jumps_begins_anew(self) -> None:
+    def test_a_clock_that_jumps_begins_again(self) -> None:
         duty = duty_.Duty(10, 60)
         duty.next_is_measured(1000.0)
         self.assertTrue(duty.next_is_measured(1055.0))

@@ -267,7 +267,7 @@ class TestVersion1(FilesTestCase):
         counters.set_interfaces([])
         self.assertEqual((None, None), self.net(counters))
 
-    def test_a_device_made_anew(self) -> None:
+    def test_a_device_made_again(self) -> None:
         """Under its name, with another index, and counting from 0."""
         self.tap('tap0', 1000, 10)
         counters = self.counters(self.used, 'tap0')
@@ -349,7 +349,7 @@ class TestOtherLayouts(FilesTestCase):
         self.task(1160, 'ALL CPUs/TCG')
         self.assertEqual({0: 1160}, self.counters({}).vcpu_threads)
 
-    def test_an_ended_process_that_nobody_waited_for(self) -> None:
+    def test_an_ended_process_that_nothing_waited_for(self) -> None:
         self.put(f'proc/{PID}/cgroup', '')
         counters = self.counters({})
         self.assertIsNotNone(counters.sample(VM))
