@@ -106,7 +106,7 @@ KnobKey = tuple[str, Knob]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
-    """Who a workload is; it changes rarely, so samples share it.
+    """What a workload is; it changes rarely, so samples share it.
 
     ``group`` is the id of the highest configured cgroup that holds this
     workload and nothing but background: ``cpu_idle`` and ``cpu_set`` are set
@@ -245,7 +245,7 @@ class Rates:
 
     ``links`` and ``link_tx_bytes_per_s`` are keyed by device.  ``complete``
     is false for the first sample, which has gauges but no rates.
-    ``cpu_busy_s`` is a total as in the sample: who needs it is rarely there.
+    ``cpu_busy_s`` is a total as in the sample: what needs it is rarely there.
     """
 
     time_s: float
@@ -304,7 +304,7 @@ class Decision(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
-    """Who suffered, who did it, what was done and what came of it."""
+    """What suffered, what did it, what was done and what came of it."""
 
     id: str
     time_s: float

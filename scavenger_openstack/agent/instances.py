@@ -12,7 +12,7 @@
 
 """The VMs of this host, as their operator knows them, and what they use.
 
-The agent writes rows of plain JSON values; who shows them adds the limits
+The agent writes rows of plain JSON values; what shows them adds the limits
 and incidents of the same status (:func:`complete`).
 """
 

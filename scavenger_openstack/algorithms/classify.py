@@ -26,7 +26,7 @@ from scavenger_openstack.types import Priority
 
 
 class Classified(NamedTuple):
-    """A priority, who said so, and what an operator should look at."""
+    """A priority, its source, and what an operator should look at."""
 
     priority: Priority
     source: str

@@ -58,42 +58,43 @@ class Tags:
         refused: dict[str, str] = {}
         workloads, changed = [], False
         for one in sample.workloads:
-            who = one[0]
-            if who.instance in self._tagged or who.source == SOURCE:
-                found = self._of(who)
-                if who.instance in orders.background and (
+            workload = one[0]
+            if workload.instance in self._tagged or workload.source == SOURCE:
+                found = self._of(workload)
+                if workload.instance in orders.background and (
                         found.priority is Priority.FOREGROUND):
-                    refused[f'priority {who.instance}'] = (
+                    refused[f'priority {workload.instance}'] = (
                         FLAVOR if found.source == 'flavor' else NO_VM)
-                if who.project is None and (
-                        who.instance in orders.applications):
-                    refused[f'application {who.instance}'] = NO_PROJECT
-                if found is not who:
+                if workload.project is None and (
+                        workload.instance in orders.applications):
+                    refused[f'application {workload.instance}'] = NO_PROJECT
+                if found is not workload:
                     one, changed = one._replace(workload=found), True
             workloads.append(one)
         self.refused = refused
         return (dataclasses.replace(sample, workloads=tuple(workloads))
                 if changed else sample)
 
-    def _of(self, who: Workload) -> Workload:
-        before, found = self._done.get(who.id, (None, who))
-        if before is not who:
-            found = self._made(who)
-            self._done[who.id] = who, found
+    def _of(self, workload: Workload) -> Workload:
+        before, found = self._done.get(workload.id, (None, workload))
+        if before is not workload:
+            found = self._made(workload)
+            self._done[workload.id] = workload, found
         return found
 
-    def _made(self, who: Workload) -> Workload:
+    def _made(self, workload: Workload) -> Workload:
         orders, changes = self._orders, {}
-        if who.instance in orders.foreground:
+        if workload.instance in orders.foreground:
             changes = {'priority': Priority.FOREGROUND, 'source': SOURCE}
-        elif who.source == SOURCE and who.instance not in orders.background:
+        elif workload.source == SOURCE and (
+                workload.instance not in orders.background):
             changes = {'priority': Priority.FOREGROUND, 'source': 'default'}
-        name = orders.applications.get(who.instance)
-        if name and who.project is not None:
+        name = orders.applications.get(workload.instance)
+        if name and workload.project is not None:
             # It never is one of another project.
-            mine = f'{who.project}/'
+            mine = f'{workload.project}/'
             changes['application'] = mine + name.removeprefix(mine)
-        if all(getattr(who, field) == value
+        if all(getattr(workload, field) == value
                for field, value in changes.items()):
-            return who
-        return dataclasses.replace(who, **changes)   # type: ignore[arg-type]
+            return workload
+        return dataclasses.replace(workload, **changes)   # type: ignore[arg-type]

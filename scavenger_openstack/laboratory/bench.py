@@ -61,7 +61,7 @@ class Allocation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Policy:
-    """Who looks after the background.
+    """What looks after the background.
 
     :param params: of Scavenger, ``None`` without it
     :param isolation: whether the fast loop runs
@@ -151,7 +151,7 @@ def run(drawn: Drawn, policy: Policy) -> Outcome:
 
 def allocate(simulator: Simulator, allocation: Allocation,
              drawn: Drawn) -> None:
-    """Put a constant split in force, for those who are there by now.
+    """Put a constant split in force, for those that are there by now.
 
     Each background tenant has the part of its vCPUs, but not below its
     floors; where the CPUs are not limited, neither are they bound.

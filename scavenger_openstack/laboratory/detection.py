@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Who was named, and who did it: detectors on a simulated host.
+"""What was named, and what did it: detectors on a simulated host.
 
 They observe, so that all of them see the same host.  The truth is that of
 the plant: an antagonist is one whose absence helps.
@@ -107,7 +107,7 @@ def record(task: Task) -> dict[str, Any]:
 
     Returns ``scenario``, ``seed``, ``victims`` (id -> by how much slower,
     0.2 is a fifth), ``onset_s`` (id -> when it first was a victim's),
-    ``antagonists`` (those who have to be named), ``named`` (controller ->
+    ``antagonists`` (those that have to be named), ``named`` (controller ->
     [victim, antagonist, time_s, signal, cause, right]) and ``caps``
     (controller -> most at a time).
 

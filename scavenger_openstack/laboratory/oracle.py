@@ -42,10 +42,10 @@ STEPS = 4
 """How often a share is halved: of all together, then of each by itself."""
 
 WORTH = 0.01
-"""Who would gain less work than this from no limit is not searched for."""
+"""What would gain less work than this from no limit is not searched for."""
 
 SHARED_IN_TURN = ('disk', 'link')
-"""Where one who takes less leaves room for others of the background."""
+"""Where one that takes less leaves room for others of the background."""
 
 USES = {'cpus': score_.uses_cpu, 'memory': score_.uses_memory,
         'link': score_.uses_link, 'disk': score_.uses_disk}
@@ -82,8 +82,8 @@ class Oracle:
         background = [tenant for tenant in drawn.tenants
                       if tenant.priority is Priority.BACKGROUND]
         vcpus = sum([tenant.vcpus for tenant in background])
-        # An allocation is divided by vCPUs, also among those who do not
-        # use it: so much of it gives those who do the whole machine.
+        # An allocation is divided by vCPUs, also among those that do not
+        # use it: so much of it gives those that do the whole machine.
         self._whole = {
             name: vcpus / sum([tenant.vcpus for tenant in background
                                if uses(tenant)])

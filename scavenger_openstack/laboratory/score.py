@@ -39,7 +39,7 @@ class Score(NamedTuple):
     """One policy on one seed.
 
     ``p99_ratio``: P99 latency over that alone on the machine, mean over the
-    foreground; ``p99_ratio_worst`` that of the one who fared worst;
+    foreground; ``p99_ratio_worst`` that of the one that fared worst;
     ``mean_ratio`` and ``mean_ratio_worst``: the same of the mean latency.
     A foreground batch counts by the time that it takes for the same work.
 

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""What many seeds say together: means, their intervals, and who is best."""
+"""What many seeds say together: means, their intervals, and what is best."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def plain(rows: Mapping[str, Row | None]) -> list[str]:
 
 
 def markdown(rows: Mapping[str, Row | None]) -> list[str]:
-    """The same as a table in Markdown; who is best or tied stands out."""
+    """The same as a table in Markdown; what is best or tied stands out."""
     found = [_line(TITLES), _line(['---', *['---:'] * (len(TITLES) - 2),
                                    '---'])]
     for name, row in rows.items():

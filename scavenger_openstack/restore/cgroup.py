@@ -226,7 +226,7 @@ def run(action: RestoreAction, mounts: Sequence[Mount], *,
             if not same(action, got):
                 raise RestoreError(
                     f'{where} reads {got!r:.99} after {action["text"]!r} was '
-                    'written: see who else writes it')
+                    'written: see what else writes it')
         if subtree:
             sets = [parse_cpus(text)
                     for text in {capped, was if changed else ''} if text]
@@ -367,7 +367,7 @@ def _widen(directory: int, capped: Collection[set[int]], text: str,
            named: Collection[int], depth: int = 0) -> bool:
     """Give groups below that have a ``capped`` set that of their parent.
 
-    Not below :data:`MAX_DEPTH`: who nests deeper would have us fail.
+    Not below :data:`MAX_DEPTH`: what nests deeper would have us fail.
     """
     changed = False
     if depth > MAX_DEPTH:

@@ -90,22 +90,22 @@ def validate(action: RestoreAction) -> None:
 def lift(action: RestoreAction) -> bool:
     """Carry out a valid action; whether it changed a thing.
 
-    A call that was given up waits on in libvirtd, which says so: who comes
+    A call that was given up waits on in libvirtd, which says so: what comes
     next does not wait for that domain again.
 
     :raises Gone: this run of the domain has ended, or left this host.
     :raises Refused: its process is not the QEMU of that domain.
     :raises RestoreError: it does not read back as the original.
     """
-    who = (action['uri'], action['uuid'], action['pid'])
+    run = (action['uri'], action['uuid'], action['pid'])
     try:
         _alive(action)
     except Gone:
-        _LATE.pop(who, None)
+        _LATE.pop(run, None)
         raise
-    if time.monotonic() < _LATE.get(who, 0.0):
+    if time.monotonic() < _LATE.get(run, 0.0):
         raise _silent(action)
-    pause_s, within_s = _LATER_S, _LATER_S if who in _LATE else _FIRST_S
+    pause_s, within_s = _LATER_S, _LATER_S if run in _LATE else _FIRST_S
     try:
         with virsh.SESSIONS.use(action['uri']) as session:
             # What is not waited for in libvirtd, unless it holds the domain.
@@ -116,14 +116,14 @@ def lift(action: RestoreAction) -> bool:
                 session.ask, within_s=within_s))
     except virsh.Silent:
         _alive(action)
-        _LATE[who] = time.monotonic() + pause_s
+        _LATE[run] = time.monotonic() + pause_s
         raise _silent(action) from None
     except virsh.VirshError as exc:
         _alive(action)
         raise RestoreError(
             f'domain {action["uuid"]}: virsh -c {action["uri"]} says '
             f'{str(exc)!r:.199}: see that libvirtd runs') from None
-    _LATE.pop(who, None)
+    _LATE.pop(run, None)
     return changed
 
 
@@ -187,7 +187,7 @@ def _alive(action: RestoreAction) -> None:
         with open(f'{path}/stat', 'rb') as file:
             data = file.read(4096)
         fields = data[data.rindex(b')') + 2:].split()
-        # Who is ending has no memory, and no command line, any more.
+        # What is ending has no memory, and no command line, any more.
         if (int(fields[19]) == action['started'] and fields[20] != b'0'
                 and fields[0] not in b'ZX'):
             if not line.endswith(b'\0'):

@@ -19,7 +19,7 @@ library and the modules beside it (:mod:`.actions`, :mod:`.records`,
 :mod:`.state_directory`, :mod:`.watcher`, :mod:`.abilities`,
 :mod:`.scheduling`), and needs no disk space.
 
-Who holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
+What holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
 continued, so its knobs are looked at again and again until it is dead or
 has taken back its leases itself.
@@ -145,7 +145,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
                     say.unread += 1
                     say.problem(name, f'lease {name} cannot be read now, it '
                                 f'will be tried again: {exc}')
-        # A parent before its children; last who takes a program that may
+        # A parent before its children; last what takes a program that may
         # hang: the others must not wait for it.
         left.sort(key=lambda lease: (
             lease.actions[0]['do'] in actions.PROGRAMS,

@@ -222,7 +222,7 @@ def is_restoring(leases: int) -> bool:
 
 
 def _lock(fd: int, what: int, kind: int) -> int:
-    """Lock an open file as a whole, or ask who keeps us from that."""
+    """Lock an open file as a whole, or ask what keeps us from that."""
     found: int = _FLOCK.unpack(fcntl.fcntl(
         fd, what, _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)))[0]
     return found
@@ -270,7 +270,7 @@ def agents(proc: str = '/proc', owner: int = 0) -> list[Agent]:
 
     :param proc: where processes are looked for
     :param owner: user id, such as that of a state directory
-    :raises OSError: the kernel does not list who holds which lock.
+    :raises OSError: the kernel does not list what holds which lock.
     """
     found = set()
     for pid in {pid for pid, _ in _flocks(proc)}:

@@ -88,7 +88,7 @@ def bus_latency(users: Sequence[tuple[float, float, float]],
     """Latency of memory over the unloaded one, with all its users on it.
 
     Each user puts ``load / (fixed + stall x latency)`` of the bandwidth on
-    the bus: who waits longer asks less often.  That has one solution, which
+    the bus: what waits longer asks less often.  That has one solution, which
     is sought from where it was ``before``.
     """
     low, high = 1.0, latency(sum([load / (fixed + stall)

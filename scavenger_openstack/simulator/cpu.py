@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Who gets how much CPU time, and how long threads wait for it.
+"""What gets how much CPU time, and how long threads wait for it.
 
 CPU sets are integers here, bit n standing for CPU n.
 """

@@ -107,7 +107,7 @@ class Guest:
         self.io_wait_s = self.io_ops = self.io_bytes = self.tx_bytes = 0.0
         self.memory_bytes = (0.0 if spec.memory_growth_bytes_per_s
                              else spec.memory_bytes)
-        # Who serves files has read them before we look.
+        # What serves files has read them before we look.
         self.file_bytes = spec.file_bytes if spec.requests_per_s else 0.0
         self.disk_ops = spec.io_ops
         self.io_rate = self.io_response_s = 0.0

@@ -79,7 +79,7 @@ class Tenant:
     Per instruction: ``accesses`` to the last-level cache, of which a share
     between ``miss_least`` and ``miss_most`` misses, as ``footprint_bytes``
     and ``miss_curve`` say; ``overlap`` of a miss's time is hidden behind
-    others, as prefetching does for who streams.  ``cpi`` is without any
+    others, as prefetching does for what streams.  ``cpi`` is without any
     miss.  The whole of CPI follows ``cpi_phases`` and wanders; ``cpi_noise``
     is the standard deviation of its logarithm.
 

@@ -94,7 +94,7 @@ class Plant:
         coarse = not self.fine or self._steps % COARSE_STEPS == 0
         coarse_s = dt_s * COARSE_STEPS if self.fine else dt_s
         if coarse:
-            # First, by what ran before: who asks for CPU time has to know
+            # First, by what ran before: what asks for CPU time has to know
             # how fast it is, or it asks for too little.
             self._processor.share(guests, now, coarse_s)
             for guest in guests:
@@ -198,7 +198,7 @@ class Plant:
     def _wait_in_queues(self, normal: list[Guest]) -> None:
         """Waiting that happens inside of a step.
 
-        Those who come and go queue for what those who always run leave
+        Those that come and go queue for what those that always run leave
         them: at least their weight's part.
         """
         hogs = [g for g in normal if not g.spec.requests_per_s]

@@ -101,7 +101,7 @@ class Processor:
                             spec.miss_least, spec.miss_most,
                             spec.footprint_bytes, held[i], spec.miss_curve)
             for i, guest in enumerate(guests):
-                # Half way, or it would swing.  Who does not run holds
+                # Half way, or it would swing.  What does not run holds
                 # nothing when it comes back.
                 guest.misses = (
                     (guest.misses + sum([node[i] for node in found])) / 2

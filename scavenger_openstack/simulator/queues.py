@@ -55,7 +55,7 @@ def disk_response(service_s: float, open_rate: float,
 
 def closed_rate(service_s: float, response_s: float, depth: float,
                 allowed: float) -> float:
-    """Operations per second of one who keeps ``depth`` in flight.
+    """Operations per second of one that keeps ``depth`` in flight.
 
     ``response_s`` is that of :func:`disk_response`.  Its own operations
     find one less in line than others do, as far as it has one there.

@@ -24,7 +24,7 @@ import collections
 import random
 
 PATIENCE_S = 10.0
-"""Who has waited so long is gone."""
+"""What has waited so long is gone."""
 
 
 class Fluid:
@@ -131,7 +131,7 @@ class Followed:
             elif spare_s <= 0:
                 break
             else:
-                # Who was done early leaves the rest to the next.
+                # What was done early leaves the rest to the next.
                 given_s = min(spare_s, each_s)
                 spare_s -= given_s
                 request[1] -= given_s

@@ -77,7 +77,7 @@ class Actuator:
     """Puts caps in force on one host through ``driver``.
 
     :param deadline_s: how long one tick waits for what may take long
-    :param executor: who does that, instead of threads with that deadline
+    :param executor: does that, instead of threads with that deadline
     """
 
     def __init__(self, driver: base.Knobs, leases: base_.Leases,
@@ -282,7 +282,7 @@ class Actuator:
         :raises DriverError: the knob cannot be read
         """
         key = (workload, knob)
-        # From now on what we wrote does not tell who wrote what is there.
+        # From now on what we wrote does not tell whose write is there.
         self._ours.pop(key, None)
         now = self._driver.restore_actions(*key)
         held = self._leases.held().get(key)

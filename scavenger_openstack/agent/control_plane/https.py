@@ -12,7 +12,7 @@
 
 """Calls a conductor over HTTPS, where no message broker is.
 
-Standard library only.  The token of the host says who calls; it is sent to the
+Standard library only.  The token says which host calls; it is sent to the
 configured address only, never where a redirection points.
 """
 

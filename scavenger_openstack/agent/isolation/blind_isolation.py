@@ -52,7 +52,7 @@ from scavenger_openstack.types import Rates
 LOG = log.getLogger(__name__)
 
 RETRY_S, LONGEST_RETRY_S = 10.0, 3600.0
-"""Where the kernel does not let us see who runs, it is asked again after so
+"""Where the kernel does not let us see what runs, it is asked again after so
 long, then after twice as long each time."""
 
 WRITE_RETRY_S, LONGEST_WRITE_RETRY_S = 0.5, 30.0
@@ -291,7 +291,7 @@ class BlindIsolation:
                   + format_cpus(bounds.allowed | bounds.beside))
 
     def _running(self, now: float) -> sched_switch.SchedSwitch:
-        """Who runs where; later, if the kernel refuses that.
+        """What runs where; later, if the kernel refuses that.
 
         :raises Unsupported: it does.
         """

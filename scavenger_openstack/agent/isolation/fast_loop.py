@@ -95,7 +95,7 @@ class FastLoop:
 
     ``problem`` says why nothing is written at the moment, '' otherwise.
 
-    :param running: who runs where; taken over, and closed by :meth:`stop`
+    :param running: what runs where; taken over, and closed by :meth:`stop`
     :param set_cpus: puts a CPU set in force, or raises DriverError
     :param leases_check: raises LeaseError when nothing may be written
     :param bounds: the CPUs to choose from, those whose idleness counts, and

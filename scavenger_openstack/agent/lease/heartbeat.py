@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""The heartbeat: until when the leases of an agent last, and who says so.
+"""The heartbeat: until when the leases of an agent last, and what says so.
 
 The expiry is on disk before memory knows of it, so the agent thinks that
 its leases run out no later than the watcher does.  Renewing is one write in

@@ -12,7 +12,7 @@
 
 """The state directory of an agent, as the agent that owns it sees it.
 
-Who holds ``flock(lock)`` there is the one agent of this host, or tidies up
+What holds ``flock(lock)`` there is the one agent of this host, or tidies up
 after a dead one.  The watcher sees the directory by
 :mod:`.restore.state_directory`.
 """

@@ -10,4 +10,4 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""CPI2: who suffers, by its CPI, and who disturbs it."""
+"""CPI2: what suffers, by its CPI, and what disturbs it."""

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""CPI2: find who suffers, name the antagonist by correlation, cap it hard.
+"""CPI2: find what suffers, name the antagonist by correlation, cap it hard.
 
 Zhang, Tune, Hagmann, Jnagal, Gokhale, Wilkes.  *CPI2: CPU performance
 isolation for shared compute clusters*.  EuroSys 2013.  Sections 3.1 (specs,
@@ -294,7 +294,7 @@ class Controller:
             own[0], min_samples=self.params.min_own_samples) if own else None
 
     def _judge(self, sample: Sample) -> None:
-        """Flag outliers; who has enough of them waits for analysis."""
+        """Flag outliers; what has enough of them waits for analysis."""
         params, now = self.params, sample.time_s
         self._applications = {
             name: (one.workload.project or '', one.workload.application)

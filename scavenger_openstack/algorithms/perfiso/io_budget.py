@@ -143,7 +143,7 @@ class IoBudget:
     * A workload learns its level from its first ``size`` samples, and keeps
       learning, while the background is quiet: what it then waits is not the
       background's doing.  Until one has learnt, the background has its
-      floors.  Who comes later learns beside the others, who tell by how
+      floors.  What comes later learns beside the others, which tell by how
       much the disk is slower at that moment.
     * All of them together, weighted by operations, are more than
       ``tolerance`` (and ``c`` deviations) above their levels, or one is
@@ -250,7 +250,7 @@ class IoBudget:
     def _look(self, foreground: Iterable[WorkloadRates], *, quiet: bool,
               ) -> tuple[list[Vote], list[Vote],
                          list[tuple[Level, float | None]], int]:
-        """Who votes, whose vote was counted before, who is learning (and
+        """What votes, whose vote was counted before, what is learning (and
         what is new of it), for how long none could."""
         levels: dict[tuple[str, float], Level] = {}
         votes: list[Vote] = []

@@ -37,7 +37,7 @@ RunKey = tuple[str, float]
 """A workload and when it was made: its id alone may be used again."""
 
 Use = tuple[RunKey, float | None, float | None]
-"""Who, what it uses now, what it may come to use; ``None`` if unknown."""
+"""A run, what it uses now, what it may come to use; ``None`` if unknown."""
 
 
 def headroom(sigma: float, capacity: float, *, c: float,
@@ -171,7 +171,7 @@ class _Member:
 
 
 class Members:
-    """Who is part of the sum that a :class:`Reserve` has learnt.
+    """What is part of the sum that a :class:`Reserve` has learnt.
 
     A new workload is reserved its allotment (twice the most that it has
     used, if there is none) until it has ``size`` samples; then the model
@@ -239,7 +239,7 @@ class Members:
 
 
 class Resource:
-    """One resource that foreground and background share: a reserve, who is
+    """One resource that foreground and background share: a reserve, what is
     in it, and what to do when the numbers do not come.
 
     ``rule`` says how things stand: ``off`` (never measurable here, so no

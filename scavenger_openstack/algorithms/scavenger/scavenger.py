@@ -426,7 +426,7 @@ def _known(values: Iterable[float | None]) -> list[float | None]:
 
 def _by_link(workloads: Iterable[WorkloadRates],
              link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
-    """Who sends over which link: the first one that is known."""
+    """What sends over which link: the first one that is known."""
     found: dict[str, list[WorkloadRates]] = {}
     for one in workloads:
         for interface in one[0].interfaces:
