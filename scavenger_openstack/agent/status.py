@@ -190,9 +190,9 @@ def _rest(document: Mapping[str, Any], known: names.Names) -> list[str]:
         lines.append('actions:')
         lines += [f'  {action["kind"]} {action["workload"]}: '
                   f'{action["reason"]}' for action in document['actions']]
-    for place, incident in enumerate(document['incidents']):
+    for index, incident in enumerate(document['incidents']):
         lines.append('incident: ' + of_incident(json_fields.incident(
-            incident, f'incidents[{place}]')))
+            incident, f'incidents[{index}]')))
     lines += [f'refused lease: {name}; its limit may be in force. Look at '
               'it, restore that knob by hand, delete the file'
               for name in document.get('refused', ())]
@@ -305,8 +305,8 @@ def libvirt_lines(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
-    return [json_fields.cap(cap, f'{name}[{place}]')
-            for place, cap in enumerate(document[name])]
+    return [json_fields.cap(cap, f'{name}[{index}]')
+            for index, cap in enumerate(document[name])]
 
 
 def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:

@@ -110,8 +110,8 @@ class Window:
         A ``delta`` that is not finite changes nothing.
         """
         if math.isfinite(delta):
-            for place in range(len(self._values)):
-                self._values[place] += delta
+            for index in range(len(self._values)):
+                self._values[index] += delta
             self._mean = self._stddev = None
 
     def clear(self) -> None:

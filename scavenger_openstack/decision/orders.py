@@ -74,12 +74,12 @@ class Overrides(tuple[Override, ...]):
     """
 
     @functools.cached_property
-    def places(self) -> Mapping[tuple[str, bool], Sequence[int]]:
+    def indexes(self) -> Mapping[tuple[str, bool], Sequence[int]]:
         """Where the overrides of each name are, by UUID if that is true."""
         found: dict[tuple[str, bool], list[int]] = {}
-        for place, one in enumerate(self):
+        for index, one in enumerate(self):
             found.setdefault((one.instance or one.workload,
-                              bool(one.instance)), []).append(place)
+                              bool(one.instance)), []).append(index)
         return found
 
     @functools.cached_property
@@ -158,9 +158,9 @@ def resolve(now: float, rates: Rates, orders: Orders,
     if now >= overrides.ends_s:
         refused = {f'override {one.id}': refused[f'override {one.id}']
                    for one in overrides if now < one.until_s}
-    for place in sorted(place for name in named
-                        for place in overrides.places.get(name, ())):
-        one = overrides[place]
+    for index in sorted(index for name in named
+                        for index in overrides.indexes.get(name, ())):
+        one = overrides[index]
         if now >= one.until_s:
             continue
         refused.pop(f'override {one.id}', None)

@@ -44,7 +44,7 @@ class Call:
         self.done = threading.Event()
         self.result: Any = None
         self.error: errors.ScavengerError | None = None
-        self.has_turn = self.late = False
+        self.has_turn = self.timed_out = False
 
 
 class Executor:
@@ -88,7 +88,7 @@ class Executor:
 
     def give_up(self, call: Call) -> None:
         """It is late: its turn goes to another."""
-        call.late = True
+        call.timed_out = True
         with self._mutex:
             had, call.has_turn = call.has_turn, False
         if had:
@@ -100,7 +100,7 @@ class Executor:
             with self._mutex:
                 call = self._queues[target][0]
             call.has_turn = self._turns.acquire(timeout=self._patience_s)
-            if call.late:
+            if call.timed_out:
                 self.give_up(call)
             try:
                 call.result = call.do()

@@ -92,7 +92,7 @@ class Actuator:
         self._complained: dict[KnobKey, str] = {}
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
-        self._late: list[tuple[Sequence[KnobKey], Outcome]] = []
+        self._timed_out: list[tuple[Sequence[KnobKey], Outcome]] = []
         self._tick = 0
         self.in_force: dict[KnobKey, Cap] = {}
         self.gone: dict[KnobKey, str] = {}
@@ -236,7 +236,7 @@ class Actuator:
             if done:
                 outcome.add(one)
             else:
-                self._late.append((job.keys, one))
+                self._timed_out.append((job.keys, one))
 
     def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
         self._write_all(queue.tighten, outcome)
@@ -247,12 +247,12 @@ class Actuator:
     def _finished(self, problems: Sequence[str]) -> Outcome:
         """What came of earlier ticks only now, after these problems."""
         outcome = Outcome(problems=list(problems))
-        late, self._late = self._late, []
-        for keys, one in late:
+        timed_out, self._timed_out = self._timed_out, []
+        for keys, one in timed_out:
             if self._worker.pending.isdisjoint(keys):
                 outcome.add(one)
             else:
-                self._late.append((keys, one))
+                self._timed_out.append((keys, one))
         return outcome
 
     def also(self, caps: Iterable[Cap], outcome: Outcome) -> None:

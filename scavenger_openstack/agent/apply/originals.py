@@ -84,9 +84,9 @@ def of_newborn(actions: Sequence[RestoreAction],
     holds just what its parent holds now took the cap over, so its original
     is the parent's; any other value is its own.
     """
-    known = {(_place(action), action.get('inode')) for action in actions}
+    known = {(_action_key(action), action.get('inode')) for action in actions}
     newborn = [action for action in now
-               if (_place(action), action.get('inode')) not in known]
+               if (_action_key(action), action.get('inode')) not in known]
     if not newborn:
         return []
     before = {str(action['dir']): action['text'] for action in actions}
@@ -123,12 +123,12 @@ def after_drift(actions: Sequence[RestoreAction],
     other holds theirs.  The parts of an action with ``values`` are these, and
     of a line of ``io.max`` its limits.
     """
-    written = {_place(action): action for action in ours}
-    before = {_place(action): action for action in actions}
+    written = {_action_key(action): action for action in ours}
+    before = {_action_key(action): action for action in actions}
     found: list[RestoreAction] = []
     for action in now:
-        mine = written.get(_place(action), {})
-        old = before.get(_place(action), action)
+        mine = written.get(_action_key(action), {})
+        old = before.get(_action_key(action), action)
         if action == mine:
             found.append(old)
         elif 'values' in action:
@@ -156,7 +156,7 @@ def _limits(action: RestoreAction) -> dict[str, str]:
                 for word in str(action.get('text', '')).split())
 
 
-def _place(action: RestoreAction) -> tuple[object, ...]:
+def _action_key(action: RestoreAction) -> tuple[object, ...]:
     return (action.get('dir'), action.get('file'), action.get('device'),
             action.get('dev'), action.get('netns'))
 

@@ -71,12 +71,12 @@ class Worker:
     """
 
     def __init__(self, deadline_s: float,
-                 notify: Callable[[base.TimedOut], bool] = lambda late: False
+                 notify: Callable[[base.TimedOut], bool] = lambda event: False
                  ) -> None:
         self._deadline_s = deadline_s
         self._notify = notify
         self._calls = calls.Executor('{}-writer', deadline_s)
-        self._late: list[calls.Call] = []
+        self._timed_out: list[calls.Call] = []
         self.pending: set[KnobKey] = set()
         """The knobs of all jobs that are not done yet."""
 
@@ -86,7 +86,7 @@ class Worker:
         Until a job is done, its keys are pending and nothing else may touch
         them.  What it raises is logged.
         """
-        for call in self._late:
+        for call in self._timed_out:
             self._calls.give_up(call)
         begun = []
         for job in jobs:
@@ -101,17 +101,17 @@ class Worker:
         found = [call.done.wait(max(0.0, start - time.monotonic() + (
             DRAIN_WAIT_S if job.queue == base.DRAIN else self._deadline_s)))
             for job, call in zip(jobs, begun, strict=True)]
-        self._late = [call for call in (*self._late, *begun)
-                      if not call.done.is_set()]
-        late = [job for job, call, done in zip(jobs, begun, found,
-                                               strict=True)
+        self._timed_out = [call for call in (*self._timed_out, *begun)
+                           if not call.done.is_set()]
+        timed_out = [job for job, call, done in zip(jobs, begun, found,
+                                                    strict=True)
                 if not done and job.queue != base.DRAIN
                 and not self._notify(base.TimedOut(job.keys, call.done))]
-        if late:
+        if timed_out:
             LOG.warning(
                 '%d limits not in force after %s s, the kernel has not '
-                'finished: %s', sum(len(job.keys) for job in late),
-                self._deadline_s, ', '.join(job.queue for job in late))
+                'finished: %s', sum(len(job.keys) for job in timed_out),
+                self._deadline_s, ', '.join(job.queue for job in timed_out))
         return found
 
     def _do(self, job: Job) -> None:

@@ -63,10 +63,10 @@ class Thresholds(NamedTuple):
 
 class Pool(NamedTuple):
     """The signal of a group: mean over its members, each over its own mean
-    (``means``) unless it is a share.  ``places`` are those of the samples.
+    (``means``) unless it is a share.  ``indexes`` are those of the samples.
     """
 
-    places: list[int]
+    indexes: list[int]
     values: list[float]
     means: dict[str, float]
 
@@ -76,12 +76,12 @@ def pool(signal: str, members: Sequence[str],
     """Of those that were there for most of the time; ``None`` if too short.
     """
     by_member: dict[str, list[tuple[int, float]]] = {}
-    for place, sample in enumerate(samples):
+    for index, sample in enumerate(samples):
         for name in members:
             point = sample.get(name)
             found = None if point is None else value(signal, point)
             if found is not None:
-                by_member.setdefault(name, []).append((place, found))
+                by_member.setdefault(name, []).append((index, found))
     most = max([len(one) for one in by_member.values()], default=0)
     if most < explanation.MIN_SAMPLES:
         return None
@@ -90,11 +90,11 @@ def pool(signal: str, members: Sequence[str],
     at: dict[int, list[float]] = {}
     for name, mean in means.items():
         unit = scale(signal, mean)
-        for place, found in by_member[name]:
-            at.setdefault(place, []).append(found / unit)
-    places = sorted(at)
-    return Pool(places, [sum(at[place]) / len(at[place])
-                         for place in places], means)
+        for index, found in by_member[name]:
+            at.setdefault(index, []).append(found / unit)
+    indexes = sorted(at)
+    return Pool(indexes, [sum(at[index]) / len(at[index])
+                          for index in indexes], means)
 
 
 def worse(signal: str, found: Pool, limits: Thresholds) -> bool:
@@ -122,7 +122,7 @@ def analyse(now: float, group: VictimGroup, present: Sequence[str],
             group, signal, now, found.means, 0.0, limits.own_limit_share, 0.0,
             cause='own_limit', members=dict.fromkeys(
                 found.means, limits.own_limit_share))
-    taken = [samples[place] for place in found.places]
+    taken = [samples[index] for index in found.indexes]
     members = list(found.means)
     use, min_use = _use(signal, last, limits)
     victims = [last[name].workload for name in members if name in last]

@@ -84,9 +84,9 @@ def fit(series: Series, columns: Sequence[Series]) -> list[float]:
     """
     spanned: list[list[float]] = []
     parts: list[list[float]] = []   # each spanned one in terms of columns
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         left, part = list(column), [0.0] * len(columns)
-        part[place] = 1.0
+        part[index] = 1.0
         for one, made in zip(spanned, parts, strict=True):
             factor = dot(one, left)
             left = [a - factor * b for a, b in zip(left, one, strict=True)]

@@ -81,22 +81,22 @@ class _Sums:
         self.workload = one.workload
         self.ticks += 1
         sums, known = self.sums, self.known
-        for place, found in enumerate((
+        for index, found in enumerate((
                 one.cpu_cores, one.llc_misses_per_s, one.io_bytes_per_s,
                 one.io_ops_per_s, one.throttled_share)):
             if found is not None and 0 <= found < math.inf:
-                sums[place] += found
-                known[place] += 1
+                sums[index] += found
+                known[index] += 1
         if one.cpi and number(one.cpi):
             self.instructions += (number(one.cpu_cores) or 0.0) / one.cpi
         # Most workloads have no value in most ticks: asked first, and cheap.
-        for place, (field, signal) in enumerate(_FIELDS):
+        for index, (field, signal) in enumerate(_FIELDS):
             if one[field] is not None:
                 value = signal.value(one)
                 if value is not None:
                     share = weight(signal, one)
-                    self.values[place] += value * share
-                    self.weights[place] += share
+                    self.values[index] += value * share
+                    self.weights[index] += share
 
     def point(self) -> Point:
         cores, misses, io_bytes, io_ops, throttled = [

@@ -38,8 +38,8 @@ def of(incident: Incident, samples: Iterable[Sample], sample_s: float
     :param samples: oldest first, one each ``sample_s`` seconds
     """
     taken = list(samples)[-MOST_SAMPLES:]
-    agos = [(len(taken) - 1 - place) * sample_s
-            for place in range(len(taken))]
+    agos = [(len(taken) - 1 - index) * sample_s
+            for index in range(len(taken))]
     names = dict.fromkeys((*incident.antagonists,
                            *(name for name, _ in incident.suspects)))
     found = [(incident.victim, incident.signal, agos, [

@@ -342,7 +342,7 @@ class Domains:
             case base.Removed(workload, knob):
                 self._removed(workload, knob)
             case base.TimedOut(keys, done):
-                self._health.late(keys, done)
+                self._health.timed_out(keys, done)
                 return True
             case base.Failed(workload, knob, text, reset) if self.queue(
                     workload, knob):

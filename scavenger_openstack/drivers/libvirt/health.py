@@ -159,7 +159,8 @@ class Health:
 
     # --- what does not work
 
-    def late(self, keys: Sequence[KnobKey], done: threading.Event) -> None:
+    def timed_out(self, keys: Sequence[KnobKey], done: threading.Event
+                  ) -> None:
         """See :class:`scavenger_openstack.drivers.base.TimedOut`."""
         self._add(PendingFault(keys, done=done))
 

@@ -114,7 +114,7 @@ class Words(testtools.TestCase):
     def test_nor_when_what_was_late_comes_back(self) -> None:
         done = threading.Event()
         self.nothing_answers_again(
-            lambda: self.health.late([KEY], done), done)
+            lambda: self.health.timed_out([KEY], done), done)
 
     def nothing_answers_again(self, begin: Callable[[], object],
                              *events: threading.Event) -> None:
@@ -241,7 +241,7 @@ class Words(testtools.TestCase):
 
     def test_libvirt_is_slow(self) -> None:
         done = threading.Event()
-        self.health.late([KEY], done)
+        self.health.timed_out([KEY], done)
         self.wait_for(lambda: self.log.output)
         self.assertEqual(('is slow', [f'{libvirtd.UUID} cpu_cores'], {}), (
             self.health.facts()['state'], self.health.facts()['waits'],
@@ -254,7 +254,7 @@ class Words(testtools.TestCase):
 
     def test_late_by_a_little(self) -> None:
         done = threading.Event()
-        self.health.late([KEY], done)
+        self.health.timed_out([KEY], done)
         done.set()
         self.wait_for(lambda: not self.health.facts()['waits'])
         self.assertEqual('', self.log.output)
