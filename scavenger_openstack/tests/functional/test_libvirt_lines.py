@@ -88,22 +88,25 @@ class Agent:
     def seen(self) -> None:
         self._seen = len(self.log())
 
-    def limits(self) -> set[str]:
+    def limits(self) -> list[str]:
         """The knobs of all limits in force."""
         with contextlib.suppress(FileNotFoundError):
-            return {one['knob'] for one in json.loads((
-                self.directory / 'state/status.json').read_text())['caps']}
-        return set()
+            return sorted(one['knob'] for one in json.loads((
+                self.directory / 'state/status.json').read_text())['caps'])
+        return []
 
 
 class LinesTest(virtual_host.VirtualHostTestCase):
 
-    def begin(self, *, own_network: bool = False) -> hypervisor.Hypervisor:
+    def begin(self, *others: str, own_network: bool = False
+              ) -> hypervisor.Hypervisor:
         host = self.hypervisor(own_network=own_network)
-        host.start_all([virtual_host.background(NAME, disks=(
-            domain_guest.Disk.make(host.disks / 'a', 2**20),))])
+        self.guests = [virtual_host.background(name, disks=(
+            domain_guest.Disk.make(host.disks / name, 2**20),))
+            for name in (NAME, *others)]
+        host.start_all(self.guests)
         self.here = self.agent_on(host)
-        self.in_force(self.here)
+        self.in_force(self.here, len(self.guests))
         self.here.seen()
         return host
 
@@ -115,12 +118,13 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.addCleanup(found.stop)
         return found
 
-    def in_force(self, agent: Agent) -> None:
+    def in_force(self, agent: Agent, vms: int = 1) -> None:
         """Until all limits are, and nothing more is written."""
-        self.wait_for('five limits', lambda: agent.limits() == set(
-            five_limits.LIMITS), timeout_s=60)
+        wanted = sorted([*five_limits.LIMITS] * vms)
+        self.wait_for('five limits of each', lambda: agent.limits() == wanted,
+                      timeout_s=60)
         time.sleep(QUIET_S)
-        self.assertEqual(set(five_limits.LIMITS), agent.limits())
+        self.assertEqual(wanted, agent.limits())
 
     def wrote(self, agent: Agent, pattern: str) -> Callable[[], bool]:
         return lambda: any(re.match(pattern, line) for line in agent.new())
@@ -167,6 +171,17 @@ class LinesTest(virtual_host.VirtualHostTestCase):
         self.lines(self.here, REMOVED % 'the VM was powered off(, and was '
                    'started again)?', SET)
 
+    def test_rebooted_hard(self) -> None:
+        """As Nova does it: all of it is made again."""
+        host = self.begin()
+        host.virsh(f'destroy {NAME}; undefine {NAME}')
+        host.define(*self.guests)
+        host.virsh(f'start {NAME}')
+        self.wait_for('new limits', self.wrote(self.here, SET))
+        self.in_force(self.here)
+        self.lines(self.here, REMOVED % 'the VM was powered off(, and was '
+                   'started again)?', SET)
+
     def test_reset(self) -> None:
         """The limits stay."""
         host = self.begin()
@@ -190,11 +205,21 @@ class LinesTest(virtual_host.VirtualHostTestCase):
                    REMOVED % 'the VM migrated to another host')
 
     def test_libvirtd_restarts(self) -> None:
-        host = self.begin()
-        host.kill(signal.SIGTERM)
+        self.restarted(self.begin(), signal.SIGTERM)
+
+    def test_libvirtd_is_killed(self) -> None:
+        self.restarted(self.begin(), signal.SIGKILL)
+
+    def test_libvirtd_of_many_restarts(self) -> None:
+        """No line for each VM, nor for each limit."""
+        self.restarted(self.begin(*map('instance-0000001{}'.format, range(4))),
+                       signal.SIGTERM)
+
+    def restarted(self, host: hypervisor.Hypervisor, number: int) -> None:
+        host.kill(number)
         self.wait_for('word', self.wrote(self.here, '.*cannot be reached'))
         host.start_again()
         self.wait_for('its end', self.wrote(self.here, '.*answers again'))
-        self.in_force(self.here)
+        self.in_force(self.here, len(self.guests))
         self.lines(self.here, 'WARNING libvirt cannot be reached',
                    'INFO libvirt answers again after')
