@@ -81,7 +81,8 @@ class Host:
                     self.limits[-1] = since_s, now
                     self.waiting.append(cloud.limit(
                         self.next(), now, 'removed', since_s=since_s))
-                else:
+                elif not self.limits or self.limits[-1][0] < now:
+                    # A knob has no two limits of one time.
                     self.limits.append((now, None))
                     self.waiting.append(cloud.limit(
                         self.next(), now, since_s=now))
