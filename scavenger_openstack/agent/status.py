@@ -275,7 +275,7 @@ def _conductor(document: Mapping[str, Any]) -> str:
             + (', waiting to be reported: '
                + amounts.of_bytes(facts['spool_bytes'])
                if facts['spool_bytes'] else '')
-            + (f'; statistics dropped: {facts["dropped"]}'
+            + (f'; lost for want of room: {facts["dropped"]}'
                if facts['dropped'] else '')
             + _some('; parameters from there: ', holds)
             + _some('; not followed: ', [

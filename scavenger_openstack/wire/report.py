@@ -101,8 +101,8 @@ class Facts(Wire, frozen=True):
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
     ``refused`` says of each part of the directives that is not followed here
     why: 'override ID', 'parameter NAME', 'priority ID', 'application ID'.
-    ``dropped`` counts
-    statistics that the spool had no room for.
+    ``dropped`` counts entries that the spool had no room for, statistics
+    before others.
     """
 
     version: MaybeName = ''

@@ -19,7 +19,6 @@ used is moved aside, and a new one is begun.
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
@@ -27,13 +26,15 @@ import os
 import pathlib
 import re
 import sqlite3
-import stat
 from typing import TypeVar
 import uuid
 import zlib
 
 from oslo_log import log
 
+from scavenger_openstack.agent.control_plane import spool_files
+from scavenger_openstack.agent.control_plane.spool_files import Unusable
+from scavenger_openstack.agent.control_plane import waiting
 from scavenger_openstack import errors
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
@@ -46,8 +47,6 @@ FILE = 'spool.sqlite'
 SCHEMA = 1
 ROW_BYTES = 100
 """What an entry takes besides its JSON."""
-MOST_WAITING = 10_000
-"""Entries that wait in memory while the disk takes none."""
 BUSY_S = 1.0
 
 PASSING = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
@@ -81,7 +80,8 @@ class Spool:
     """The spool of one run of an agent; its entries have the numbers 1, 2, ...
 
     Above ``most_bytes`` the oldest statistics go, then the evidence of new
-    incidents is left out; incidents, limits and kills are always kept.
+    incidents is left out; incidents, limits and kills are always kept, but
+    for what :mod:`.waiting` has no room for while the disk takes nothing.
 
     :param directory: made if it is missing; only its owner may use it
     """
@@ -91,7 +91,7 @@ class Spool:
         self.path = directory / FILE
         self.run_id = uuid.uuid4().hex
         self.dropped = 0
-        """Statistics that there was no room for."""
+        """Entries that there was no room for."""
         self.fault = ''
         """Why nothing is written at present, '' while it is."""
         self._most = most_bytes
@@ -99,25 +99,21 @@ class Spool:
         self._sequence = 0
         self._db: sqlite3.Connection | None = None
         self._bytes = 0
-        self._waiting = collections.deque[tuple[int, bool, bytes]]()
-        self._waiting_bytes = 0
+        self._waiting = waiting.Queue(most_bytes)
+        self._lost = 0
 
     @property
     def bytes(self) -> int:
         """What all entries take, those in memory too."""
-        return self._bytes + self._waiting_bytes
+        return self._bytes + self._waiting.bytes
 
     def add(self, entries: Iterable[report.AnyEntry]) -> None:
         """Keep entries, numbered in this order; their ``sequence`` does not
         count.  One that no conductor would take is logged and left out."""
         for entry in entries:
-            statistics = isinstance(entry, report.Statistics)
-            if len(self._waiting) >= MOST_WAITING and statistics:
-                self.dropped += 1
-                continue
             entry = codec.replace(entry, sequence=self._sequence + 1)
-            full = (self.bytes > self._most
-                    or len(self._waiting) >= MOST_WAITING)
+            full = (self.bytes > self._most or self._waiting.bytes
+                    > self._waiting.most_bytes / 2)
             if full and isinstance(entry, report.Incident):
                 entry = codec.replace(entry, evidence=[])
             try:
@@ -128,8 +124,9 @@ class Spool:
                            'report this')
                 continue
             self._sequence += 1
-            self._waiting.append((self._sequence, statistics, data))
-            self._waiting_bytes += len(data)
+            self._waiting.add(entry, data)
+            if self._waiting.full:
+                self._make_room()
         self._guard(self._write, None)
 
     def batch(self, most: int, most_bytes: int
@@ -145,24 +142,39 @@ class Spool:
         if self.fault and self._bytes:      # those on disk come first
             return self.run_id, []
         entries: list[report.AnyEntry] = []
-        for _, _, data in self._waiting:
-            most_bytes -= len(data)
+        for one in self._waiting:
+            most_bytes -= len(one.data)
             if len(entries) == most or (entries and most_bytes < 0):
                 break
-            entries.append(_entry(data))
+            entries.append(_entry(one.data))
         return self.run_id, entries
 
     def acknowledged(self, run_id: str, sequence: int) -> None:
         """Forget the entries of a run up to that one."""
         if run_id == self.run_id:
-            while self._waiting and self._waiting[0][0] <= sequence:
-                self._waiting_bytes -= len(self._waiting.popleft()[2])
+            self._waiting.acknowledged(sequence)
         self._guard(lambda db: self._delete(db, run_id, sequence), None)
 
     def close(self) -> None:
         """Write what waits, as far as possible."""
         self._guard(self._write, None)
         self._close()
+
+    def _make_room(self) -> None:
+        """Put what waits in memory on the disk; what it does not take is lost
+        as far as there is no room for it."""
+        if not self.fault:
+            self._guard(self._write, None)
+        if not self._waiting.full:
+            return
+        statistics, lost = self._waiting.make_room()
+        self.dropped += statistics + lost
+        if lost and not self._lost:
+            self._warn(f'{self.path}: nothing is written, and the memory for '
+                       'what is to be reported is full: the oldest incidents '
+                       'and limits are lost; make it writable, with free '
+                       'space')
+        self._lost += lost
 
     def _guard(self, do: Callable[[sqlite3.Connection], T], failed: T) -> T:
         """Do something with the open database.
@@ -175,8 +187,8 @@ class Spool:
                 if self._db is None:
                     self._open()
                 assert self._db is not None
-                found = do(self._db)
-            except _Unusable as exc:
+                return do(self._db)
+            except Unusable as exc:
                 self._move_aside(str(exc))
             except UnicodeDecodeError:  # in what an error quotes
                 self._move_aside('damaged: no text of an error')
@@ -191,9 +203,6 @@ class Spool:
                 self._say(exc.strerror or str(exc))
                 self._close()
                 return failed
-            else:
-                self._say('')
-                return found
             if not again:
                 self._say('it cannot be used')
         return failed
@@ -204,7 +213,9 @@ class Spool:
                        'memory and is lost if the agent ends; make it '
                        'writable, with free space')
         elif self.fault and not why:
-            LOG.info('%s: written again', self.path)
+            LOG.info('%s: written again; %d incidents and limits were lost',
+                     self.path, self._lost)
+            self._lost = 0
         self.fault = why
 
     def _open(self) -> None:
@@ -212,10 +223,14 @@ class Spool:
 
         :raises OSError: the directory cannot be made or used.
         :raises sqlite3.Error: the file cannot be used.
-        :raises _Unusable: it is not ours, or not of this version.
+        :raises Unusable: it is not ours, or not of this version.
         """
-        self._check_directory()
-        fresh = not self._exists()
+        directory = self.path.parent
+        why = spool_files.make_directory(directory)
+        if why:
+            self._rename(directory, why)
+            directory.mkdir(mode=0o700)
+        fresh = spool_files.make(self.path)
         db = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)
         db.text_factory = _text
         try:
@@ -224,17 +239,17 @@ class Spool:
                 tables = db.execute('SELECT count(*) FROM sqlite_master'
                                     ).fetchone()
                 if version != SCHEMA and tables != (0,):
-                    raise _Unusable(f'of another version ({version}, this is '
+                    raise Unusable(f'of another version ({version}, this is '
                                     f'{SCHEMA})')
                 [word] = db.execute('PRAGMA quick_check(1)').fetchone()
                 if word != 'ok':
-                    raise _Unusable(f'damaged: {word}')
+                    raise Unusable(f'damaged: {word}')
                 fresh = tables == (0,)
                 # A damaged name is another name to SQLite.
                 if not fresh and [(_TABLE,)] != db.execute(
                         'SELECT sql FROM sqlite_master WHERE sql LIKE '
                         "'CREATE TABLE entries%'").fetchall():
-                    raise _Unusable('damaged: another table of entries')
+                    raise Unusable('damaged: another table of entries')
             if fresh:
                 db.executescript(_TABLES)
             db.execute('PRAGMA journal_mode = WAL')
@@ -250,73 +265,13 @@ class Spool:
             raise
         self._db, self._bytes = db, int(size)
 
-    def _check_directory(self) -> None:
-        """There is one that only its owner may write to.
-
-        The owner is this user, root, or the owner of what it is in, who could
-        put another one there anyway.
-
-        :raises OSError: there is none and none can be made.
-        """
-        directory = self.path.parent
-        above = directory.parent
-        above.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            directory.mkdir(mode=0o700)
-            owner = above.stat()
-            if os.geteuid() == 0:
-                os.chown(directory, owner.st_uid, owner.st_gid,
-                         follow_symlinks=False)
-        found = directory.lstat()
-        if (not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022
-                or found.st_uid not in self._owners()):
-            self._rename(directory, f'owner {found.st_uid}, mode '
-                         f'{stat.filemode(found.st_mode)}: others may have '
-                         'written there')
-            directory.mkdir(mode=0o700)
-
-    def _owners(self) -> set[int]:
-        return {0, os.geteuid(), self.path.parent.parent.stat().st_uid}
-
-    def _exists(self) -> bool:
-        """Whether there is a file, which may be used.
-
-        :raises _Unusable: others may have written it.
-        """
-        exists = False
-        for path in self._files():
-            try:
-                found = path.lstat()
-            except FileNotFoundError:
-                continue
-            if (not stat.S_ISREG(found.st_mode) or found.st_nlink != 1
-                    or found.st_mode & 0o022
-                    or found.st_uid not in self._owners()):
-                raise _Unusable(
-                    f'{path.name}: owner {found.st_uid}, mode '
-                    f'{stat.filemode(found.st_mode)}: others may have '
-                    'written it')
-            exists = exists or path == self.path
-        if not exists:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL
-                         | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            if os.geteuid() == 0:
-                owner = self.path.parent.stat()
-                os.fchown(fd, owner.st_uid, owner.st_gid)
-            os.close(fd)
-        return exists
-
-    def _files(self) -> list[pathlib.Path]:
-        return [self.path.with_name(FILE + end) for end in ('', '-wal',
-                                                             '-shm')]
-
     def _move_aside(self, why: str) -> None:
         """Begin a new file; the old one stays, to be looked at."""
         self._close()
         self._bytes = 0
         try:
             self._rename(self.path, why)
-            for path in self._files()[1:]:
+            for path in spool_files.of(self.path)[1:]:
                 path.unlink(missing_ok=True)
         except OSError as exc:
             self._say(f'{why}; and it cannot be moved: {exc.strerror}')
@@ -337,24 +292,27 @@ class Spool:
         self._db = None
 
     def _write(self, db: sqlite3.Connection) -> None:
-        """Put what waits into the database."""
-        if not self._waiting:
+        """Put what waits into the database; after a fault also nothing, to
+        see whether that works again."""
+        if not self._waiting and not self.fault:
             return
         db.execute('BEGIN IMMEDIATE')
         dropped, size = 0, self._bytes
         try:
-            for sequence, statistics, data in self._waiting:
-                need = len(data) + ROW_BYTES
+            if self.fault:
+                db.execute(f'PRAGMA user_version = {SCHEMA}')
+            for one in self._waiting:
+                need = len(one.data) + ROW_BYTES
                 if size + need > self._most:
                     gone, freed = self._evict(db, size + need - self._most)
                     dropped, size = dropped + gone, size - freed
-                if statistics and size + need > self._most:
+                if one.statistics and size + need > self._most:
                     dropped += 1
                     continue
                 db.execute('INSERT INTO entries (run, sequence, statistics, '
                            'crc, entry) VALUES (?, ?, ?, ?, ?)',
-                           (self.run_id, sequence, statistics,
-                            zlib.crc32(data), data))
+                           (self.run_id, one.sequence, one.statistics,
+                            zlib.crc32(one.data), one.data))
                 size += need
             db.execute('COMMIT')
         except BaseException:
@@ -362,8 +320,9 @@ class Spool:
                 db.execute('ROLLBACK')
             raise
         self._waiting.clear()
-        self._bytes, self._waiting_bytes = size, 0
+        self._bytes = size
         self.dropped += dropped
+        self._say('')
 
     def _evict(self, db: sqlite3.Connection, need: int) -> tuple[int, int]:
         """Delete the oldest statistics; how many, and their bytes."""
@@ -417,10 +376,6 @@ class Spool:
                    (run_id, sequence))
         self._bytes -= int(size)
         db.execute('PRAGMA incremental_vacuum(256)').fetchall()
-
-
-class _Unusable(Exception):
-    """The file is there and must not be used."""
 
 
 def _is_run(run: object) -> bool:

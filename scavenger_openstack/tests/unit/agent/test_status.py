@@ -107,7 +107,7 @@ class TableTest(testtools.TestCase):
                 ({'answered_s': 988.0, 'spool_bytes': 3 * 2 ** 20,
                   'dropped': 7, 'fault': 'it is away'},
                  'answered 12 s ago, waiting to be reported: 3 MiB; '
-                 'statistics dropped: 7: it is away'),
+                 'lost for want of room: 7: it is away'),
                 ({'parameters': {'a.b': 3.0, 'a.c': 'x'},
                   'refused': {'parameter a.c': 'wrong', 'priority v': 'why'}},
                  'has not answered yet; parameters from there: a.b = 3.0; '

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import random
@@ -25,7 +26,9 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.control_plane import spool
+from scavenger_openstack.agent.control_plane import waiting
 from scavenger_openstack.tests.unit import examples
+from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
 MIB = 2 ** 20
@@ -248,6 +251,105 @@ class SpoolTest(testtools.TestCase):
         self.assertEqual(200, len(entries))
         one.acknowledged(run, 200)
         self.assertEqual(0, one.bytes)
+
+    def without_disk(self) -> spool.Spool:
+        (self.top / 'file').write_text('')
+        return spool.Spool(self.top / 'file' / 'sync', 64 * MIB,
+                           self.lines.append)
+
+    def told(self, one: spool.Spool) -> list[report.AnyEntry]:
+        """All that is handed out."""
+        found: list[report.AnyEntry] = []
+        while entries := one.batch(500, MIB)[1]:
+            found += entries
+            one.acknowledged(one.run_id, entries[-1].sequence)
+        return found
+
+    def test_memory_is_bounded_whatever_happens(self) -> None:
+        one = self.without_disk()
+        for number in range(3 * waiting.MOST):
+            one.add([kill(f'k{number}')])
+        self.assertLess(one.bytes, waiting.MOST_BYTES)
+        found = self.told(one)
+        self.assertLessEqual(len(found), waiting.MOST)
+        self.assertGreater(len(found), 0.8 * waiting.MOST)
+        # The newest of them, in order, and none twice.
+        self.assertEqual(list(range(3 * waiting.MOST - len(found) + 1,
+                                    3 * waiting.MOST + 1)),
+                         [entry.sequence for entry in found])
+        self.assertEqual(3 * waiting.MOST - len(found), one.dropped)
+        self.assertEqual(2, len(self.lines))
+        self.assertIn('are lost', self.lines[1])
+
+    def test_long_entries_in_memory(self) -> None:
+        one = self.without_disk()
+        reason = 'x' * 2000
+        one.add(codec.replace(kill(f'k{number}'), reason=reason)
+                for number in range(2 * waiting.MOST_BYTES // 2000))
+        self.assertLess(one.bytes, waiting.MOST_BYTES)
+        self.assertGreater(one.bytes, 0.8 * waiting.MOST_BYTES)
+        self.assertEqual(one.bytes, sum(
+            len(codec.encode(entry)) for entry in self.told(one)))
+        self.assertEqual(0, one.bytes)
+
+    def test_what_goes_first(self) -> None:
+        """Statistics, then what later entries say again."""
+        one = self.without_disk()
+        few = waiting.MOST // 20
+        one.add(statistics(f'a{number}') for number in range(few))
+        for what in ('set', 'changed', 'removed'):
+            one.add(report.Limit(
+                sequence=1, time_s=float(number), workload='w',
+                knob='cpu_cores', what=what,
+                since_s=float(number), owner='o') for number in range(few))
+        one.add([incident(1), codec.replace(incident(), what='ended')])
+        one.add(kill(f'k{number}') for number in range(
+            waiting.MOST - 3 * few))
+        found = self.told(one)
+        self.assertEqual(few, one.dropped)
+        self.assertEqual([], [entry for entry in found
+                              if isinstance(entry, report.Statistics)])
+        limits = [entry for entry in found if isinstance(entry, report.Limit)]
+        self.assertEqual({float(number) for number in range(few)},
+                         {entry.since_s for entry in limits
+                          if entry.what == 'removed'})
+        self.assertLess(len(limits), 3 * few)
+        self.assertIn('ended', [entry.what for entry in found
+                                if isinstance(entry, report.Incident)])
+        self.assertEqual(waiting.MOST - 3 * few, len(
+            [entry for entry in found if isinstance(entry, report.Kill)]))
+        self.assertEqual(1, len(self.lines))
+
+    def test_many_at_once_are_written(self) -> None:
+        """What the disk takes is not lost for want of memory."""
+        one = self.open(64 * MIB)
+        one.add(kill(f'k{number}') for number in range(2 * waiting.MOST))
+        self.assertEqual((2 * waiting.MOST, 0),
+                         (len(self.told(one)), one.dropped))
+
+    def test_a_full_disk_that_can_be_read(self) -> None:
+        """That is no reason to say that it is written again."""
+        log = self.useFixture(fixtures.FakeLogger(level=logging.INFO))
+        one = self.open(64 * MIB)
+        one.add([kill('a')])
+        one.close()
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, hard))
+        try:
+            one.add(kill(f'k{number}') for number in range(300))
+            for _ in range(3):
+                self.assertEqual(['a'], self.names(one))
+                one.add([kill('more')])
+                self.assertNotEqual('', one.fault)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, old)
+        self.assertEqual(1, len(self.lines), str(self.lines))
+        self.assertNotIn('written again', log.output)
+        one.add([])
+        self.assertIn('written again', log.output)
+        self.assertEqual(304, len(self.told(one)))
 
     def test_torn(self) -> None:
         self.filled(*(f'w{number}' for number in range(50)))
