@@ -33,7 +33,7 @@ def _precision(value: Any) -> str:
         confirmed = counts.get('confirmed', 0)
         ended = confirmed + counts.get('refuted', 0)
         found.append(f'{name} {confirmed}/{ended}'
-                     + f' ({confirmed / ended:.0%})' * bool(ended))
+                     + (f' ({confirmed / ended:.0%})' if ended else ''))
     return ', '.join(found) or '-'
 
 

@@ -198,7 +198,8 @@ def fill(connection: Connection, now_s: float) -> None:
                                                  'refuted': 1}}})
     add(tables.hosts, name='compute-2', version='1.2.3', enforcing=False,
         settings={}, first_seen_s=now_s - 9999, last_seen_s=now_s - 9000,
-        facts={'stopped': 'the stop file is there', 'grade': 'C'})
+        facts={'stopped': 'the stop file is there', 'grade': 'C',
+               'precision': {'attribution': {'unclear': 2}}})
     for name, priority, more in (
             (WEB, 'foreground', {'instance': WEB, 'display_name': EVIL,
                                  'flavor': 'm1.large', 'project': 'p1',

@@ -177,8 +177,10 @@ class Commands(testtools.TestCase):
              'cpu_cores 3.5 cores, memory_bytes 1,024 MiB'),
             (one['Enforcing'], one['Silent'], one['Modes'],
              one['Precision'], one['Headroom']))
-        self.assertEqual(('no', 'yes', 'the stop file is there'),
-                         (two['Enforcing'], two['Silent'], two['Stopped']))
+        self.assertEqual(('no', 'yes', 'the stop file is there',
+                          'attribution 0/0'),
+                         (two['Enforcing'], two['Silent'], two['Stopped'],
+                          two['Precision']))
         for option, names in (('--enforcing', ['compute-1']),
                               ('--not-enforcing', ['compute-2'])):
             self.assertEqual(names, [row['name'] for row in self.json(
