@@ -98,26 +98,22 @@ class EmbeddedTestCase(agents.AgentTestCase):
                          str(self.place / 'scavenger.conf'))
 
 
-class Whole(EmbeddedTestCase):
-    """From its start to its end, as an operator meets it."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.process = self.start('standalone')
-        self.wait_for('background is idle class', lambda: self.idle() == '1',
-                      START_S)
+    def begin(self) -> subprocess.Popen[str]:
+        """Start all of it, and let ``openstack`` find it."""
+        process = self.start('standalone')
         self.wait_for('the password', (self.place / 'password').exists,
                       START_S)
         done = subprocess.run(self.command('standalone', 'env'), timeout=60,
                               check=True, capture_output=True, text=True)
-        self.variables = dict(
+        variables = dict(
             word.partition('=')[::2] for line in done.stdout.splitlines()
             if line.startswith('export ')
             for word in shlex.split(line)[1:])
         self.useFixture(openstack_shell.Environment(self.directory,
-                                                    **self.variables))
+                                                    **variables))
         self.wait_for('the API', lambda: not self.openstack(
             'interference', 'host', 'list').status, START_S)
+        return process
 
     @staticmethod
     def openstack(*words: str) -> openstack_shell.Result:
@@ -130,6 +126,16 @@ class Whole(EmbeddedTestCase):
 
     def json(self, *words: str) -> Any:
         return json.loads(self.text(*words, '-f', 'json'))
+
+
+class Whole(EmbeddedTestCase):
+    """From its start to its end, as an operator meets it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.process = self.begin()
+        self.wait_for('background is idle class', lambda: self.idle() == '1',
+                      START_S)
 
     def cores(self) -> float | None:
         text = self.tree.get('quota', '/batch/a')
