@@ -30,7 +30,7 @@ Places = dict[tuple[str, str], dict[str, int]]
 
 
 def places(wanted: rows.Wanted) -> Places:
-    """Who shares in what, where there is a governor."""
+    """The hosts that share in each number, where there is a governor."""
     found: Places = {}
     for (scope, target), switch in wanted.switches.items():
         if switch.caps_per_minute is not None:

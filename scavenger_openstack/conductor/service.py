@@ -62,18 +62,17 @@ WORK_S = 900.0
 REPEAT_S = 600.0
 """The same refusal is logged and audited once in so long."""
 
-MOST_SAID = 1000
+MOST_LOGGED = 1000
 
 TRIES = 3
-"""A report that fails for a reason that nobody expects is refused after so
-many tries, so that its agent finds out which entry it is and goes on."""
+"""A report that fails for an unexpected reason is refused after so many tries,
+so that its agent finds out which entry it is and goes on."""
 
 DISPENSABLE = ('specs', 'parameters', 'overrides', 'tags')
 """What is left out of directives that are too long, in this order; never the
 kill switch."""
 
 _HOST = re.compile(rb'"host":"([\w.-]{1,255})"')
-
 
 
 class Conductor:
@@ -94,7 +93,7 @@ class Conductor:
         self._wishes = directives.Wishes()
         self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
-        self._said: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -156,12 +155,12 @@ class Conductor:
 
     def _failed(self, report: Report, exc: Exception, now: float
                 ) -> errors.ScavengerError:
-        """What the agent hears of a report that failed for a reason that
-        nobody expects; it leaves out an entry only if it is refused alone and
-        a report without any is taken."""
+        """What the agent gets for a report that failed for an unexpected
+        reason; it leaves out an entry only if it is refused alone and a report
+        without any is taken."""
         count, last_s = self._failures.get(report.host, (0, 0.0))
         count = count + 1 if 0 <= now - last_s < REPEAT_S else 1
-        if len(self._failures) >= MOST_SAID:
+        if len(self._failures) >= MOST_LOGGED:
             self._failures.clear()
         self._failures[report.host] = count, now
         which = _entries(report)
@@ -290,12 +289,12 @@ class Conductor:
             LOG.warning('not in the audit: %s', failed)
 
     def _first(self, text: str, now: float) -> bool:
-        """Whether this has not been said for a while."""
-        if len(self._said) >= MOST_SAID:
-            self._said.clear()
-        if 0 <= now - self._said.get(text, -REPEAT_S) < REPEAT_S:
+        """Whether this has not been logged for a while."""
+        if len(self._logged) >= MOST_LOGGED:
+            self._logged.clear()
+        if 0 <= now - self._logged.get(text, -REPEAT_S) < REPEAT_S:
             return False
-        self._said[text] = now
+        self._logged[text] = now
         return True
 
 

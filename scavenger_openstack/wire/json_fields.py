@@ -273,7 +273,7 @@ GAUGES: Mapping[str, Check] = {
 class Samples:
     """Turns the JSON form of samples back, one after the other.
 
-    It remembers who the workloads are and what rarely changes about the
+    It remembers which workloads there are and what rarely changes about the
     host: a line of a recording says that only when it changes.
     """
 

@@ -37,8 +37,8 @@ def of(path: pathlib.Path) -> list[pathlib.Path]:
 def make_directory(directory: pathlib.Path) -> str:
     """Make the directory if there is none.
 
-    Its owner is this user, root, or the owner of what it is in, who could put
-    another one there anyway.
+    Its owner is this user, root, or the owner of what it is in, which could
+    put another one there anyway.
 
     :return: why it must not be used, '' if it may
     :raises OSError: there is none and none can be made.
