@@ -28,12 +28,12 @@ import dataclasses
 import logging
 import time
 
+from scavenger_openstack.algorithms.flavor import BYTES_PER_MIB
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import knobs
 from scavenger_openstack.drivers.libvirt.metadata import Values
 from scavenger_openstack.drivers.libvirt.owned_knobs import OwnedKnob
 from scavenger_openstack.drivers.libvirt import xml
-from scavenger_openstack.drivers.libvirt.xml import BYTES_PER_MIB
 
 LOG = logging.getLogger(__name__)
 

@@ -33,11 +33,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import math
 import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from scavenger_openstack.algorithms import flavor as flavor_
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import cputune
 from scavenger_openstack.drivers.libvirt import metadata as domain_record
@@ -70,26 +70,13 @@ VFIO: Mapping[str, frozenset[str]] = {
 """Devices that reach the guest's memory by themselves, so that all of it is
 pinned while they are there: elements and their types."""
 
-BYTES_PER_MIB = 1024 ** 2
-
-FLOOR_KEYS: Mapping[str, tuple[Knob, float]] = {
-    'scavenger:floor_cpu_cores': (Knob.CPU_CORES, 1),
-    'scavenger:floor_memory_mb': (Knob.MEMORY_BYTES, BYTES_PER_MIB),
-    'scavenger:floor_io_bytes_per_s': (Knob.IO_BYTES_PER_S, 1),
-    'scavenger:floor_io_ops_per_s': (Knob.IO_OPS_PER_S, 1),
-    'scavenger:floor_egress_bytes_per_s': (Knob.EGRESS_BYTES_PER_S, 1),
-}
-"""Extra specs that set a floor, and what one of their units is in ours."""
-
-_OURS = 'scavenger:'
-_PRIORITY, _APPLICATION = 'scavenger:priority', 'scavenger:application'
+_OURS = flavor_.PREFIX
 _IMAGE_APPLICATION = 'scavenger_application'
 _UUID = re.compile(grammar.UUID)
 _PROJECT = re.compile('[A-Za-z0-9_-]{1,64}')
 _DISK = re.compile(grammar.DISK)
 _DEVICE = re.compile(r'(?!\.\.?$)[^/\s:]{1,15}')
-_NUMBER = re.compile(r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?')
-_APPLICATION_CHARS = 128
+_NAME_CHARS = 128
 _NO_DEVICE = frozenset(('hostdev', 'user', 'vdpa', 'vhostuser'))
 _UNITS = {'b': 1, 'bytes': 1, 'KB': 1000, 'k': 1024, 'KiB': 1024,
           'MB': 1000 ** 2, 'M': 1024 ** 2, 'MiB': 1024 ** 2,
@@ -305,38 +292,22 @@ class _Flavor:
         self.dedicated = (
             specs.get('hw:cpu_policy') in ('dedicated', 'mixed')
             or specs.get('resources:PCPU', '0') != '0')
-        for key, value in specs.items():
-            if key.startswith(_OURS):
-                self._spec(key, value)
+        self._specs(flavor_.read(specs))
         for key, value in _named(instance.find(
                 f'{nova}image/{nova}properties'), f'{nova}property').items():
             self._property(key, value)
 
-    def _spec(self, key: str, value: str) -> None:
-        if key == _PRIORITY:
-            if value in tuple(Priority):
-                self.priority, self.source = Priority(value), 'flavor'
-            else:
-                self._wrong(key, value, 'it has to be foreground or '
-                                        'background')
-        elif key == _APPLICATION:
-            self.application = self._named_by(value)
-            if self.project is None:
-                self._wrong(key, value, 'the project is not known')
-            elif self.application is None:
-                self._wrong(key, value, 'a name has 1 to '
-                            f'{_APPLICATION_CHARS} printable characters')
-        elif key in FLOOR_KEYS:
-            knob, unit = FLOOR_KEYS[key]
-            number = (float(value) * unit if _NUMBER.fullmatch(value)
-                      else math.nan)
-            if 0 < number < math.inf:
-                self.floor[knob] = number
-            else:
-                self._wrong(key, value, 'it has to be a number above 0')
-        else:
-            self._wrong(key, value, 'there is no such key; there are '
-                        + ', '.join((_PRIORITY, _APPLICATION, *FLOOR_KEYS)))
+    def _specs(self, said: flavor_.Flavor) -> None:
+        for one in said.wrong:
+            self._wrong(*one)
+        if said.priority is not None:
+            self.priority, self.source = said.priority, 'flavor'
+        if said.application is not None:
+            self.application = self._named_by(said.application)
+            if self.application is None:
+                self._wrong(flavor_.APPLICATION, said.application,
+                            'the project is not known')
+        self.floor.update(said.floor)
 
     def _property(self, key: str, value: str) -> None:
         """Of an image, which tenants make: not for the log."""
@@ -345,8 +316,9 @@ class _Flavor:
             self.application = self._named_by(value)
             if self.application is None:
                 why = ('the project is not known, or the name has not 1 to '
-                       f'{_APPLICATION_CHARS} printable characters')
-        elif _OURS + key[len(_OURS):] in (_PRIORITY, *FLOOR_KEYS) and \
+                       f'{flavor_.APPLICATION_CHARS} printable characters')
+        elif _OURS + key[len(_OURS):] in (
+                flavor_.PRIORITY, *flavor_.FLOORS) and \
                 key.startswith((_OURS, 'scavenger_')):
             why = 'only an extra spec of the flavor can say that'
         if why:
@@ -356,8 +328,7 @@ class _Flavor:
 
     def _named_by(self, name: str) -> str | None:
         """An application of this project, never one of another."""
-        if (self.project and 0 < len(name) <= _APPLICATION_CHARS
-                and name.isprintable()):
+        if self.project and flavor_.is_application(name):
             return f'{self.project}/{name}'
         return None
 
@@ -368,7 +339,7 @@ class _Flavor:
 
 def _name(text: str) -> str:
     """On one line, without what would move a terminal's cursor."""
-    return printable(text.strip()[:_APPLICATION_CHARS])[:_APPLICATION_CHARS]
+    return printable(text.strip()[:_NAME_CHARS])[:_NAME_CHARS]
 
 
 def _named(parent: ElementTree.Element | None, tag: str) -> dict[str, str]:
@@ -442,7 +413,7 @@ def _cpu_model(cpu: ElementTree.Element | None) -> str | None:
     """What kind of CPU the guest sees: a model, or whose it is."""
     if cpu is None:
         return None
-    model = cpu.findtext('model', '').strip()[:_APPLICATION_CHARS]
+    model = cpu.findtext('model', '').strip()[:_NAME_CHARS]
     return model or cpu.get('mode')
 
 

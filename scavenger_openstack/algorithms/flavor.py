@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the extra specs of a flavor say about its instances.
+
+Only operators write them, so they decide priority and floors (DESIGN,
+section 6, trust).  The agent reads them in the XML of a domain, nova-compute
+in a notification, and Nova's API checks them by the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+import math
+import re
+from typing import NamedTuple
+
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+
+PREFIX = 'scavenger:'
+PRIORITY = 'scavenger:priority'
+APPLICATION = 'scavenger:application'
+
+BYTES_PER_MIB = 1024 ** 2
+
+FLOORS: Mapping[str, tuple[Knob, float]] = {
+    'scavenger:floor_cpu_cores': (Knob.CPU_CORES, 1),
+    'scavenger:floor_memory_mb': (Knob.MEMORY_BYTES, BYTES_PER_MIB),
+    'scavenger:floor_io_bytes_per_s': (Knob.IO_BYTES_PER_S, 1),
+    'scavenger:floor_io_ops_per_s': (Knob.IO_OPS_PER_S, 1),
+    'scavenger:floor_egress_bytes_per_s': (Knob.EGRESS_BYTES_PER_S, 1),
+}
+"""Extra specs that set a floor, and what one of their units is in ours."""
+
+KEYS = PRIORITY, APPLICATION, *FLOORS
+
+NUMBER = r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?'
+APPLICATION_CHARS = 128
+
+
+class Wrong(NamedTuple):
+    """An extra spec that is ignored, and why."""
+
+    key: str
+    value: str
+    why: str
+
+
+class Flavor(NamedTuple):
+    """What extra specs say; ``priority`` is ``None`` when they do not.
+
+    ``application`` is the name without the project.
+    """
+
+    priority: Priority | None = None
+    application: str | None = None
+    floor: Mapping[Knob, float] = {}
+    wrong: tuple[Wrong, ...] = ()
+
+
+def read(specs: Mapping[str, str]) -> Flavor:
+    """What all extra specs of a flavor say; those of others are passed
+    over."""
+    priority, application = None, None
+    floor: dict[Knob, float] = {}
+    wrong = []
+    for key, value in specs.items():
+        if not key.startswith(PREFIX):
+            continue
+        why = mistake(key, value)
+        if why:
+            wrong.append(Wrong(key, value, why))
+        elif key == PRIORITY:
+            priority = Priority(value)
+        elif key == APPLICATION:
+            application = value
+        else:
+            knob, unit = FLOORS[key]
+            floor[knob] = float(value) * unit
+    return Flavor(priority, application, floor, tuple(wrong))
+
+
+def mistake(key: str, value: str) -> str:
+    """Why an extra spec of ours is ignored, '' when it is not."""
+    if key == PRIORITY:
+        return ('' if value in tuple(Priority)
+                else 'it has to be foreground or background')
+    if key == APPLICATION:
+        return '' if is_application(value) else (
+            f'a name has 1 to {APPLICATION_CHARS} printable characters')
+    if key in FLOORS:
+        number = (float(value) * FLOORS[key][1]
+                  if re.fullmatch(NUMBER, value) else math.nan)
+        return '' if 0 < number < math.inf else (
+            'it has to be a number above 0')
+    return 'there is no such key; there are ' + ', '.join(KEYS)
+
+
+def is_application(name: str) -> bool:
+    """Whether a workload's application may be called that."""
+    return 0 < len(name) <= APPLICATION_CHARS and name.isprintable()

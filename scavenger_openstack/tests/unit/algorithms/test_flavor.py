@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What extra specs say."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import testtools
+
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+
+
+class Read(testtools.TestCase):
+
+    def test_all_of_them(self) -> None:
+        self.assertEqual(
+            flavor.Flavor(Priority.BACKGROUND, 'render', {
+                Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
+                Knob.IO_BYTES_PER_S: 1e6, Knob.IO_OPS_PER_S: 50.0,
+                Knob.EGRESS_BYTES_PER_S: 1e5}),
+            flavor.read({
+                'scavenger:priority': 'background',
+                'scavenger:application': 'render',
+                'scavenger:floor_cpu_cores': '0.5',
+                'scavenger:floor_memory_mb': '64',
+                'scavenger:floor_io_bytes_per_s': '1e6',
+                'scavenger:floor_io_ops_per_s': '50',
+                'scavenger:floor_egress_bytes_per_s': '100000'}))
+
+    def test_nothing_said(self) -> None:
+        self.assertEqual(flavor.Flavor(), flavor.read({
+            'hw:cpu_policy': 'dedicated', 'priority': 'background',
+            'trait:CUSTOM_X': 'required'}))
+
+    def test_what_is_wrong(self) -> None:
+        for key, values in (
+                ('scavenger:priority', ('', 'Background', 'batch', ' ')),
+                ('scavenger:application', ('', 'x' * 129, 'a\nb')),
+                ('scavenger:floor_cpu_cores', ('0', '-1', 'one', 'nan', 'inf',
+                                               '1e999', '', '1' * 21)),
+                ('scavenger:floor_memory_mb', ('0.0', '64 MiB')),
+                ('scavenger:', ('1',)), ('scavenger:min_cpu', ('1',))):
+            for value in values:
+                found = flavor.read({key: value})
+                [wrong] = found.wrong
+                self.assertEqual((key, value), wrong[:2])
+                self.assertTrue(wrong.why)
+                self.assertEqual(flavor.Flavor(), found._replace(wrong=()))
+
+    def test_what_is_wrong_leaves_the_rest(self) -> None:
+        found = flavor.read({'scavenger:floor_cpu_cores': 'x',
+                             'scavenger:priority': 'background'})
+        self.assertEqual((Priority.BACKGROUND, 1),
+                         (found.priority, len(found.wrong)))
+
+    @given(st.dictionaries(
+        st.sampled_from(flavor.KEYS) | st.text().map(
+            lambda text: flavor.PREFIX + text), st.text()))
+    def test_anything(self, specs: dict[str, str]) -> None:
+        """Each counts, or is told of; nothing is made up."""
+        found = flavor.read(specs)
+        said = ((found.priority is not None)
+                + (found.application is not None) + len(found.floor))
+        self.assertEqual(len(specs), said + len(found.wrong))
+        self.assertTrue(all(0 < one < math.inf
+                            for one in found.floor.values()))
