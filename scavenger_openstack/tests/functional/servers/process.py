@@ -49,11 +49,14 @@ class Server:
 
     ``/tmp`` and no other place: the servers' user has to reach it, and the
     path of a socket has at most 107 bytes.  ``crash`` is the signal that ends
-    this server as a crash does.  A server also ends with the thread that
+    this server as a crash does; ``user`` runs it where the tests run as root,
+    ``None`` for root itself.  A server also ends with the thread that
     started it: start it in the main thread.
     """
 
     crash = signal.SIGKILL
+    user: str | None = USER
+    start_s = START_S
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -77,8 +80,8 @@ class Server:
 
     def own(self, path: pathlib.Path) -> None:
         """Give a file to the user of the servers."""
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(USER)
+        if os.geteuid() == 0 and self.user:
+            user = pwd.getpwnam(self.user)
             os.chown(path, user.pw_uid, user.pw_gid)
 
     def make_directory(self, name: str) -> pathlib.Path:
@@ -124,7 +127,7 @@ class Server:
                 stdout=out, stderr=out, start_new_session=True,
                 env=self._environment(environment), cwd=self.directory)
         self._processes.append(process)
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + self.start_s
         while not ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -155,9 +158,10 @@ class Server:
     def _wrapped(self, command: Sequence[str], end: signal.Signals
                  ) -> list[str]:
         wrapped = ['setpriv', '--pdeathsig', end.name.removeprefix('SIG')]
-        if os.geteuid() == 0:
-            wrapped += ['--reuid', USER, '--regid',
-                        str(pwd.getpwnam(USER).pw_gid), '--clear-groups']
+        if os.geteuid() == 0 and self.user:
+            wrapped += ['--reuid', self.user, '--regid',
+                        str(pwd.getpwnam(self.user).pw_gid),
+                        '--clear-groups']
         return [*wrapped, '--', *command]
 
     def _environment(self, more: Mapping[str, str] | None) -> dict[str, str]:

@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The programs of OpenStack, each with a directory and a log of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import urllib.error
+import urllib.request
+
+from scavenger_openstack.tests.functional.openstack.configuration import Site
+from scavenger_openstack.tests.functional.servers import process
+
+SERVE = pathlib.Path(__file__).with_name('serve.py')
+
+APPLICATIONS = {'keystone': ('keystone.wsgi.api', '/v3'),
+                'placement': ('placement.wsgi.api', '/'),
+                'glance': ('glance.wsgi.api', '/versions'),
+                'nova': ('nova.wsgi.osapi_compute', '/')}
+"""Service -> its WSGI module, and what answers without credentials."""
+
+ANSWER_S = 30.0
+
+
+class Service(process.Server):
+    """One program, as root, with the processes that it forks.
+
+    ``variables`` are its environment, besides the usual.
+    """
+
+    user = None
+    start_s = 300.0
+
+    def __init__(self, name: str, command: Sequence[str],
+                 environment: Mapping[str, str],
+                 ready: Callable[[], bool]) -> None:
+        super().__init__(name)
+        self.command = list(command)
+        self.variables = dict(environment)
+        self._is_ready = ready
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the program has written."""
+        return self.directory / f'{pathlib.Path(self.command[0]).name}.log'
+
+    @property
+    def running(self) -> bool:
+        return bool(self._processes) and self._processes[0].poll() is None
+
+    def begin(self) -> None:
+        """Start it, the first time or again, and wait until it is ready."""
+        self.start(self.command, self._is_ready, self.variables)
+
+    def stop(self, end: signal.Signals = signal.SIGTERM) -> None:
+        """End it; what it has forked does not outlive it."""
+        groups = self.pids
+        super().stop(end)
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+
+def application(site: Site, name: str, plugins: pathlib.Path) -> Service:
+    """One of :data:`APPLICATIONS`, behind HTTP."""
+    module, path = APPLICATIONS[name]
+    port = site.ports[name]
+    return Service(
+        name, [str(site.environment / 'bin/python'), '-P', str(SERVE),
+               module, str(port)],
+        {f'OS_{name.upper()}_CONFIG_DIR': str(site.directory(name)),
+         **environment(site, plugins)},
+        lambda: answers(f'{site.url(name)}{path}', port))
+
+
+def daemon(site: Site, name: str, configuration: pathlib.Path,
+           plugins: pathlib.Path, ready: Callable[[], bool] = lambda: True,
+           ) -> Service:
+    """A program of Nova without a port, such as ``nova-scheduler``."""
+    return Service(
+        configuration.stem if name == 'nova-compute' else name,
+        [str(site.environment / 'bin' / name),
+         '--config-file', str(configuration)],
+        environment(site, plugins), ready)
+
+
+def environment(site: Site, plugins: pathlib.Path) -> dict[str, str]:
+    """Variables of every program; ours is found in ``plugins``."""
+    return {'PATH': f'{site.environment}/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+            'PYTHONPATH': str(plugins), 'PYTHONDONTWRITEBYTECODE': '1'}
+
+
+def answers(url: str, port: int) -> bool:
+    """Whether something there speaks HTTP, and has no fault."""
+    if not process.answers(socket.AF_INET, ('127.0.0.1', port)):
+        return False        # an application is imported first
+    try:
+        with urllib.request.urlopen(url, timeout=ANSWER_S):
+            return True
+    except urllib.error.HTTPError as exc:
+        return exc.code < 500
+    except OSError:
+        return False
