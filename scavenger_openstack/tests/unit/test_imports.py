@@ -56,10 +56,11 @@ DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
 HOMES = {
     'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
                     'agent.service', 'agent.signals', 'api', 'wsgi',
-                    'agent.parameters', 'drivers.host', 'recording.replay',
-                    'recording.writer', 'laboratory.replay_settings', 'cmd'),
+                     'agent.parameters', 'drivers.host', 'recording.replay',
+                     'recording.writer', 'laboratory.replay_settings', 'cmd',
+                     'nova'),
     'oslo_log': ('conf', 'drivers', 'recording.writer', 'rpc', 'agent',
-                 'conductor', 'wsgi', 'cmd', 'demo'),
+                 'conductor', 'nova', 'wsgi', 'cmd', 'demo'),
     'libvirt': ('drivers.libvirt.client',),
     'stevedore': ('agent.service',),
     'pyarrow': ('recording.rates_table',),
@@ -67,7 +68,7 @@ HOMES = {
     'msgspec': ('wire',),
     'sqlalchemy': ('db',),
     'alembic': ('db',),
-    'oslo_messaging': ('rpc',),
+    'oslo_messaging': ('nova', 'rpc'),
     'oslo_service': ('rpc',),
     'oslo_upgradecheck': ('cmd.status', 'cmd.upgrade_checks'),
     'oslo_reports': ('cmd.conductor',),
@@ -81,7 +82,8 @@ HOMES = {
     'bcrypt': ('api',),
     'osc_lib': ('osc',),
     'cliff': ('osc',),
-    'keystoneauth1': ('osc',),
+    'keystoneauth1': ('conductor.placement_api', 'nova', 'osc'),
+    'nova': ('nova',),
 }
 """Where each foreign library may be imported: the library's one edge.
 

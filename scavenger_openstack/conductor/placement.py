@@ -1,0 +1,205 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Placement is told of a host: its background inventory and its traits.
+
+Pure: what was seen and what was written in, what to write out.  A host's
+provider ``<host>:background`` has two resource classes, made of what its
+agent reports.  Placement only decides where new instances go, so this is
+allowed to be late and must not be too much:
+
+* less is offered at once, more only as it lasts (``smooth_s``);
+* a small change is not written, and none sooner than ``interval_s`` after
+  the one before: each write costs nova-compute and the scheduler a conflict;
+* a host that is silent, or of which something is not known, offers nothing
+  new: what is allocated stays, the rest is reserved.
+
+None of this is in the papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import NamedTuple
+
+VCPU = 'CUSTOM_BACKGROUND_VCPU'
+MEMORY_MIB = 'CUSTOM_BACKGROUND_MEMORY_MB'
+"""Placement and Nova say MB and mean MiB."""
+
+CLASSES = VCPU, MEMORY_MIB
+
+GRADE = 'CUSTOM_SCAVENGER_GRADE_'
+INTERFERENCE = 'CUSTOM_INTERFERENCE_ACTIVE'
+TRAITS = GRADE + 'A', GRADE + 'B', GRADE + 'C', INTERFERENCE
+
+SUFFIX = ':background'
+BYTES_PER_MIB = 2 ** 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Params:
+    """
+    :param smooth_s: time constant with which more is offered
+    :param step: share of what is written by which it has to change
+    :param interval_s: least time between two writes for a host
+    :param silent_s: a report that is older says nothing
+    """
+
+    smooth_s: float = 300.0
+    step: float = 0.1
+    interval_s: float = 60.0
+    silent_s: float = 120.0
+
+
+class Seen(NamedTuple):
+    """What a host's last report says, by resource class.
+
+    ``offer`` is what its background work may have in all: what that uses,
+    and what is left besides.  A class that is missing is not known.
+    ``grade`` is A, B, C or '' for unknown; ``interference`` whether an
+    incident is open.
+    """
+
+    time_s: float
+    offer: Mapping[str, float]
+    grade: str = ''
+    interference: bool = False
+
+
+class Amount(NamedTuple):
+    """One class of an inventory; ``total - reserved`` can be allocated."""
+
+    total: int
+    reserved: int
+
+    @property
+    def offered(self) -> int:
+        return self.total - self.reserved
+
+    def inventory(self) -> dict[str, float]:
+        """As Placement takes it."""
+        return {'total': self.total, 'reserved': self.reserved,
+                'min_unit': 1, 'max_unit': self.total, 'step_size': 1,
+                'allocation_ratio': 1.0}
+
+
+Inventory = Mapping[str, Amount]
+
+
+class State(NamedTuple):
+    """What is remembered of a host between two looks at it.
+
+    ``level`` is the smoothed offer as of ``level_s``; ``written`` what
+    Placement has since ``written_s``, empty when that is not known.
+    """
+
+    level: Mapping[str, float] = {}
+    level_s: float = -math.inf
+    written: Inventory = {}
+    written_s: float = -math.inf
+
+
+def offer(headroom: Mapping[str, float], used: Mapping[str, float]
+          ) -> dict[str, float]:
+    """What background work may have in all, by resource class.
+
+    :param headroom: what is left besides, by ``cpu`` (cores) and ``memory``
+        (bytes), as an agent reports it
+    :param used: what the background uses, in the same way.  Without it that
+        counts as nothing: better to offer too little
+    """
+    found = {}
+    for name, resource, unit in ((VCPU, 'cpu', 1),
+                                 (MEMORY_MIB, 'memory', BYTES_PER_MIB)):
+        if resource in headroom:
+            found[name] = (headroom[resource] + used.get(resource, 0)) / unit
+    return found
+
+
+def smoothed(state: State, seen: Seen | None, now: float, params: Params
+             ) -> State:
+    """The state with the level as of ``now``: down at once, up slowly.
+
+    :param seen: ``None`` for a host that has never reported
+    """
+    silent = seen is None or now - seen.time_s > params.silent_s
+    passed_s = now - state.level_s
+    # 1 for the first time of all.
+    share = 1 - math.exp(-max(0.0, passed_s) / params.smooth_s)
+    level = {}
+    for name in CLASSES:
+        target = 0.0 if silent or seen is None else seen.offer.get(name, 0.0)
+        before = state.level.get(name, target)
+        level[name] = (target if target <= before
+                       else before + share * (target - before))
+    return state._replace(level=level, level_s=now)
+
+
+def amount(level: float, allocated: int) -> Amount:
+    """What to write for a level, in whole units.
+
+    Placement takes no total of 0, and what is allocated shall not seem to
+    be too much: the total covers it, and the rest is reserved.
+    """
+    can = max(0, math.floor(level))
+    total = max(can, allocated, 1)
+    return Amount(total, total - can)
+
+
+def plan(state: State, allocated: Mapping[str, int], now: float,
+         params: Params) -> Inventory | None:
+    """What to write now, ``None`` for nothing.
+
+    :param allocated: what instances hold of the provider, by class
+    """
+    wanted = {name: amount(state.level.get(name, 0.0), allocated.get(name, 0))
+              for name in CLASSES}
+    if wanted == state.written:
+        return None
+    if not state.written:
+        return wanted
+    if now - state.written_s < params.interval_s:
+        return None
+    for name in CLASSES:
+        old, new = state.written[name].offered, wanted[name].offered
+        if abs(new - old) > params.step * max(old, new):
+            return wanted
+    return None
+
+
+def written(state: State, inventory: Inventory, now: float) -> State:
+    """The state after that was written."""
+    return state._replace(written=dict(inventory), written_s=now)
+
+
+def traits(seen: Seen | None, now: float, params: Params) -> frozenset[str]:
+    """Those of :data:`TRAITS` that a host has: none when it is silent."""
+    if seen is None or now - seen.time_s > params.silent_s:
+        return frozenset()
+    found = {GRADE + seen.grade} & set(TRAITS)
+    if seen.interference:
+        found.add(INTERFERENCE)
+    return frozenset(found)
+
+
+def with_traits(has: Iterable[str], wanted: frozenset[str]
+                ) -> list[str] | None:
+    """All traits that a provider shall have, ``None`` if it has them.
+
+    Those of others stay.
+    """
+    found = set(has)
+    after = (found - set(TRAITS)) | wanted
+    return None if after == found else sorted(after)

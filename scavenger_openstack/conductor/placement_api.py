@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Placement's API, as far as the background providers need it.
+
+Others write to the same providers: nova-compute to a host's own, operators
+to whatever they like.  Each write names the generation that it is based on;
+when it is refused for that, and only then, it is made again from what is
+there now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keystoneauth1 import adapter
+from keystoneauth1 import exceptions as auth_exceptions
+
+from scavenger_openstack.conductor import placement
+from scavenger_openstack import errors
+
+MICROVERSION = '1.39'
+"""Of Yoga: the newest whose answers are used here."""
+
+TRIES = 5
+TIMEOUT_S = 20.0
+CONFLICT = 'placement.concurrent_update'
+SHOWN = 300
+
+
+class Conflict(Exception):
+    """The provider has changed since it was read."""
+
+
+class Refused(errors.ScavengerError):
+    """Placement answers an error; ``status`` is its HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Placement:
+    """A client; for one thread.
+
+    :param session: an adapter of keystoneauth for the service ``placement``
+    """
+
+    def __init__(self, session: adapter.Adapter) -> None:
+        self._session = session
+
+    def prepare(self) -> None:
+        """Make the resource classes and traits; may be repeated.
+
+        :raises Refused: Placement does not want to.
+        :raises Unreachable: there is no answer.
+        """
+        for name in placement.CLASSES:
+            self._ask('PUT', f'/resource_classes/{name}')
+        for name in placement.TRAITS:
+            self._ask('PUT', f'/traits/{name}')
+
+    def roots(self) -> dict[str, str]:
+        """The providers that have no parent: name -> UUID."""
+        return {one['name']: one['uuid'] for one in self._providers()
+                if one['uuid'] == one['root_provider_uuid']}
+
+    def children(self) -> dict[str, str]:
+        """The background providers: name of the host -> UUID."""
+        return {one['name'].removesuffix(placement.SUFFIX): one['uuid']
+                for one in self._providers()
+                if one['name'].endswith(placement.SUFFIX)
+                and one['uuid'] != one['root_provider_uuid']}
+
+    def make_child(self, host: str, root: str) -> str:
+        """The background provider of a host, which may be there; its UUID.
+
+        :param root: UUID of the host's own provider
+        """
+        name = host + placement.SUFFIX
+        try:
+            made = self._ask('POST', '/resource_providers', {
+                'name': name, 'parent_provider_uuid': root})
+        except Refused as exc:
+            if exc.status != 409:
+                raise
+            made = next((one for one in self._providers()
+                         if one['name'] == name), None)
+            if made is None:
+                raise
+            if made['parent_provider_uuid'] != root:
+                raise Refused(
+                    f'{name} is below another provider: delete it, it will '
+                    'be made again', 409) from None
+        found: str = made['uuid']
+        return found
+
+    def allocated(self, provider: str) -> dict[str, int]:
+        """What instances hold of a provider, by resource class."""
+        found: dict[str, int] = self._ask(
+            'GET', f'/resource_providers/{provider}/usages')['usages']
+        return found
+
+    def inventory(self, provider: str) -> dict[str, placement.Amount]:
+        """What is written for a provider."""
+        found = self._ask('GET', f'/resource_providers/{provider}/inventories'
+                          )['inventories']
+        return {name: placement.Amount(one['total'], one['reserved'])
+                for name, one in found.items()}
+
+    def write(self, provider: str, inventory: placement.Inventory) -> None:
+        """Replace the inventory of a background provider.
+
+        :raises Refused: also after several conflicts.
+        """
+        path = f'/resource_providers/{provider}'
+        body = {name: amount.inventory()
+                for name, amount in inventory.items()}
+
+        def once() -> None:
+            generation = self._ask('GET', path)['generation']
+            self._ask('PUT', f'{path}/inventories', {
+                'resource_provider_generation': generation,
+                'inventories': body})
+
+        self._again(provider, once)
+
+    def set_traits(self, provider: str, wanted: frozenset[str]) -> None:
+        """Have a provider have these of our traits, and all of others.
+
+        :raises Refused: also after several conflicts.
+        """
+        path = f'/resource_providers/{provider}/traits'
+
+        def once() -> None:
+            has = self._ask('GET', path)
+            after = placement.with_traits(has['traits'], wanted)
+            if after is not None:
+                self._ask('PUT', path, {
+                    'traits': after, 'resource_provider_generation':
+                        has['resource_provider_generation']})
+
+        self._again(provider, once)
+
+    def remove(self) -> list[str]:
+        """Take away all that was made; what stays, as sentences.
+
+        A provider that instances have allocations of stays, and so do the
+        classes and traits that others use.
+        """
+        stays = []
+        for host, child in self.children().items():
+            try:
+                self._ask('DELETE', f'/resource_providers/{child}')
+            except Refused as exc:
+                if exc.status != 409:
+                    raise
+                stays.append(
+                    f'{host}{placement.SUFFIX}: instances have allocations '
+                    'of it; move or delete those of background flavors, then '
+                    'repeat this')
+        for trait in placement.TRAITS:
+            for one in self._ask('GET', '/resource_providers?required='
+                                 + trait, missing_ok=True
+                                 ).get('resource_providers', ()):
+                self.set_traits(one['uuid'], frozenset())
+        for path in (*(f'/traits/{name}' for name in placement.TRAITS),
+                     *(f'/resource_classes/{name}'
+                       for name in placement.CLASSES)):
+            try:
+                self._ask('DELETE', path, missing_ok=True)
+            except Refused as exc:
+                if exc.status != 409:
+                    raise
+                stays.append(f'{path.strip("/")}: it is in use')
+        return stays
+
+    def _providers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._ask(
+            'GET', '/resource_providers')['resource_providers']
+        return found
+
+    def _again(self, provider: str, once: Callable[[], None]) -> None:
+        for _ in range(TRIES):
+            try:
+                return once()
+            except Conflict:
+                pass
+        raise Refused(f'provider {provider}: changed by others at each of '
+                      f'{TRIES} tries', 409)
+
+    def _ask(self, method: str, path: str, body: Any = None, *,
+             missing_ok: bool = False) -> Any:
+        """The JSON of an answer, an empty object without one.
+
+        :raises Conflict: the generation is not that any more.
+        """
+        try:
+            answer = self._session.request(
+                path, method, json=body, raise_exc=False, timeout=TIMEOUT_S,
+                headers={'OpenStack-API-Version':
+                         f'placement {MICROVERSION}'})
+        except auth_exceptions.ClientException as exc:
+            raise errors.Unreachable(f'Placement: {exc}') from exc
+        if answer.status_code >= 500:
+            raise errors.Unreachable(
+                f'Placement: {method} {path}: HTTP {answer.status_code}')
+        if missing_ok and answer.status_code in (400, 404):
+            return {}       # no such trait to look for, nothing to delete
+        if answer.status_code >= 400:
+            codes = _codes(answer)
+            if answer.status_code == 409 and CONFLICT in codes:
+                raise Conflict
+            raise Refused(f'Placement: {method} {path}: HTTP '
+                          f'{answer.status_code} {answer.text[:SHOWN]}',
+                          answer.status_code)
+        if not answer.content:
+            return {}
+        return answer.json()
+
+
+def _codes(answer: Any) -> list[str]:
+    try:
+        return [one.get('code', '') for one in answer.json()['errors']]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
