@@ -31,6 +31,7 @@ from scavenger_openstack.api.resources import switches
 from scavenger_openstack.api.resources import workloads
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import Schema
+from scavenger_openstack.api import summary
 
 
 class Route(NamedTuple):
@@ -98,6 +99,8 @@ ROUTES: tuple[Route, ...] = (
     _thing('PATCH', '/v1/aggregates/{aggregate}', 'aggregate',
            'aggregates:update', aggregates.change, 'Update aggregate',
            aggregates.FIELDS, hosts.CHANGES),
+    Route('GET', '/v1/summary', 'hosts', 'summary:show', summary.show,
+          'Show summary', _NOTHING, None, summary.ANSWER),
     _list('/v1/workloads', 'workloads', 'workloads:list', workloads.list_,
           'List workloads', workloads.FIELDS, workloads.FILTERS),
     _list('/v1/incidents', 'incidents', '', incidents.list_,

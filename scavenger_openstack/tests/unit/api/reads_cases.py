@@ -212,6 +212,37 @@ class Reads:
                 url + ('&' if '?' in url else '?') + f'marker={text}')
             self.assertEqual('marker', error['field'], url)
 
+    def test_summary(self) -> None:
+        hosts = {host['name']: host
+                 for host in self.ok('GET', '/v1/summary')['hosts']}
+        shown = {host['name']: host
+                 for host in self.ok('GET', '/v1/hosts')['hosts']}
+        self.assertEqual({cloud.HOST, cloud.SILENT}, set(hosts))
+        for name, host in hosts.items():
+            self.assertEqual(
+                {field: shown[name][field]
+                 for field in ('silent', 'headroom', 'capacity')},
+                {field: host[field]
+                 for field in ('silent', 'headroom', 'capacity')})
+        now = [incident for incident in self.ok(
+            'GET', '/v1/incidents')['incidents']
+            if incident['ended_at'] is None]
+        there = self.ok('GET', '/v1/workloads?priority=background&gone=false'
+                        )['workloads']
+        for name, host in hosts.items():
+            self.assertEqual(
+                (sum(one['host'] == name for one in now),
+                 sum(one['vcpus'] for one in there if one['host'] == name)),
+                (host['incidents'], host['background_vcpus']))
+        self.assertLess(0, hosts[cloud.HOST]['background_vcpus'])
+        self.assertLess(0, hosts[cloud.HOST]['incidents'])
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.incidents).values(
+                ended_s=cloud.NOW_S))
+        self.assertEqual({0}, {
+            host['incidents']
+            for host in self.ok('GET', '/v1/summary')['hosts']})
+
     def test_what_agents_cannot_have_measured(self) -> None:
         """It is null, and the answer is JSON."""
         with connect.writing(self.engine) as connection:

@@ -36,7 +36,8 @@ def only(*roles: str, **others: int) -> Allowed:
 READ, WRITE = only(*READERS), only('admin')
 
 EXPECTED: dict[str, Allowed] = {
-    'list_hosts': READ, 'show_host': READ, 'update_host': WRITE,
+    'list_hosts': READ, 'show_host': READ, 'show_summary': READ,
+    'update_host': WRITE,
     'show_aggregate': READ, 'update_aggregate': WRITE,
     'list_workloads': READ,
     'list_incidents': only(*READERS, 'reader', 'member', 'stranger'),
