@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import util
+import json
 import math
 import os
 import re
@@ -206,15 +207,18 @@ class Server:
         returns the answer; a :class:`.ScavengerError` that it raises goes
         to the agent as one line
     :param server: a name of this process that no other one has
+    :param tag: takes the JSON of what nova-compute tells of an instance; no
+        answer, and what it raises goes to the log
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
-                 answer: Callable[[bytes, str], bytes], server: str) -> None:
+                 answer: Callable[[bytes, str], bytes], server: str,
+                 tag: Callable[[bytes], None] = lambda data: None) -> None:
         register(conf)
         self._transport = _transport(conf)
         self._server = oslo_messaging.get_rpc_server(
             self._transport, oslo_messaging.Target(
-                topic=TOPIC, server=server), [_Endpoint(answer)],
+                topic=TOPIC, server=server), [_Endpoint(answer, tag)],
             server_cls=_make)
         self._started = threading.Event()
 
@@ -251,8 +255,19 @@ class _Endpoint:
 
     target = oslo_messaging.Target(version=ANSWERS)
 
-    def __init__(self, answer: Callable[[bytes, str], bytes]) -> None:
+    def __init__(self, answer: Callable[[bytes, str], bytes],
+                 tag: Callable[[bytes], None]) -> None:
         self._answer = answer
+        self._tag = tag
+
+    @oslo_messaging.expected_exceptions(errors.ScavengerError)
+    def tag(self, context: dict[str, Any], tag: object) -> None:
+        """A cast of nova-compute, since version 1.1."""
+        try:
+            data = json.dumps(tag).encode()
+        except (TypeError, ValueError) as exc:
+            raise errors.WireError(f'a tag that is no JSON: {exc}') from None
+        self._tag(data)
 
     @oslo_messaging.expected_exceptions(errors.ScavengerError)
     def sync(self, context: dict[str, Any], report: object,

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
                                   keep_rows=conf.database.keep_rows)
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
-        conductor.name)
+        conductor.name, conductor.tag)
     signals = Signals(conf)
     report = guru_meditation_report.TextGuruMeditation
     # Its own section "Configuration" is of a global that we do not use.

@@ -30,6 +30,7 @@ from scavenger_openstack.algorithms.cpi2.specs import MIN_SAMPLES
 from scavenger_openstack.algorithms.cpi2.specs import MIN_TASKS
 from scavenger_openstack.conductor import governor
 from scavenger_openstack.db import directives as rows
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
@@ -95,7 +96,8 @@ class Wishes:
             if one.expires_s > now)
         budget = governor.budget(wanted, places, asker.name, now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
-               budget, asker.cpu_model)
+               budget, asker.cpu_model,
+               flavor_tags.version(connection, asker.name))
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):
@@ -143,7 +145,8 @@ def _content(connection: reports.Connection, wanted: rows.Wanted,
         **{kind: wanted.setting(asker.name, kind,
                                 asker.settings.get(kind, {}))
            for kind in ('modes', 'parameters')},
-        'tags': tags(wanted, aggregates, present)[:MOST],
+        'tags': tags(wanted, aggregates, present, flavor_tags.of_host(
+            connection, asker.name))[:MOST],
         'exempt': exempt(wanted, aggregates, present)[:MOST],
         'overrides': [report.Override(
             id=one.uuid, workload=one.workload, knob=one.knob,
@@ -177,21 +180,37 @@ def specs(connection: reports.Connection, cpu_model: str,
 
 
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],
-         present: Iterable[tuple[str, str, str]]) -> list[report.Tag]:
-    """The priorities that operators gave: that of the instance, else of its
-    project, else of the first of the host's aggregates that has one."""
+         present: Iterable[tuple[str, str, str]],
+         flavors: Iterable[flavor_tags.FlavorTag] = ()) -> list[report.Tag]:
+    """The priorities of the instances that are present: what operators gave
+    the instance, else what its flavor says, else what they gave the project
+    or the first of the host's aggregates that has one.
+
+    The application is that of the rule, else that of the flavor.
+    """
+    said = {one.instance: one for one in flavors}
     found: dict[str, report.Tag] = {}
     for instance, project, _ in present:
         if not instance:
             continue
-        for scope, target in (('instance', instance), ('project', project),
-                              *(('aggregate', name) for name in aggregates)):
-            rule = wanted.rules.get(('priority', scope, target))
-            if rule is not None:
-                found[instance] = report.Tag(
-                    instance=instance, priority=rule.value,
-                    application=rule.application, source=scope)
-                break
+        flavor = said.get(instance)
+        rule = wanted.rules.get(('priority', 'instance', instance))
+        scope = 'instance'
+        if rule is None and not (flavor and flavor.source == 'flavor'):
+            for scope, target in (('project', project), *(
+                    ('aggregate', name) for name in aggregates)):
+                rule = wanted.rules.get(('priority', scope, target))
+                if rule is not None:
+                    break
+        if rule is not None:
+            found[instance] = report.Tag(
+                instance=instance, priority=rule.value, source=scope,
+                application=rule.application
+                or (flavor.application if flavor else ''))
+        elif flavor is not None:
+            found[instance] = report.Tag(
+                instance=instance, priority=flavor.priority,
+                source=flavor.source, application=flavor.application)
     return [tag for _, tag in sorted(found.items())]
 
 

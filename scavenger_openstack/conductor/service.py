@@ -31,6 +31,7 @@ import time
 from oslo_log import log
 
 from scavenger_openstack.conductor import directives
+from scavenger_openstack.conductor import flavor_tags
 from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_
@@ -44,6 +45,8 @@ from scavenger_openstack.wire.report import Answer
 from scavenger_openstack.wire.report import MAX_ANSWER_BYTES
 from scavenger_openstack.wire.report import MAX_REPORT_BYTES
 from scavenger_openstack.wire.report import Report
+from scavenger_openstack.wire.tag import InstanceTag
+from scavenger_openstack.wire.tag import MAX_TAG_BYTES
 
 LOG = log.getLogger(__name__)
 
@@ -114,6 +117,27 @@ class Conductor:
         except errors.WireError as exc:
             self._refused(exc, authenticated, data, now)
             raise
+
+    def tag(self, data: bytes) -> None:
+        """Remember what nova-compute tells of an instance.
+
+        :raises WireError: it is refused, and why
+        :raises Unreachable: it could not be stored
+        """
+        tag = codec.decode(data, InstanceTag, MAX_TAG_BYTES)
+        now = self._clock()
+        try:
+            known = connect.retried(
+                self._engine, functools.partial(
+                    flavor_tags.take, tag=tag, now_s=now),
+                patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
+        except errors.DatabaseError as exc:
+            if self._first(str(exc), now):
+                LOG.error('tags of instances are not stored: %s', exc)
+            raise errors.Unreachable('the tag cannot be stored now') from exc
+        if not known and self._first(f'tag {tag.host}', now):
+            LOG.warning('%s runs instances, and no agent has reported from '
+                        'it: what their flavors say is not kept', tag.host)
 
     def may_speak(self, host: str, token: str) -> bool:
         """Whether a token is that of the host.

@@ -248,6 +248,19 @@ aggregate_settings = _table(
     Column('aggregate', NAME, nullable=False, unique=True),
     Column('settings', JSON, nullable=False))
 
+# What the flavor of an instance says, and the host that told it last.
+flavor_tags = _table(
+    'flavor_tags', _id(),
+    Column('instance', String(36), nullable=False, unique=True),
+    Column('host', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('priority', String(16), nullable=False),
+    Column('source', String(32), nullable=False),
+    Column('application', NAME, nullable=False),
+    Column('floor', JSON, nullable=False),
+    Column('changed_s', Double, nullable=False, index=True),
+    Index('ix_flavor_tags_host', 'host', 'changed_s'))
+
 # Merged reports of one hour, and what they made of a day.
 statistics = _table(
     'statistics', _id(), _host(),

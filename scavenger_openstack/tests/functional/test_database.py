@@ -417,6 +417,7 @@ class Schema(databases.Mixin):
                     version_num='0001'))
                 if drop:
                     tables.aggregate_settings.drop(connection)
+                    tables.flavor_tags.drop(connection)
             self.assertEqual(('0001', schema.newest()),
                              schema.upgrade(engine))
             with connect.writing(engine) as connection:

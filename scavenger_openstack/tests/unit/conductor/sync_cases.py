@@ -415,4 +415,4 @@ class Sync(cloud.Mixin):
         answer = self.sync(report(digest='d1', holds=digest.digest),
                            NOW + 5, wishes=wishes)
         self.assertIsNone(answer.directives)
-        self.assertEqual(3, len(found), '\n'.join(found))
+        self.assertEqual(4, len(found), '\n'.join(found))

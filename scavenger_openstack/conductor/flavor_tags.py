@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Takes what nova-compute tells of instances.
+
+What comes over the broker is as trustworthy as whoever may write to it: an
+agent makes nothing background for it unless ``allow_background`` says so in
+the file of its host.
+"""
+
+from __future__ import annotations
+
+from scavenger_openstack.db import flavor_tags
+from scavenger_openstack.db import hosts
+from scavenger_openstack.db import reports
+from scavenger_openstack.wire.tag import InstanceTag
+
+FLAVOR = 'flavor'
+
+
+def take(connection: reports.Connection, tag: InstanceTag, now_s: float
+         ) -> bool:
+    """Remember a tag; whether its host is one that has reported.
+
+    A flavor that says nothing is not remembered.
+    """
+    if hosts.by_name(connection, tag.host) is None:
+        return False
+    if tag.source != FLAVOR and not tag.application:
+        flavor_tags.forget(connection, tag.instance)
+    else:
+        flavor_tags.put(connection, {
+            'instance': tag.instance, 'host': tag.host,
+            'project': tag.project, 'priority': tag.priority,
+            'source': tag.source[:32], 'application': tag.application,
+            'floor': dict(tag.floor)}, now_s)
+    return True

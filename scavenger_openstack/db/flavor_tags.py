@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the flavors of instances say, as nova-compute told it."""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import NamedTuple
+
+from sqlalchemy import bindparam
+from sqlalchemy import Connection
+from sqlalchemy import delete
+from sqlalchemy import func
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import tables
+
+_T = tables.flavor_tags.c
+_OF_HOST = select(
+    _T.instance, _T.priority, _T.source, _T.application).where(
+        _T.host == bindparam('of_host')).order_by(_T.instance)
+_VERSION = select(func.max(_T.changed_s), func.count()).where(
+    _T.host == bindparam('of_host'))
+
+
+class FlavorTag(NamedTuple):
+    """``priority`` counts when ``source`` is 'flavor'."""
+
+    instance: str
+    priority: Any
+    source: str
+    application: str
+
+
+def put(connection: Connection, tag: dict[str, Any], now_s: float) -> None:
+    """Replace what is known of an instance.
+
+    :param tag: a row without id and time
+    """
+    row = {**tag, 'changed_s': now_s}
+    changed = connection.execute(
+        update(tables.flavor_tags).where(_T.instance == tag['instance'])
+        .values(row)).rowcount
+    if not changed:
+        connection.execute(insert(tables.flavor_tags).values(row))
+
+
+def forget(connection: Connection, instance: str) -> None:
+    """Nothing is said of an instance."""
+    connection.execute(delete(tables.flavor_tags).where(
+        _T.instance == instance))
+
+
+def version(connection: Connection, host: str) -> tuple[float, int]:
+    """What differs when one of a host's has changed."""
+    newest_s, count = connection.execute(_VERSION, {'of_host': host}).one()
+    return newest_s or 0.0, count
+
+
+def of_host(connection: Connection, host: str) -> list[FlavorTag]:
+    """All of a host's."""
+    return [FlavorTag(*row) for row in connection.execute(
+        _OF_HOST, {'of_host': host})]

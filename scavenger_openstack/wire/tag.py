@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova-compute tells the conductor of an instance that it starts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from scavenger_openstack.wire.report import Knob
+from scavenger_openstack.wire.report import MaybeName
+from scavenger_openstack.wire.report import Name
+from scavenger_openstack.wire.report import NotNegative
+from scavenger_openstack.wire.report import Priority
+from scavenger_openstack.wire.report import Wire
+
+MAX_TAG_BYTES = 16 << 10
+
+
+class InstanceTag(Wire, frozen=True):
+    """What the flavor of an instance says, and the host that it is on.
+
+    ``source`` is 'flavor', or 'default' when the flavor says no priority;
+    ``application`` is without the project.
+    """
+
+    instance: Annotated[str, Meta(
+        pattern='^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')]
+    host: Name
+    priority: Priority
+    source: MaybeName = 'default'
+    project: Annotated[str, Meta(max_length=64)] = ''
+    application: MaybeName = ''
+    floor: dict[Knob, NotNegative] = {}
