@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What filter and weigher cost nova-scheduler, for each request.
+
+Beside Nova's own filters and weighers on the same hosts.  It needs Nova::
+
+    PYTHONPATH=. ~/.cache/scavenger-openstack/stack-*/bin/python \\
+        benchmarks/scheduler.py [HOSTS]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import sys
+import time
+from typing import Any
+
+import nova.conf
+from nova import objects
+from nova.scheduler.filters import compute_capabilities_filter
+from nova.scheduler import host_manager
+from nova.scheduler.weights import cpu
+from nova import weights as nova_weights
+
+from scavenger_openstack.nova import filters
+from scavenger_openstack.nova import options
+from scavenger_openstack.nova import summary
+from scavenger_openstack.nova import weights
+
+TIMES = 50
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if sys.argv[1:] else 1000
+    objects.register_all()
+    nova.conf.CONF([], project='nova')
+    options.register(nova.conf.CONF)
+    hosts = {f'host-{number}': summary.Host(
+        silent=False, free_cores=number % 8, free_bytes=2.0 ** 33, cores=8.0,
+        incidents=number % 3, background_vcpus=number % 5)
+        for number in range(count)}
+    known = summary.Summary(lambda: hosts, interval_s=3600, max_age_s=3600)
+    known.hosts()
+    states = []
+    for name in hosts:
+        state = host_manager.HostState(name, name, None)
+        state.aggregates = []
+        state.vcpus_total, state.vcpus_used = 8, 4
+        state.cpu_allocation_ratio = 1.0
+        states.append(state)
+    ours, weigher = filters.BackgroundFilter(), weights.InterferenceWeigher()
+    ours._summary = weigher._summary = known
+    weighed = [nova_weights.WeighedObject(state, 0.0) for state in states]
+    theirs = compute_capabilities_filter.ComputeCapabilitiesFilter()
+    for kind, specs in (('background', {'scavenger:priority': 'background'}),
+                        ('foreground', {})):
+        spec = objects.RequestSpec(
+            scheduler_hints={}, flavor=objects.Flavor(
+                vcpus=1, memory_mb=512, extra_specs=specs))
+        print(f'{kind}, {count} hosts, ms of CPU, the median of {TIMES}:')
+        for name, call in (
+                ('BackgroundFilter', lambda spec=spec: list(
+                    ours.filter_all(states, spec))),
+                ('InterferenceWeigher', lambda spec=spec:
+                    weigher.weigh_objects(weighed, spec)),
+                ('Nova\'s ComputeCapabilitiesFilter', lambda spec=spec: list(
+                    theirs.filter_all(states, spec))),
+                ('Nova\'s CPUWeigher', lambda spec=spec:
+                    cpu.CPUWeigher().weigh_objects(weighed, spec))):
+            print(f'  {name:34} {1000 * median(call):8.3f}')
+
+
+def median(call: Callable[[], Any]) -> float:
+    took = []
+    for _ in range(TIMES):
+        began = time.thread_time()
+        call()
+        took.append(time.thread_time() - began)
+    return sorted(took)[TIMES // 2]
+
+
+if __name__ == '__main__':
+    main()

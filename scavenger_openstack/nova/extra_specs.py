@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Which ``scavenger:`` extra specs there are, for Nova's API.
+
+It refuses others, and wrong values, from microversion 2.86 on.
+Entry point ``nova.api.extra_spec_validators``.
+"""
+
+from __future__ import annotations
+
+from nova.api.validation.extra_specs import base
+
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.types import Priority
+
+NUMBER_ABOVE_0 = r'(?=.*[1-9])' + flavor.NUMBER
+"""What is 0 in the end by its exponent is found by the agent alone."""
+
+APPLICATION = r'[^\x00-\x1f\x7f]{1,' f'{flavor.APPLICATION_CHARS}}}'
+
+DESCRIPTIONS = {
+    'scavenger:floor_cpu_cores':
+        'CPU below which no limit goes, in cores, such as 0.5.',
+    'scavenger:floor_memory_mb':
+        'Memory below which no limit goes, in MiB.',
+    'scavenger:floor_io_bytes_per_s':
+        'Disk throughput below which no limit goes, in bytes per second, for '
+        'each disk and direction.',
+    'scavenger:floor_io_ops_per_s':
+        'Disk requests below which no limit goes, per second, for each disk '
+        'and direction.',
+    'scavenger:floor_egress_bytes_per_s':
+        'Sending below which no limit goes, in bytes per second.'}
+
+
+def register() -> list[base.ExtraSpecValidator]:
+    """A validator for each key."""
+    return [
+        base.ExtraSpecValidator(
+            name=flavor.PRIORITY,
+            description='Whether instances are protected (foreground, which '
+                        'they are without this) or may be limited for the '
+                        'sake of others (background).',
+            value={'type': str, 'description': 'The priority.',
+                   'enum': [str(one) for one in Priority]}),
+        base.ExtraSpecValidator(
+            name=flavor.APPLICATION,
+            description='What the instances do: those of one project with '
+                        'the same are compared with each other.',
+            value={'type': str, 'description': 'A name.',
+                   'pattern': APPLICATION}),
+        *(base.ExtraSpecValidator(
+            name=key, description=DESCRIPTIONS[key],
+            value={'type': str, 'description': 'A number above 0.',
+                   'pattern': NUMBER_ABOVE_0})
+          for key in flavor.FLOORS)]

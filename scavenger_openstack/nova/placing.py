@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How well an instance fits a host: pure, for the filter and the weigher."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scavenger_openstack.nova.summary import Host
+
+BYTES_PER_MIB = 2 ** 20
+
+
+class Wanted(NamedTuple):
+    """What an instance asks for."""
+
+    background: bool
+    vcpus: int
+    memory_mib: int
+
+
+def fits(host: Host | None, wanted: Wanted) -> str:
+    """Why a host does not take a background instance, '' when it does.
+
+    :param host: ``None`` for one that has never reported
+    """
+    if host is None:
+        return 'no agent has reported from it'
+    if host.silent:
+        return 'its agent is silent'
+    if host.free_cores is None or host.free_bytes is None:
+        return 'its headroom is not known'
+    if host.free_cores < wanted.vcpus:
+        return (f'headroom of {host.free_cores:.1f} cores is less than '
+                f'{wanted.vcpus}')
+    free_mib = host.free_bytes / BYTES_PER_MIB
+    if free_mib < wanted.memory_mib:
+        return (f'headroom of {free_mib:.0f} MiB is less than '
+                f'{wanted.memory_mib} MiB')
+    return ''
+
+
+def weight(host: Host | None, background: bool) -> float:
+    """How good a host is, from -2 to 1; more is better.
+
+    An open incident counts 1 against it.  The foreground goes where there is
+    little background, the background where most is free.  A host that is
+    silent or not known counts as one that is neither good nor bad.
+    """
+    if host is None or host.silent:
+        return 0.0
+    found = -1.0 if host.incidents else 0.0
+    if host.cores:
+        if background:
+            found += min(1.0, (host.free_cores or 0.0) / host.cores)
+        else:
+            found -= min(1.0, host.background_vcpus / host.cores)
+    return found

@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the scheduler knows of all hosts: one answer of our API, kept.
+
+A thread of its own reads it, so that no request to schedule waits for it,
+but for a moment the first time.  It ends when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import os
+import threading
+import time
+from typing import Any
+from typing import NamedTuple
+
+from keystoneauth1 import exceptions as auth_exceptions
+from keystoneauth1 import loading
+import nova.conf
+from oslo_config import cfg
+from oslo_log import log
+
+from scavenger_openstack.nova import options
+
+LOG = log.getLogger(__name__)
+
+PATH = '/v1/summary'
+FIRST_S = 1.0
+IDLE_S = 900.0
+SHOWN = 200
+
+
+class Host(NamedTuple):
+    """A host: cores and bytes that background work could use besides what
+    it has, and all that there are, ``None`` where that is not known;
+    incidents that are open; virtual CPUs of background work."""
+
+    silent: bool = True
+    free_cores: float | None = None
+    free_bytes: float | None = None
+    cores: float | None = None
+    incidents: int = 0
+    background_vcpus: float = 0.0
+
+
+Hosts = Mapping[str, Host]
+
+
+def parse(answer: Any) -> dict[str, Host]:
+    """The hosts of an answer of our API.
+
+    :raises ValueError: it is something else.
+    """
+    try:
+        return {one['name']: Host(
+            bool(one['silent']), _number(one['headroom'].get('cpu')),
+            _number(one['headroom'].get('memory')),
+            _number(one['capacity'].get('cpu')), int(one['incidents']),
+            float(one['background_vcpus'])) for one in answer['hosts']}
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise ValueError(f'not a summary: {exc!r}') from None
+
+
+class Summary:
+    """The last answer, as long as it is new enough.
+
+    :param read: asks the API; whatever it raises is logged
+    :param clock: seconds that only grow
+    """
+
+    def __init__(self, read: Callable[[], dict[str, Host]], *,
+                 interval_s: float, max_age_s: float,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._interval_s = interval_s
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._hosts: dict[str, Host] = {}
+        self._read_s = self._asked_s = -float('inf')
+        self._pid = 0
+        self._first = threading.Event()
+        self._failed = ''
+
+    def hosts(self) -> Hosts:
+        """All hosts by name; none without an answer that is new enough."""
+        self._asked_s = self._clock()
+        if self._pid != os.getpid():
+            self._start()
+        if not self._first.is_set():
+            self._first.wait(FIRST_S)
+            self._first.set()       # once is enough
+        return self.known()
+
+    def known(self) -> Hosts:
+        """The same, without asking for more."""
+        age_s = self._clock() - self._read_s
+        return self._hosts if age_s <= self._max_age_s else {}
+
+    def refresh(self) -> None:
+        """Ask now; without an answer what is known stays for a while."""
+        began = self._clock()
+        try:
+            found = self._read()
+        except Exception as exc:
+            why = f'{type(exc).__name__}: {exc}'[:SHOWN]
+            if why != self._failed:
+                LOG.warning('No summary of the hosts, they are scheduled '
+                            'without regard to interference: %s', why)
+            self._failed = why
+        else:
+            if self._failed:
+                LOG.info('There is a summary of the hosts again')
+            self._failed = ''
+            self._hosts, self._read_s = found, began
+        finally:
+            self._first.set()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._pid == os.getpid():
+                return
+            self._pid = os.getpid()     # in a fork there is no thread
+            threading.Thread(target=self._run, daemon=True,
+                             name='scavenger-summary').start()
+
+    def _run(self) -> None:
+        try:
+            while self._clock() - self._asked_s < IDLE_S:
+                self.refresh()
+                time.sleep(self._interval_s)
+        finally:
+            self._pid = 0
+
+
+def shared() -> Summary:
+    """The one of this process, for the filter and the weigher."""
+    global _shared
+    with _lock:
+        if _shared is None:
+            options.register(nova.conf.CONF)
+            section = nova.conf.CONF[options.SECTION]
+            _shared = Summary(Reader(nova.conf.CONF).read,
+                              interval_s=section.summary_s,
+                              max_age_s=section.summary_max_age_s)
+        return _shared
+
+
+class Reader:
+    """Asks our API as ``[scavenger]`` of ``nova.conf`` says."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._adapter: Any = None
+
+    def read(self) -> dict[str, Host]:
+        """
+        :raises Exception: of many kinds, without an answer.
+        """
+        if self._adapter is None:
+            auth = loading.load_auth_from_conf_options(self._conf,
+                                                       options.SECTION)
+            if auth is None:
+                raise auth_exceptions.MissingAuthPlugin(
+                    'set auth_type and what belongs to it in [scavenger]')
+            session = loading.load_session_from_conf_options(
+                self._conf, options.SECTION, auth=auth)
+            self._adapter = loading.load_adapter_from_conf_options(
+                self._conf, options.SECTION, session=session, auth=auth)
+        answer = self._adapter.get(
+            PATH, timeout=self._conf[options.SECTION].summary_timeout_s,
+            headers={'Accept': 'application/json'})
+        return parse(answer.json())
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+_shared: Summary | None = None
+_lock = threading.Lock()

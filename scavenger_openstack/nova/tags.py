@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""From a notification of Nova to what the conductor is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import re
+from typing import Any
+from typing import NamedTuple
+
+from oslo_config import cfg
+import oslo_messaging
+
+from scavenger_openstack.algorithms import classify
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.nova import options
+
+TOPIC = 'scavenger-conductor'
+VERSION = '1.1'
+
+ACTIONS = ('create', 'rebuild', 'resize_finish', 'finish_resize',
+           'resize_revert', 'resize.revert', 'unshelve', 'power_on',
+           'live_migration_post_dest', 'live_migration.post.dest')
+"""After these an instance runs, perhaps elsewhere or as another flavor: the
+names of both formats of notifications."""
+
+DELETED = frozenset(('instance.delete.end', 'compute.instance.delete.end'))
+
+_EVENT = re.compile(r'(compute\.)?instance\.('
+                    + '|'.join(map(re.escape, ACTIONS))
+                    + r')\.(start|end)')
+_PUBLISHER = re.compile(r'(?:nova-compute:|compute\.)(.+)', re.S)
+_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+
+
+class Event(NamedTuple):
+    """An instance on a host; ``specs`` is ``None`` when the notification
+    does not have them, and empty when the instance is gone."""
+
+    instance: str
+    project: str
+    host: str
+    specs: Mapping[str, str] | None
+
+
+def event(message: Any) -> Event | None:
+    """What a notification says, ``None`` if it is of no interest."""
+    deleted = message['event_type'] in DELETED
+    if not deleted and not _EVENT.fullmatch(message['event_type']):
+        return None
+    host = _PUBLISHER.fullmatch(message['publisher_id'] or '')
+    if host is None:
+        return None     # it comes from another program of Nova
+    payload = message['payload']
+    specs = None
+    if 'nova_object.data' in payload:
+        payload = payload['nova_object.data']
+        specs = payload['flavor']['nova_object.data']['extra_specs']
+        instance = payload['uuid']
+    else:
+        instance = payload['instance_id']
+    if not isinstance(instance, str) or not _UUID.fullmatch(instance):
+        return None
+    return Event(instance, str(payload.get('tenant_id') or ''), host[1],
+                 {} if deleted else specs)
+
+
+def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
+    """What the conductor is told, as JSON.
+
+    The priority is what the flavor alone says; the conductor knows what
+    operators have said of aggregate, project and instance.
+    """
+    said = flavor.read(specs)
+    found = classify.classify(flavor=said.priority)
+    return {'instance': event.instance, 'project': event.project,
+            'host': event.host, 'priority': str(found.priority),
+            'source': found.source,
+            'application': said.application or '',
+            'floor': {str(knob): value
+                      for knob, value in said.floor.items()}}
+
+
+def warnings(event: Event, specs: Mapping[str, str]) -> Iterator[str]:
+    """What an operator has to know of extra specs that are ignored."""
+    for one in flavor.read(specs).wrong:
+        yield (f'instance {event.instance}: extra spec {one.key!a:.80} = '
+               f'{one.value!a:.80} of its flavor is ignored: {one.why}')
+
+
+def client(conf: cfg.ConfigOpts) -> Any:
+    """A client for casts to the conductor, which never waits for a broker
+    for long."""
+    section = conf[options.SECTION]
+    transport = oslo_messaging.get_rpc_transport(
+        conf, url=section.transport_url or None)
+    # "retry=0": without, a cast waits for a broker for ever.
+    return oslo_messaging.get_rpc_client(transport, oslo_messaging.Target(
+        exchange=section.control_exchange, topic=TOPIC, version=VERSION)
+        ).prepare(retry=0)

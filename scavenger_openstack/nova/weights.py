@@ -1,0 +1,72 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A weigher of nova-scheduler: away from interference.
+
+::
+
+    [filter_scheduler]
+    weight_classes = nova.scheduler.weights.all_weighers
+    weight_classes = scavenger_openstack.nova.weights.InterferenceWeigher
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nova.conf
+from nova.scheduler import utils
+from nova.scheduler import weights
+from oslo_log import log
+
+from scavenger_openstack.nova import filters
+from scavenger_openstack.nova import options
+from scavenger_openstack.nova import placing
+from scavenger_openstack.nova import summary
+
+LOG = log.getLogger(__name__)
+
+
+class InterferenceWeigher(weights.BaseHostWeigher):
+    """The foreground away from hosts with open incidents or full of
+    background, the background to where most is free; all the same when there
+    is no summary of the hosts."""
+
+    # Without these a small difference would count as much as a large one.
+    minval = -2.0
+    maxval = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._summary = summary.shared()
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        found: float = utils.get_weight_multiplier(
+            host_state, 'interference_weight_multiplier',
+            nova.conf.CONF[options.SECTION].interference_weight_multiplier)
+        return found
+
+    def weigh_objects(self, weighed_obj_list: Any, weight_properties: Any
+                      ) -> list[float]:
+        try:
+            hosts = self._summary.hosts()
+            background = filters.wanted_of(weight_properties).background
+            return [placing.weight(hosts.get(one.obj.host), background)
+                    for one in weighed_obj_list]
+        except Exception:
+            LOG.exception('all hosts weigh the same: InterferenceWeigher '
+                          'failed')
+            return [0.0] * len(weighed_obj_list)
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        """Never called: all are weighed at once."""
+        return 0.0

@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Filter and weigher with objects of Nova, and an API on loopback."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from typing import Any
+from wsgiref import simple_server
+
+import nova.conf
+from nova import objects
+from nova.scheduler import host_manager
+from nova.scheduler import weights as scheduler_weights
+from nova import weights as nova_weights
+import testtools
+
+from scavenger_openstack.nova import filters
+from scavenger_openstack.nova import options
+from scavenger_openstack.nova import summary
+from scavenger_openstack.nova import weights
+
+MIB = 2 ** 20
+
+objects.register_all()
+
+
+def told(name: str, **more: Any) -> dict[str, Any]:
+    """A host as our API shows it."""
+    return {'name': name, 'silent': False, 'incidents': 0,
+            'background_vcpus': 0.0, 'capacity': {'cpu': 8.0},
+            'headroom': {'cpu': 4.0, 'memory': 4096.0 * MIB}, **more}
+
+
+class Api:
+    """What stands in for our API: ``answer`` is a text, or a number for an
+    error, or ``None`` for none at all."""
+
+    def __init__(self) -> None:
+        self.answer: str | int | None = json.dumps({'hosts': []})
+        self.asked = 0
+        self.go = threading.Event()
+        self._server = simple_server.make_server(
+            '127.0.0.1', 0, self._answer, handler_class=_Quiet)
+        self.url = f'http://127.0.0.1:{self._server.server_port}'
+        threading.Thread(target=self._server.serve_forever, args=(0.02,),
+                         daemon=True).start()
+
+    def close(self) -> None:
+        self.go.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start: Any) -> list[bytes]:
+        self.asked += 1
+        if environ['PATH_INFO'] != summary.PATH:
+            start('404 Not Found', [])
+            return [b'']
+        if self.answer is None:
+            self.go.wait(20)
+        if not isinstance(self.answer, str):
+            start(f'{self.answer or 500} Fault', [])
+            return [b'']
+        start('200 OK', [('Content-Type', 'application/json')])
+        return [self.answer.encode()]
+
+
+class _Quiet(simple_server.WSGIRequestHandler):
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+def spec(background: bool = True, vcpus: int = 1, **hints: list[str]
+         ) -> objects.RequestSpec:
+    """What is to be scheduled."""
+    return objects.RequestSpec(
+        scheduler_hints=hints, flavor=objects.Flavor(
+            vcpus=vcpus, memory_mb=512, extra_specs={
+                'scavenger:priority': 'background'} if background else {}))
+
+
+def states(*names: str) -> list[host_manager.HostState]:
+    found = []
+    for name in names:
+        state = host_manager.HostState(name, name, None)
+        state.aggregates = []
+        found.append(state)
+    return found
+
+
+class Scheduling(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.api = Api()
+        self.addCleanup(self.api.close)
+        conf = nova.conf.CONF
+        options.register(conf)
+        for name, value in (('auth_type', 'none'),
+                            ('summary_timeout_s', 0.3)):
+            conf.set_override(name, value, options.SECTION)
+            self.addCleanup(conf.clear_override, name, options.SECTION)
+        conf.set_override('endpoint_override', self.api.url, options.SECTION)
+        self.addCleanup(conf.clear_override, 'endpoint_override',
+                        options.SECTION)
+        self.summary = summary.Summary(
+            summary.Reader(conf).read, interval_s=0.05, max_age_s=60.0)
+        # Its thread ends when nobody has asked for long.
+        self.addCleanup(setattr, self.summary, '_asked_s', -math.inf)
+        self.filter = filters.BackgroundFilter()
+        self.filter._summary = self.summary
+        self.weigher = weights.InterferenceWeigher()
+        self.weigher._summary = self.summary
+
+    def say(self, *hosts: dict[str, Any]) -> None:
+        self.api.answer = json.dumps({'hosts': hosts})
+        self.summary.refresh()
+
+    def passing(self, wanted: objects.RequestSpec, *names: str) -> list[str]:
+        return [one.host for one in self.filter.filter_all(
+            states(*names), wanted)]
+
+    def weighed(self, wanted: objects.RequestSpec, *names: str) -> list[str]:
+        """The hosts as Nova sorts them with this weigher alone."""
+        found = scheduler_weights.HostWeightHandler().get_weighed_objects(
+            [self.weigher], states(*names), wanted)
+        return [one.obj.host for one in found]
+
+    def test_background_goes_where_there_is_headroom(self) -> None:
+        self.say(told('a'), told('b', headroom={'cpu': 0.5,
+                                                'memory': 4096.0 * MIB}),
+                 told('c', silent=True))
+        self.assertEqual(['a'], self.passing(spec(), 'a', 'b', 'c', 'd'))
+        self.assertEqual([], self.passing(spec(vcpus=5), 'a', 'b'))
+        self.assertTrue(self.filter.host_passes(states('a')[0], spec()))
+        self.assertFalse(self.filter.host_passes(states('b')[0], spec()))
+
+    def test_the_foreground_goes_everywhere(self) -> None:
+        self.say(told('a', silent=True))
+        self.assertEqual(['a', 'b'],
+                         self.passing(spec(background=False), 'a', 'b'))
+        self.assertEqual(1, self.api.asked)
+
+    def test_a_rebuild_stays_where_it_is(self) -> None:
+        self.say(told('a', silent=True))
+        self.assertEqual(['a'], self.passing(
+            spec(_nova_check_type=['rebuild']), 'a'))
+
+    def test_the_foreground_keeps_away_from_incidents(self) -> None:
+        self.say(told('a', incidents=1), told('b', background_vcpus=6.0),
+                 told('c'))
+        self.assertEqual(['c', 'b', 'a'], self.weighed(
+            spec(background=False), 'a', 'b', 'c'))
+
+    def test_the_background_goes_where_most_is_free(self) -> None:
+        self.say(told('a'), told('b', headroom={'cpu': 7.0}),
+                 told('c', incidents=1, headroom={'cpu': 8.0}))
+        self.assertEqual(['b', 'a', 'c'],
+                         self.weighed(spec(), 'a', 'b', 'c'))
+
+    def test_without_an_answer_all_are_alike(self) -> None:
+        for answer in (500, 404, 'no JSON', '{}', '[]', '{"hosts": [1]}',
+                       '{"hosts": [{"name": "a"}]}', None):
+            self.api.answer = answer
+            self.summary.refresh()
+            self.assertEqual(['a', 'b'], self.passing(spec(), 'a', 'b'),
+                             str(answer))
+            self.assertEqual(
+                [0.0, 0.0], self.weigher.weigh_objects(
+                    [nova_weights.WeighedObject(one, 0.0)
+                     for one in states('a', 'b')], spec()))
+
+    def test_an_answer_is_kept_for_a_while(self) -> None:
+        now = [100.0]
+        kept = summary.Summary(
+            summary.Reader(nova.conf.CONF).read, interval_s=3600.0,
+            max_age_s=60.0, clock=lambda: now[0])
+        self.say(told('a'))
+        kept.refresh()
+        self.api.answer = 500
+        for later_s, names in ((0, {'a'}), (60, {'a'}), (1, set())):
+            now[0] += later_s
+            kept.refresh()
+            self.assertEqual(names, set(kept.known()), str(later_s))
+
+    def test_it_is_read_again_and_again(self) -> None:
+        self.say(told('a'))
+        self.assertEqual(['a'], self.passing(spec(), 'a', 'b'))
+        self.api.answer = json.dumps({'hosts': [told('b')]})
+        deadline = time.monotonic() + 30
+        while self.passing(spec(), 'a', 'b') != ['b']:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_nobody_waits_for_it_twice(self) -> None:
+        """The first time for a second at most, later not at all."""
+        self.api.answer = None
+        nova.conf.CONF.set_override('summary_timeout_s', 30.0,
+                                    options.SECTION)
+        self.passing(spec(), 'a')
+        asked = self.api.asked
+        for _ in range(1000):
+            self.passing(spec(), 'a')
+        self.assertEqual(asked, self.api.asked)
+
+    def test_a_request_without_what_is_expected(self) -> None:
+        self.say(told('a', silent=True))
+        for odd in (None, objects.RequestSpec(), spec(vcpus=1)):
+            if odd is not None and 'flavor' in odd:
+                odd.flavor = objects.Flavor(
+                    vcpus=1, memory_mb=1)       # no extra specs loaded
+            self.assertEqual(['a'], self.passing(odd, 'a'))
+            self.assertEqual(1, len(self.weigher.weigh_objects(
+                [nova_weights.WeighedObject(states('a')[0], 0.0)], odd)))
+
+    def test_the_multiplier_of_an_aggregate(self) -> None:
+        state = states('a')[0]
+        self.assertEqual(1.0, self.weigher.weight_multiplier(state))
+        state.aggregates = [objects.Aggregate(metadata={
+            'interference_weight_multiplier': '2.5'})]
+        self.assertEqual(2.5, self.weigher.weight_multiplier(state))
