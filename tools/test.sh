@@ -98,10 +98,12 @@ if [ "$(id -u)" != 0 ] && [ -z "$only" ]; then
     echo "== not root: functional tests will be skipped"
 fi
 
-# Two stages.  Beside the unit tests run those that measure nothing here and
+# Three stages.  Beside the unit tests run those that measure nothing here and
 # use only what they have made.  The others have agents, demos, and VMs that
-# wait more than they work: each kind in turn, beside the other kinds.
-control='(api|commands|commands_refused|conductor|database|manage|servers)'
+# wait more than they work: each kind in turn, beside the other kinds.  At the
+# end an OpenStack of many processes, by itself.
+control='(api|commands|commands_refused|conductor|database|manage|nova'
+control+='|placement|servers)'
 first="test_(guest_.*|simulate|kills|libvirt_kills|tap_kills|$control)\."
 cat >"$scratch/first" <<END
 - worker: ['functional\.test_guest_(cpus|demo|image)\.']
@@ -114,6 +116,7 @@ END
 load='test_(demo|demo_who|attribution|attribution_odd|delay_.*)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
 libvirtd='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
+openstack='test_openstack(_[a-z]+)?\.'
 agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
 agents+='|privileges|signals|stop.*|tap.*|watcher)\.'
 cat >"$scratch/second" <<END
@@ -145,7 +148,9 @@ everything() {
         cat "$scratch/said" >&2
     fi
     tests functional /functional --worker-file "$scratch/second" \
-        --exclude-regex "tests\.functional\.$first"
+        --exclude-regex "tests\.functional\.($first|$openstack)"
+    tests OpenStack /functional --serial \
+        --exclude-regex "tests\.functional\.(?!$openstack)"
 }
 export checks
 export -f check static_checks docs shell_syntax

@@ -24,10 +24,11 @@ PASSWORD = 'secret'
 REGION = 'RegionOne'
 
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
-             'nova_cell1')
+             'nova_cell1', 'scavenger')
 
 CATALOG = {'nova': ('compute', '/v2.1'), 'placement': ('placement', ''),
-           'glance': ('image', ''), 'neutron': ('network', '')}
+           'glance': ('image', ''), 'neutron': ('network', ''),
+           'scavenger': ('interference', '')}
 """User and service -> type, and what follows the port in its URL."""
 
 
@@ -154,6 +155,12 @@ hw_machine_type = x86_64=pc
         'upgrade_levels': 'compute = auto'}, site.extra))
 
 
+def ours(site: Site) -> str:
+    """Section ``[scavenger]`` of ``nova.conf``: credentials for our API."""
+    return credentials(site, 'scavenger').replace(
+        f'www_authenticate_uri = {site.keystone}\n', '') + 'summary_s = 2\n'
+
+
 def _nova(site: Site, host: str) -> dict[str, str]:
     return {
         'DEFAULT': f"""
@@ -177,7 +184,7 @@ rpc_response_timeout = 60
         'glance': credentials(site, 'glance'),
         'neutron': credentials(site, 'neutron'),
         'cinder': credentials(site, 'nova'),
-        'api': '',
+        'api': '', 'scavenger': ours(site),
         'oslo_concurrency': f'lock_path = {site.top}/locks'}
 
 

@@ -22,6 +22,7 @@ import os
 import pathlib
 import signal
 import socket
+import time
 import urllib.error
 import urllib.request
 
@@ -37,6 +38,15 @@ APPLICATIONS = {'keystone': ('keystone.wsgi.api', '/v3'),
 """Service -> its WSGI module, and what answers without credentials."""
 
 ANSWER_S = 30.0
+AGAIN_S = 0.1
+TAIL = 4000
+
+Ready = Callable[[], bool]
+
+
+def at_once() -> bool:
+    """Of a program that shows in another way that it works."""
+    return True
 
 
 class Service(process.Server):
@@ -50,7 +60,7 @@ class Service(process.Server):
 
     def __init__(self, name: str, command: Sequence[str],
                  environment: Mapping[str, str],
-                 ready: Callable[[], bool]) -> None:
+                 ready: Ready) -> None:
         super().__init__(name)
         self.command = list(command)
         self.variables = dict(environment)
@@ -67,7 +77,26 @@ class Service(process.Server):
 
     def begin(self) -> None:
         """Start it, the first time or again, and wait until it is ready."""
-        self.start(self.command, self._is_ready, self.variables)
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start it, and let others start meanwhile."""
+        self.start(self.command, at_once, self.variables)
+
+    def wait(self) -> None:
+        """Return when it is ready.
+
+        :raises RuntimeError: it ended, or is not ready in time; with its
+            last lines.
+        """
+        deadline = time.monotonic() + self.start_s
+        while not self._is_ready():
+            if not self.running or time.monotonic() > deadline:
+                text = self.log.read_text(errors='replace')
+                raise RuntimeError(f'{self.kind} does not come up: '
+                                   f'{text[-TAIL:]}')
+            time.sleep(AGAIN_S)
 
     def stop(self, end: signal.Signals = signal.SIGTERM) -> None:
         """End it; what it has forked does not outlive it."""
@@ -91,8 +120,7 @@ def application(site: Site, name: str, plugins: pathlib.Path) -> Service:
 
 
 def daemon(site: Site, name: str, configuration: pathlib.Path,
-           plugins: pathlib.Path, ready: Callable[[], bool] = lambda: True,
-           ) -> Service:
+           plugins: pathlib.Path, ready: Ready = at_once) -> Service:
     """A program of Nova without a port, such as ``nova-scheduler``."""
     return Service(
         configuration.stem if name == 'nova-compute' else name,

@@ -1,0 +1,237 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``tools/openstack.sh``: an OpenStack that stays, to try things on.
+
+A process of its own has it, and all of it ends with that process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+import threading
+from typing import NoReturn
+
+import fixtures
+
+from scavenger_openstack.tests.functional.openstack import guests
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import stack
+from scavenger_openstack.tests.functional.openstack import state as state_
+
+DOWN_S = 180.0
+READY = 'ready'
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+NONE = 'There is none; to start one: tools/openstack.sh up'
+
+FLAVORS = {'service': {}, 'background': {
+    'scavenger:priority': 'background', 'scavenger:floor_memory_mb': '64'}}
+SERVERS = {'web-1': 'service', 'web-2': 'service', 'web-3': 'service',
+           'hog': 'background'}
+
+NEXT = """
+What to type next:
+
+    eval "$(tools/openstack.sh env)"
+    openstack server list --long
+    openstack server create --flavor background --image guest --nic none \\
+        batch-1
+    tools/openstack.sh down
+"""
+
+
+def up(state: state_.State) -> int:
+    """Start a stack, and return when it can be used."""
+    if state.read():
+        print('It is up already; next: env, status or down.')
+        return 0
+    keeper = subprocess.Popen(
+        [sys.executable, '-m', f'{__package__}.command', 'keep'],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True)
+    assert keeper.stdin and keeper.stdout
+    try:
+        for line in keeper.stdout:
+            if line.strip() == READY:
+                print(f'\n{state.read().get("summary")}\n{NEXT}')
+                return 0
+            print(line, end='', flush=True)
+    except KeyboardInterrupt:
+        print('\nInterrupted: what has come up goes down again.', flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        keeper.stdin.close()        # which it waits for
+        for line in keeper.stdout:
+            print(line, end='', flush=True)
+        return keeper.wait() or 1
+    return 130
+
+
+def keep(state: state_.State) -> int:
+    """Be the process that has the stack."""
+    lock = state.lock()
+    if lock is None:
+        print('Another process starts or ends one.', flush=True)
+        return 1
+    with lock:
+        try:
+            environment = stack.prepared(say)
+        except packages.Unavailable as exc:
+            say(str(exc))
+            return 1
+        come_up = threading.Event()
+        threading.Thread(target=_end_with_starter, args=(come_up,),
+                         daemon=True).start()
+        for number in ENDS:
+            signal.signal(number, _end)
+        try:
+            with stack.Stack(environment, say=say) as kept:
+                summary = small_cloud(kept)
+                state.write(pid=os.getpid(), pids=kept.pids(),
+                            top=str(kept.site.top), summary=summary,
+                            environment=str(environment))
+                come_up.set()
+                say(READY)
+                _write_to(state.log)
+                while True:
+                    signal.pause()
+        except fixtures.MultipleExceptions as exc:
+            say(f'It does not come up: {exc.args[0][1]}')
+            return 1
+        finally:
+            state.clear()
+
+
+def say(line: str) -> None:
+    """One line for whoever waits."""
+    print(line, flush=True)
+
+
+def small_cloud(kept: stack.Stack) -> str:
+    """Boot a few servers, one of which spins; what there is."""
+    cloud = kept.cloud
+    flavors = {name: cloud.flavor(name, specs)
+               for name, specs in FLAVORS.items()}
+    made = {name: cloud.boot(name, flavors[flavor])
+            for name, flavor in SERVERS.items()}
+    lines = ['Servers:']
+    for name, server in made.items():
+        found = cloud.active(server)
+        host = found['OS-EXT-SRV-ATTR:host']
+        if SERVERS[name] == 'background':
+            guests.tell(kept.host(host),
+                        found['OS-EXT-SRV-ATTR:instance_name'], 'cpu 1')
+        lines.append(f'  {name:6} {SERVERS[name]:11} on {host}  {server}')
+    return '\n'.join(lines)
+
+
+def down(state: state_.State) -> int:
+    """End the stack, and return when nothing is left of it."""
+    found = state.read()
+    if not found:
+        starting = state.starting()
+        if not starting:
+            state.clear()       # of one that was killed
+        print('It comes up or goes down: interrupt tools/openstack.sh up'
+              if starting else 'There is none.')
+        return 1 if starting else 0
+    keeper = os.pidfd_open(found['pid'])
+    try:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(keeper, number)
+            if select.select([keeper], [], [], DOWN_S)[0]:
+                break
+    finally:
+        os.close(keeper)
+    print('It is down.')
+    return 0
+
+
+def status(state: state_.State) -> int:
+    """Print the programs, their processes and their memory."""
+    found = state.read()
+    if not found:
+        print(NONE)
+        return 1
+    print(f'{"program":24} {"pid":>8} {"MiB":>6}')
+    for name, pids in found['pids'].items():
+        for pid in pids:
+            print(f'{name:24} {pid:8} {_memory_mib(pid):>6}')
+    print(f'\n{found["summary"]}')
+    return 0
+
+
+def env(state: state_.State) -> int:
+    """Print what a shell has to evaluate."""
+    found = state.read()
+    if not found:
+        print(NONE, file=sys.stderr)
+        return 1
+    print(pathlib.Path(found['top'], 'openrc').read_text()
+          + f'export PATH={found["environment"]}/bin:$PATH')
+    return 0
+
+
+def _memory_mib(pid: int) -> str:
+    try:
+        text = pathlib.Path(f'/proc/{pid}/status').read_text()
+    except OSError:
+        return 'ended'
+    for line in text.splitlines():
+        if line.startswith('VmRSS:'):
+            return str(int(line.split()[1]) // 1024)
+    return '?'
+
+
+def _end_with_starter(come_up: threading.Event) -> None:
+    """End this process when the one that waits for it ends before."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 1):
+            pass
+    if not come_up.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _write_to(log: pathlib.Path) -> None:
+    """Nobody reads any more: what is said from now on goes to a file."""
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for standard in (1, 2):
+        os.dup2(fd, standard)
+    os.close(fd)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Unwind, once: what ends the stack is not interrupted."""
+    for one in ENDS:
+        signal.signal(one, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+COMMANDS = {'up': up, 'down': down, 'status': status, 'env': env,
+            'keep': keep}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog='tools/openstack.sh')
+    parser.add_argument('command', choices=COMMANDS, metavar='COMMAND',
+                        help='up, down, status, env')
+    return COMMANDS[parser.parse_args().command](state_.State())
+
+
+if __name__ == '__main__':
+    sys.exit(main())

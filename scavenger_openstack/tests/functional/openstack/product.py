@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Our own programs beside the OpenStack of the tests.
+
+A conductor, the API with Keystone's tokens, and for each hypervisor an agent
+with its watcher, all from this checkout and not from the environment of
+OpenStack.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional.openstack import configuration
+from scavenger_openstack.tests.functional.openstack import services
+
+SERVICE = 'scavenger'
+SYNC_S = 1.0
+
+
+def nova() -> dict[str, str]:
+    """What ``nova.conf`` needs for what runs in Nova, by section; without
+    the credentials, see :func:`credentials`."""
+    return {
+        'oslo_messaging_notifications': 'driver = scavenger',
+        'notifications': 'notification_format = versioned',
+        'filter_scheduler': """
+available_filters = nova.scheduler.filters.all_filters
+available_filters = scavenger_openstack.nova.filters.BackgroundFilter
+weight_classes = nova.scheduler.weights.all_weighers
+weight_classes = scavenger_openstack.nova.weights.InterferenceWeigher
+"""}
+
+
+def control(site: configuration.Site) -> str:
+    """The file of the conductor and of the API."""
+    return configuration.text({
+        'DEFAULT': f'transport_url = {site.broker}',
+        'database': configuration.database(site, SERVICE),
+        'api': f'port = {site.ports[SERVICE]}',
+        'keystone_authtoken': configuration.credentials(site, SERVICE)})
+
+
+def agent(site: configuration.Site, host: hypervisor.Hypervisor,
+          directory: pathlib.Path) -> str:
+    """The file of the agent of one hypervisor.
+
+    :param directory: for what it keeps
+    """
+    return configuration.text({
+        'DEFAULT': f'transport_url = {site.broker}',
+        'agent': f"""
+host = {host.hostname}
+interval_s = 0.5
+stop_file = {directory}/stop
+history_file = {directory}/history.jsonl
+""",
+        'scavenger': 'mode = enforce',
+        'cgroups': f'background_parents = {host.tree.name}/batch',
+        'libvirt': f'uri = {host.uri}\nrun_dir = {host.run_dir}\n'
+                   'timeout_s = 10',
+        'conductor': f'enabled = true\nsync_s = {SYNC_S}\n'
+                     f'allow_background = true\n'
+                     f'token_file = {directory}/token'})
+
+
+def program(name: str, kind: str, file: pathlib.Path, *words: str,
+            ready: services.Ready = services.at_once) -> services.Service:
+    """One of our programs.
+
+    :param name: of its directory
+    :param kind: its module in :mod:`scavenger_openstack.cmd`
+    """
+    return services.Service(
+        name, [sys.executable, '-m', f'scavenger_openstack.cmd.{kind}',
+               *words, '--config-file', str(file)],
+        {'PATH': os.environ['PATH']}, ready)
+
+
+def make_tables(file: pathlib.Path) -> list[str]:
+    """The command that makes the tables of the control plane."""
+    return [sys.executable, '-m', 'scavenger_openstack.cmd.manage',
+            '--config-file', str(file), 'db', 'upgrade']

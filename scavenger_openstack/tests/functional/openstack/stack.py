@@ -1,0 +1,314 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""OpenStack, started and ended as one fixture.
+
+::
+
+    cloud = self.useFixture(stack.Stack(stack.prepared())).cloud
+    cloud.compute('GET', '/servers')
+
+All of it ends with the fixture, and with the process that has it, also when
+that is killed: each program ends with its starter, and what they leave is
+cleared away by processes that wait for just that.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from collections.abc import Mapping
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import fixtures
+
+from scavenger_openstack.tests.functional import domain_image
+from scavenger_openstack.tests.functional import hypervisor
+from scavenger_openstack.tests.functional.openstack import cloud
+from scavenger_openstack.tests.functional.openstack import configuration
+from scavenger_openstack.tests.functional.openstack import network_stub
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import product
+from scavenger_openstack.tests.functional.openstack import services
+from scavenger_openstack.tests.functional.servers import mariadb
+from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.functional.servers import rabbitmq
+
+COMMAND_S = 600.0
+READY_S = 300.0
+PROGRAMS = 'nova-conductor', 'nova-scheduler'
+PROGRAMS_OF_OTHERS = 'mariadbd', 'mariadb-install-db', 'epmd', 'qemu-img'
+
+
+class Site(process.Server):
+    """The directory of what is not one program's; no process."""
+
+    user = None
+
+
+def prepared(say: Callable[[str], None] = lambda line: None
+             ) -> pathlib.Path:
+    """See to all that a stack needs; the directory of its programs.
+
+    :param say: gets a line when it takes a while
+    :raises packages.Unavailable: there can be none; why, and what to do.
+    """
+    if why := hypervisor.unavailable():
+        raise packages.Unavailable(why)
+    try:
+        for program in PROGRAMS_OF_OTHERS:
+            process.program(program)
+        process.program('rabbitmq-server', rabbitmq.SCRIPTS)
+        domain_image.image()
+    except (process.Missing, domain_image.Unavailable) as exc:
+        raise packages.Unavailable(str(exc)) from None
+    return packages.environment(say)
+
+
+@functools.cache
+def shared() -> Stack:
+    """The one of this process, for its tests one after another.
+
+    :raises packages.Unavailable: there can be none.
+    """
+    found = Stack(prepared())
+    found.setUp()
+    atexit.register(found.cleanUp)
+    return found
+
+
+class Stack(fixtures.Fixture):
+    """Keystone, Placement, Glance and Nova with hypervisors.
+
+    :param environment: from :func:`prepared`
+    :param hypervisors: how many, each with a nova-compute and an agent
+    :param extra: more of ``nova.conf``, by section
+    :param say: gets a line about each thing that has come up
+
+    Once it is set up: ``site`` says where everything is, ``hypervisors``
+    are :class:`.hypervisor.Hypervisor`, ``services`` the programs by name
+    (nova-compute by its host), ``cloud`` is the administrator's client.
+    """
+
+    site: configuration.Site
+    cloud: cloud.Cloud
+
+    def __init__(self, environment: pathlib.Path, hypervisors: int = 2,
+                 extra: Mapping[str, str] | None = None,
+                 say: Callable[[str], None] = lambda line: None) -> None:
+        super().__init__()
+        self._environment = environment
+        self._count = hypervisors
+        self._extra = {**product.nova(), **(extra or {})}
+        self._tell = say
+        self.services: dict[str, services.Service] = {}
+        self.hypervisors: list[hypervisor.Hypervisor] = []
+
+    def _setUp(self) -> None:
+        self._began = time.monotonic()
+        place = Site('openstack')
+        self.addCleanup(place.close)
+        database = mariadb.MariaDb()
+        self.addCleanup(database.close)
+        broker = rabbitmq.RabbitMq()
+        self.addCleanup(broker.close)
+        self.broker, self.database = broker, database
+        self._say('MariaDB and RabbitMQ')
+        stub = self.useFixture(network_stub.NetworkStub())
+        self.site = configuration.Site(
+            top=place.directory, environment=self._environment,
+            ports={'neutron': stub.port, **{
+                name: process.free_port()
+                for name in (*services.APPLICATIONS, product.SERVICE)}},
+            databases={name: database.new_database()
+                       for name in configuration.DATABASES},
+            broker=broker.url, extra=self._extra)
+        self.plugins = packages.plugins(self.site.top / 'plugins')
+        self._configure()
+        self._fill_databases()
+        self._say('the databases')
+        self._begin(services.application(self.site, 'keystone',
+                                         self.plugins))
+        self.cloud = cloud.Cloud(self.site)
+        self.cloud.make_catalog()
+        self._say('Keystone')
+        started = [
+            *(services.application(self.site, name, self.plugins)
+              for name in services.APPLICATIONS if name != 'keystone'),
+            *(services.daemon(
+                self.site, name, self.site.directory('nova') / 'nova.conf',
+                self.plugins) for name in PROGRAMS),
+            *self._control_plane()]
+        self._begin(*started)
+        self._say('Placement, Glance, Nova, our conductor and API')
+        for _ in range(self._count):
+            host = self.useFixture(hypervisor.Hypervisor())
+            self.hypervisors.append(host)
+        self._say('libvirt')
+        self._begin(*(service for host in self.hypervisors
+                      for service in (self._compute(host),
+                                      self._agent(host))))
+        hosts = {one.hostname for one in self.hypervisors}
+        self.cloud.wait('the hypervisors are known', lambda: hosts <= {
+            one['hypervisor_hostname'] for one in self.cloud.compute(
+                'GET', '/os-hypervisors')['hypervisors']}, READY_S)
+        self._say(f'{self._count} hypervisors: {", ".join(sorted(hosts))}')
+
+    def host(self, host: str) -> hypervisor.Hypervisor:
+        """The one that Nova knows by this name."""
+        return next(one for one in self.hypervisors if one.hostname == host)
+
+    def configuration(self, host: str) -> pathlib.Path:
+        """The file of the nova-compute of a host."""
+        return self.site.directory('nova') / f'{host}.conf'
+
+    def _say(self, what: str) -> None:
+        self._tell(f'{time.monotonic() - self._began:6.1f} s  {what}')
+
+    def _begin(self, *started: services.Service) -> None:
+        """Start these side by side, and wait for all."""
+        for service in started:
+            self.addCleanup(service.close)
+            self.services[service.kind] = service
+        for service in started:
+            service.launch()
+        for service in started:
+            service.wait()
+
+    def _compute(self, host: hypervisor.Hypervisor) -> services.Service:
+        (self.site.top / 'sockets' / host.hostname).symlink_to(
+            host.directory / 'run/libvirt/libvirt-sock')
+        (self.site.top / 'nova' / host.hostname).mkdir()
+        path = self.configuration(host.hostname)
+        path.write_text(configuration.compute(self.site, host.hostname,
+                                              host.uri))
+        return services.daemon(self.site, 'nova-compute', path, self.plugins)
+
+    def _control_plane(self) -> list[services.Service]:
+        file = self.site.directory('scavenger') / 'scavenger.conf'
+        file.parent.mkdir(parents=True)
+        file.write_text(product.control(self.site))
+        self._commands(product.make_tables(file))
+        port = self.site.ports[product.SERVICE]
+        return [
+            product.program('scavenger-conductor', 'conductor', file),
+            product.program('scavenger-api', 'api', file, ready=lambda:
+                            services.answers(
+                                f'{self.site.url(product.SERVICE)}/', port))]
+
+    def _agent(self, host: hypervisor.Hypervisor) -> services.Service:
+        directory = self.site.top / 'agents' / host.hostname
+        directory.mkdir(parents=True)
+        host.tree.make('/batch')
+        file = directory / 'scavenger.conf'
+        file.write_text(product.agent(self.site, host, directory))
+        return product.program(
+            f'agent-{host.hostname}', 'standalone', file, '--state-dir',
+            str(directory / 'state'),
+            ready=(directory / 'state/status.json').exists)
+
+    def _configure(self) -> None:
+        """Write the files; those of the computes come with them."""
+        site = self.site
+        for name in ('images', 'staging', 'tasks', 'locks', 'instances',
+                     'nova/control', 'sockets', 'fernet', 'credential'):
+            (site.top / name).mkdir(parents=True, mode=0o700)
+        for name, text in (('keystone', configuration.keystone(site)),
+                           ('placement', configuration.placement(site)),
+                           ('glance', configuration.glance(site)),
+                           ('nova', configuration.nova(site))):
+            directory = site.directory(name)
+            directory.mkdir(parents=True)
+            file = 'glance-api.conf' if name == 'glance' else f'{name}.conf'
+            (directory / file).write_text(text)
+        paste = site.environment / 'etc/nova/api-paste.ini'
+        (site.directory('nova') / 'api-paste.ini').write_bytes(
+            paste.read_bytes())
+        (site.top / 'openrc').write_text(configuration.openrc(site))
+
+    def _fill_databases(self) -> None:
+        """Make all tables, what does not depend on each other at a time."""
+        site = self.site
+        programs = str(site.environment / 'bin') + '/'
+        keystone = [programs + 'keystone-manage', '--config-file',
+                    str(site.directory('keystone') / 'keystone.conf')]
+        nova = [programs + 'nova-manage', '--config-file',
+                str(site.directory('nova') / 'nova.conf')]
+        keys = ['--keystone-user', 'root', '--keystone-group', 'root']
+        self._commands(
+            [*keystone, 'db_sync'],
+            [programs + 'placement-manage', '--config-file',
+             str(site.directory('placement') / 'placement.conf'), 'db',
+             'sync'],
+            [programs + 'glance-manage', '--config-file',
+             str(site.directory('glance') / 'glance-api.conf'), 'db_sync'],
+            [*nova, 'api_db', 'sync'],
+            [*keystone, 'fernet_setup', *keys],
+            [*keystone, 'credential_setup', *keys])
+        bootstrap = [word for kind in ('admin', 'public', 'internal')
+                     for word in (f'--bootstrap-{kind}-url', site.keystone)]
+        self._commands(
+            [*keystone, 'bootstrap', '--bootstrap-password',
+             configuration.PASSWORD,
+             '--bootstrap-region-id', configuration.REGION, *bootstrap],
+            [*nova, 'cell_v2', 'map_cell0', '--database_connection',
+             site.databases['nova_cell0']])
+        self._commands([*nova, 'cell_v2', 'create_cell', '--name', 'cell1'])
+        self._commands([*nova, 'db', 'sync'])
+
+    def _commands(self, *commands: list[str]) -> None:
+        """Run them side by side.
+
+        :raises RuntimeError: one failed, with its last lines.
+        """
+        running: list[tuple[list[str], pathlib.Path,
+                            subprocess.Popen[bytes]]] = []
+        try:
+            for command in commands:
+                log = self.site.top / f'command-{len(running)}.log'
+                with open(log, 'wb') as out:
+                    running.append((command, log, subprocess.Popen(
+                        ['setpriv', '--pdeathsig', 'KILL', '--',
+                         *command],
+                        stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                        env={**services.environment(self.site, self.plugins),
+                             'HOME': str(self.site.top), 'LC_ALL': 'C.UTF-8'},
+                        cwd=self.site.top)))
+            deadline = time.monotonic() + COMMAND_S
+            for command, log, one in running:
+                if one.wait(max(0.1, deadline - time.monotonic())):
+                    raise RuntimeError(
+                        f'{" ".join(command[:6])} ended with '
+                        f'{one.returncode}: {log.read_text()[-2000:]}')
+        finally:
+            for _, _, one in running:
+                if one.poll() is None:
+                    one.kill()
+                    one.wait()
+
+    def restart_compute(self, host: str) -> None:
+        """As after a crash, with what its file says now."""
+        service = self.services[host]
+        service.stop(signal.SIGKILL)
+        service.begin()
+
+    def pids(self) -> dict[str, list[int]]:
+        """The processes of each program."""
+        return {'mariadb': self.database.pids, 'rabbitmq': self.broker.pids,
+                **{name: one.pids for name, one in self.services.items()},
+                **{one.hostname + ' libvirtd': [one.pid]
+                   for one in self.hypervisors}, 'this': [os.getpid()]}

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the stack of ``tools/openstack.sh`` is, for its other commands."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+
+class State:
+    """A directory for each user, who has one stack at most.
+
+    The process that has the stack holds the lock as long as it lives.
+    """
+
+    def __init__(self) -> None:
+        self.directory = pathlib.Path(
+            tempfile.gettempdir(), f'scavenger-openstack-{os.getuid()}')
+        self._file = self.directory / 'stack.json'
+        self.log = self.directory / 'log'
+
+    def lock(self) -> io.TextIOWrapper | None:
+        """The lock, ``None`` when another process has it.
+
+        :raises PermissionError: the directory is another user's.
+        """
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        if self.directory.stat().st_uid != os.getuid():
+            raise PermissionError(f'{self.directory} is another user\'s')
+        file = open(self.directory / 'lock', 'a')
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        return file
+
+    def starting(self) -> bool:
+        """Whether a stack comes up, or goes down."""
+        lock = self.lock()
+        if lock is None:
+            return not self._file.exists()
+        lock.close()
+        return False
+
+    def read(self) -> dict[str, Any]:
+        """What is known of the stack that runs; nothing without one."""
+        lock = self.lock()
+        if lock is not None:
+            lock.close()
+            return {}
+        try:
+            found: dict[str, Any] = json.loads(self._file.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found
+
+    def write(self, **what: Any) -> None:
+        """Say what :meth:`read` returns from now on."""
+        draft = self._file.with_suffix('.new')
+        draft.write_text(json.dumps(what))
+        draft.replace(self._file)
+
+    def clear(self) -> None:
+        """Say that there is no stack.  The log stays: it tells why."""
+        self._file.unlink(missing_ok=True)

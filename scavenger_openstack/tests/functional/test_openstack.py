@@ -1,0 +1,130 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The project in a real OpenStack: see :mod:`.openstack`."""
+
+from __future__ import annotations
+
+from typing import Any
+import uuid
+
+from sqlalchemy import select
+import testtools
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import stack
+
+BACKGROUND = {'scavenger:priority': 'background',
+              'scavenger:application': 'render',
+              'scavenger:floor_memory_mb': '64'}
+
+SOON_S = 60.0
+"""What takes seconds; a busy machine may take longer."""
+
+
+class OpenStack(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.stack = stack.shared()
+        except packages.Unavailable as exc:
+            self.skipTest(str(exc))
+        self.cloud = self.stack.cloud
+        self.site = self.stack.site
+
+    def flavor(self, specs: dict[str, str] | None = None) -> cloud_.Flavor:
+        found = self.cloud.flavor(f'flavor-{uuid.uuid4().hex[:8]}', specs)
+        self.addCleanup(self.cloud.compute, 'DELETE', f'/flavors/{found.id}')
+        return found
+
+    def boot(self, name: str, specs: dict[str, str] | None = None,
+             cloud: cloud_.Cloud | None = None, **more: Any) -> str:
+        """A server that runs."""
+        cloud = cloud or self.cloud
+        found = cloud.boot(name, self.flavor(specs), **more)
+        self.addCleanup(cloud.delete, found)
+        cloud.active(found)
+        return found
+
+    def workload(self, server: str) -> dict[str, Any]:
+        """How our API shows a server, once its agent knows it."""
+        found: dict[str, Any] = self.cloud.wait(
+            f'{server} is known', lambda: next(iter(self.cloud.interference(
+                'GET', f'/v1/workloads?instance={server}')['workloads']),
+                None), SOON_S)
+        return found
+
+    def tags(self, server: str) -> list[tuple[str, str, str]]:
+        """What nova-compute has told of a server."""
+        engine = connect.engine(self.site.databases['scavenger'])
+        try:
+            with connect.reading(engine) as connection:
+                table = tables.flavor_tags.c
+                return [tuple(row) for row in connection.execute(select(
+                    table.priority, table.application, table.host).where(
+                        table.instance == server))]
+        finally:
+            engine.dispose()
+
+    def test_the_flavor_alone_decides(self) -> None:
+        """Not the tenant's metadata, and not its name."""
+        tenant = self.cloud.as_user('demo', 'demo')
+        web = self.boot('scavenger:priority=background', cloud=tenant,
+                        metadata={'scavenger:priority': 'background'})
+        hog = self.boot('hog', BACKGROUND, metadata={
+            'scavenger:priority': 'foreground'})
+        project = self.cloud.server(hog)['tenant_id']
+        self.assertEqual(
+            [('foreground', ''), ('background', f'{project}/render')],
+            [(one['priority'], one['application']) for one in (
+                self.workload(web), self.workload(hog))])
+
+    def test_nova_compute_tells_the_conductor(self) -> None:
+        hog = self.boot('hog', BACKGROUND)
+        host = self.cloud.server(hog)['OS-EXT-SRV-ATTR:host']
+        self.assertEqual(
+            [('background', 'render', host)], self.cloud.wait(
+                'the tag', lambda: self.tags(hog), SOON_S))
+        self.cloud.act(hog, 'os-stop')
+        self.cloud.state(hog, 'SHUTOFF')
+        self.cloud.delete(hog)
+        self.cloud.wait('no tag', lambda: not self.tags(hog), SOON_S)
+
+    def test_extra_specs_that_are_wrong(self) -> None:
+        """Nova refuses them, from microversion 2.86 on."""
+        flavor = self.flavor()
+        path = f'/flavors/{flavor.id}/os-extra_specs'
+        for key, value in (('scavenger:priority', 'batch'),
+                           ('scavenger:floor_cpu_cores', '0'),
+                           ('scavenger:min_cpu', '1')):
+            refused = self.assertRaises(
+                cloud_.Refused, self.cloud.compute, 'POST', path,
+                {'extra_specs': {key: value}})
+            self.assertEqual(400, refused.status)
+            self.assertIn('Validation failed', refused.text)
+        self.cloud.compute('POST', path, {'extra_specs': BACKGROUND})
+        self.cloud.compute('POST', path, {'extra_specs': {
+            'scavenger:priority': 'batch'}}, version='2.85')
+
+    def test_our_api_takes_keystones_users(self) -> None:
+        names = {one['name'] for one in self.cloud.interference(
+            'GET', '/v1/summary')['hosts']}
+        self.assertLessEqual(
+            {one.hostname for one in self.stack.hypervisors}, names)
+        tenant = self.cloud.as_user('demo', 'demo')
+        refused = self.assertRaises(cloud_.Refused, tenant.interference,
+                                    'GET', '/v1/summary')
+        self.assertEqual(403, refused.status)
