@@ -96,8 +96,9 @@ class Facts(Wire, frozen=True):
 
     ``enforcing`` is false while the kill switch of the host is on, or no
     controller may set limits.  ``stopped`` says why, '' when it is not.
-    ``capacity`` and ``headroom`` are by resource, in its knob's unit: what
-    the host has, and what background work could use besides what it has now.
+    ``capacity``, ``headroom`` and ``used`` are by resource, in its knob's
+    unit: what the host has, what background work could use besides what it
+    has now, and what it uses now.
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
     ``refused`` says of each part of the directives that is not followed here
     why: 'override ID', 'parameter NAME', 'priority ID', 'application ID'.
@@ -113,6 +114,7 @@ class Facts(Wire, frozen=True):
     modes: dict[Name, Mode] = {}
     capacity: dict[Name, NotNegative] = {}
     headroom: dict[Name, NotNegative] = {}
+    used: dict[Name, NotNegative] = {}
     precision: dict[Name, Precision] = {}
     tick_cpu_share: NotNegative | None = None
     spool_bytes: Count = 0

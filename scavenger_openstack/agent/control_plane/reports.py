@@ -129,7 +129,7 @@ def facts(seen: SeenTick, rates: Rates | None, *, version: str,
         modes={fit.name(name): Mode(mode).value
                for name, mode in modes.items()},
         capacity=_capacity(seen.sample),
-        headroom=_headroom(document, rates, idle_cores),
+        headroom=_headroom(document, rates, idle_cores), used=_used(rates),
         precision={fit.name(name): report.Precision(**{
             word: int(tried.get(word, 0))
             for word in ('confirmed', 'refuted', 'unclear')})
@@ -178,6 +178,22 @@ def _headroom(document: Mapping[str, Any], rates: Rates | None,
     if links:
         found[Resource.NETWORK] = max(0.0, sum(links) - sum(
             one.net_tx_bytes_per_s or 0.0 for one in background))
+    return _amounts(found)
+
+
+def _used(rates: Rates | None) -> dict[str, float]:
+    """What all background work uses, of what is measured of each of it."""
+    if rates is None or not rates.complete:
+        return {}
+    background = [one for one in rates.workloads
+                  if one.workload.priority is Priority.BACKGROUND]
+    found: dict[Resource, float | None] = {}
+    for resource, values in (
+            (Resource.CPU, [one.cpu_cores for one in background]),
+            (Resource.MEMORY, [one.memory_bytes for one in background])):
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            found[resource] = sum(known)
     return _amounts(found)
 
 

@@ -154,6 +154,7 @@ class ReportTest(SyncTestCase):
         self.assertEqual({'cpu': 2.0, 'memory': 8e9, 'network': 1e9},
                          facts.capacity)
         self.assertEqual({'cpu': 0.5, 'memory': 2e9}, facts.headroom)
+        self.assertEqual({'cpu': 1.0, 'memory': 1e9}, facts.used)
         self.assertEqual(
             {'attribution': report.Precision(confirmed=3, refuted=1)},
             facts.precision)
