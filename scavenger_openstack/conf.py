@@ -40,6 +40,7 @@ from scavenger_openstack.algorithms.perfiso import io_shares
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import params as scavenger_params
 from scavenger_openstack import conf_check
+from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
 from scavenger_openstack import errors
@@ -218,8 +219,8 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
                                       'conductor': conf_control.CONDUCTOR_OPTS,
                                       'replay': REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
-                                      'api': conf_control.API_OPTS}
-
+                                      'api': conf_control.API_OPTS,
+                                      **conf_cloud.SECTIONS}
 
 MODES = {Mode.OFF: 'nothing is computed',
          Mode.OBSERVE: 'decisions are made and shown, nothing is touched',

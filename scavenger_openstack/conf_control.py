@@ -129,7 +129,7 @@ def database(conf: cfg.ConfigOpts) -> str:
     return conf.database.connection
 
 
-FOREIGN = ('oslo_messaging_rabbit', 'oslo_messaging_kafka',
+FOREIGN = ('openstack', 'oslo_messaging_rabbit', 'oslo_messaging_kafka',
            'oslo_messaging_metrics', 'oslo_messaging_notifications',
            'oslo_messaging_tracing', 'keystone_authtoken', 'oslo_policy',
            'oslo_middleware', 'oslo_reports', 'cors', 'healthcheck')

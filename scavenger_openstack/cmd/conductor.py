@@ -20,6 +20,7 @@ import logging
 import queue
 import signal
 import sys
+import time
 from types import FrameType
 from typing import TYPE_CHECKING
 import warnings
@@ -31,6 +32,9 @@ from scavenger_openstack import version
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.db import connect
 
 LOG = logging.getLogger(__name__)
 
@@ -89,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)
+    leaders = leaders_of(conf, engine, conductor.name)
     signals = Signals(conf)
     report = guru_meditation_report.TextGuruMeditation
     # Its own section "Configuration" is of a global that we do not use.
@@ -97,6 +102,8 @@ def run(options: argparse.Namespace) -> int:
     report.setup_autorun(_Version(), PROG, conf=conf)
     server.start()
     conductor.start()
+    for one in leaders:
+        one.start()
     LOG.info('%s starts', conductor.name)
     try:
         signals.wait()
@@ -105,8 +112,36 @@ def run(options: argparse.Namespace) -> int:
                  conductor.name)
         server.stop()
         conductor.stop()
+        for one in leaders:
+            one.stop()
         engine.dispose()
     return 0
+
+
+def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
+               ) -> list[leader.Leader]:
+    """What one of all conductors does in other services of OpenStack.
+
+    :raises ConfigError: that is enabled and cannot work.
+    """
+    if not conf.placement.enabled:
+        return []
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import placement
+    from scavenger_openstack.conductor import placement_api
+    from scavenger_openstack.conductor import placement_writer
+    from scavenger_openstack.conductor import sessions
+    session = sessions.make_session(conf)
+    writer = placement_writer.Writer(
+        engine, placement_api.Placement(sessions.make_adapter(
+            conf, session, 'placement')),
+        placement.Params(**{field: conf.placement[field]
+                            for field in placement.Params.__annotations__}),
+        time.time)
+    return [leader.Leader(
+        engine, placement_writer.CLAIM, name, time.time, writer.turn,
+        every_s=placement_writer.EVERY_S,
+        what='Placement is not told what background work hosts may have')]
 
 
 class _Version:

@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""``scavenger-manage``: the database of the control plane, and its hosts."""
+"""``scavenger-manage``: the database of the control plane, its hosts, and what
+it has in other services."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> command_line.Parser:
     found = command_line.program(
-        PROG, 'The database of the control plane, and its hosts. It needs '
-              '[database] connection.')
+        PROG, 'The database of the control plane, its hosts, and what it has '
+              'in other services. It needs [database] connection.')
     command_line.add_configuration(found, host=False, before=True)
     add = command_line.add_commands(found)
     action = command_line.add_commands(
@@ -90,6 +91,12 @@ def parser() -> command_line.Parser:
     one.add_argument('aggregate', metavar='NAME', type=_name)
     one.set_defaults(hosts=[])
     _add(action, 'list', 'print each aggregate with its hosts')
+    action = command_line.add_commands(
+        add('placement', 'what conductors tell Placement'), 'action')
+    _add(action, 'remove', 'take away all providers, resource classes and '
+                           'traits that conductors made; [placement] enabled '
+                           'has to be false, and conductors started again',
+         'Exit code: 1 when something stays because it is in use.')
     return found
 
 
@@ -108,7 +115,8 @@ def _main(arguments: Sequence[str]) -> int:
         ('db', 'upgrade'): _upgrade, ('db', 'version'): _version,
         ('db', 'purge'): _purge, ('host', 'enroll'): _enroll,
         ('aggregate', 'set'): _aggregate, ('aggregate', 'unset'): _aggregate,
-        ('aggregate', 'list'): _aggregates}
+        ('aggregate', 'list'): _aggregates,
+        ('placement', 'remove'): _remove}
     return commands[options.command, options.action](conf, options)
 
 
@@ -214,6 +222,11 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
         for name, hosts in aggregates.hosts(connection).items():
             print(f'{name}: {" ".join(hosts)}')
     return 0
+
+
+def _remove(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.cmd import manage_cloud
+    return manage_cloud.remove(conf, PROG)
 
 
 class _Progress:

@@ -50,17 +50,18 @@ BYTES_PER_MIB = 2 ** 20
 
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """
+    """The options of section ``[placement]``.
+
     :param smooth_s: time constant with which more is offered
     :param step: share of what is written by which it has to change
     :param interval_s: least time between two writes for a host
     :param silent_s: a report that is older says nothing
     """
 
-    smooth_s: float = 300.0
-    step: float = 0.1
-    interval_s: float = 60.0
-    silent_s: float = 120.0
+    smooth_s: float
+    step: float
+    interval_s: float
+    silent_s: float
 
 
 class Seen(NamedTuple):

@@ -70,17 +70,17 @@ class Placement:
         for name in placement.TRAITS:
             self._ask('PUT', f'/traits/{name}')
 
-    def roots(self) -> dict[str, str]:
-        """The providers that have no parent: name -> UUID."""
-        return {one['name']: one['uuid'] for one in self._providers()
-                if one['uuid'] == one['root_provider_uuid']}
-
-    def children(self) -> dict[str, str]:
-        """The background providers: name of the host -> UUID."""
-        return {one['name'].removesuffix(placement.SUFFIX): one['uuid']
-                for one in self._providers()
-                if one['name'].endswith(placement.SUFFIX)
-                and one['uuid'] != one['root_provider_uuid']}
+    def listed(self) -> tuple[dict[str, str], dict[str, str]]:
+        """UUIDs of the providers without a parent, by name, and of the
+        background providers, by the name of their host."""
+        roots, children = {}, {}
+        for one in self._providers():
+            if one['uuid'] == one['root_provider_uuid']:
+                roots[one['name']] = one['uuid']
+            elif one['name'].endswith(placement.SUFFIX):
+                children[one['name'].removesuffix(placement.SUFFIX)
+                         ] = one['uuid']
+        return roots, children
 
     def make_child(self, host: str, root: str) -> str:
         """The background provider of a host, which may be there; its UUID.
@@ -159,7 +159,7 @@ class Placement:
         classes and traits that others use.
         """
         stays = []
-        for host, child in self.children().items():
+        for host, child in self.listed()[1].items():
             try:
                 self._ask('DELETE', f'/resource_providers/{child}')
             except Refused as exc:

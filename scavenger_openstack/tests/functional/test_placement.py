@@ -153,10 +153,10 @@ class Providers(testtools.TestCase):
     def test_one_child_for_each_host(self) -> None:
         child = self.child()
         self.assertEqual(child, self.child())
-        self.assertEqual(child, self.placement.children()[self.host])
-        self.assertEqual(self.root, self.placement.roots()[self.host])
-        self.assertNotIn(self.host + placement.SUFFIX,
-                         self.placement.roots())
+        roots, children = self.placement.listed()
+        self.assertEqual(child, children[self.host])
+        self.assertEqual(self.root, roots[self.host])
+        self.assertNotIn(self.host + placement.SUFFIX, roots)
 
     def test_a_child_of_another_host(self) -> None:
         """A host that was deleted and made again in between."""
@@ -258,4 +258,4 @@ class Providers(testtools.TestCase):
     def test_not_there(self) -> None:
         self.server.stop()
         self.addCleanup(self.server.begin)
-        self.assertRaises(errors.Unreachable, self.placement.roots)
+        self.assertRaises(errors.Unreachable, self.placement.listed)

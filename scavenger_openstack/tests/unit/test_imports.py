@@ -32,7 +32,7 @@ LEVELS = {
     '': 0, 'types': 0, 'errors': 0, 'command_line': 0, 'wire': 0,
     'restore': 0, 'amounts': 0, 'text': 0,
     'algorithms': 1, 'decision': 1,
-    'conf_check': 1, 'conf_control': 1, 'conf_host': 1,
+    'conf_check': 1, 'conf_cloud': 1, 'conf_control': 1, 'conf_host': 1,
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
@@ -54,7 +54,8 @@ DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
 """The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {
-    'oslo_config': ('conf', 'conf_check', 'conf_control', 'conf_host', 'rpc',
+    'oslo_config': ('conf', 'conf_check', 'conf_cloud', 'conf_control',
+                    'conf_host', 'conductor.sessions', 'rpc',
                     'agent.service', 'agent.signals', 'api', 'wsgi',
                      'agent.parameters', 'drivers.host', 'recording.replay',
                      'recording.writer', 'laboratory.replay_settings', 'cmd',
@@ -82,7 +83,8 @@ HOMES = {
     'bcrypt': ('api',),
     'osc_lib': ('osc',),
     'cliff': ('osc',),
-    'keystoneauth1': ('conductor.placement_api', 'nova', 'osc'),
+    'keystoneauth1': ('conductor.placement_api', 'conductor.sessions', 'nova',
+                      'osc'),
     'nova': ('nova',),
 }
 """Where each foreign library may be imported: the library's one edge.

@@ -26,7 +26,8 @@ from scavenger_openstack.conductor.placement import Seen
 from scavenger_openstack.conductor.placement import State
 from scavenger_openstack.conductor.placement import VCPU
 
-PARAMS = placement.Params()
+PARAMS = placement.Params(smooth_s=300.0, step=0.1, interval_s=60.0,
+                          silent_s=120.0)
 NOW = 1e6
 
 

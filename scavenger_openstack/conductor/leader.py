@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Work that goes on in one of all conductors, turn after turn.
+
+A row of the database says in which: the claim is extended before it ends,
+and when its conductor dies another one has it a minute later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import contextlib
+import functools
+import threading
+
+from oslo_log import log
+
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import connect
+from scavenger_openstack import errors
+
+LOG = log.getLogger(__name__)
+
+HOLD_S = 60.0
+"""A claim lasts so long if the process that has it dies."""
+
+MOST_PAUSE_S = 120.0
+"""After failures the pause doubles, up to so much."""
+
+
+class Lost(Exception):
+    """Another conductor has the work by now, or this one ends."""
+
+
+class Leader:
+    """The part of one conductor in such work.
+
+    :param name: of the claim, and of the thread
+    :param holder: a name of this process that no other one has
+    :param clock: UNIX time in seconds
+    :param turn: does a turn; it calls what it is given at least once in
+        :data:`HOLD_S`, which raises :class:`Lost`
+    :param what: what is not done when it fails, for the log
+    """
+
+    def __init__(self, engine: connect.Engine, name: str, holder: str,
+                 clock: Callable[[], float],
+                 turn: Callable[[Callable[[], None]], object], *,
+                 every_s: float, what: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._holder = holder
+        self._clock = clock
+        self._turn = turn
+        self._every_s = every_s
+        self._what = what
+        self._claimed_s: float | None = None
+        self._failures = 0
+        self._said = ''
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Do so from now on, in a thread."""
+        self._thread = threading.Thread(target=self._run, daemon=True,
+                                        name=self._name)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it; another conductor may go on at once."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._claimed_s is not None:
+            with contextlib.suppress(errors.DatabaseError):
+                with connect.writing(self._engine) as connection:
+                    claims.extend(connection, self._name, self._holder,
+                                  self._clock())
+
+    def step(self) -> bool:
+        """One turn, unless another conductor has the work.
+
+        :raises ScavengerError: it failed.
+        """
+        try:
+            if self._claimed_s is None:
+                if not self._take():
+                    return False
+            else:
+                self._still()
+            self._turn(self._still)
+        except Lost:
+            if not self._stop.is_set():
+                self._claimed_s = None
+            return False
+        return True
+
+    def _take(self) -> bool:
+        now = self._clock()
+        if not connect.retried(self._engine, functools.partial(
+                claims.take, name=self._name, holder=self._holder, now=now,
+                until_s=now + HOLD_S), on_duplicate=True):
+            return False
+        self._claimed_s = now
+        return True
+
+    def _still(self) -> None:
+        """Extend the claim, if that is due.
+
+        :raises Lost: it is another's.
+        """
+        now = self._clock()
+        if self._stop.is_set():
+            raise Lost
+        if self._claimed_s is not None and (
+                0 <= now - self._claimed_s < HOLD_S / 4):
+            return
+        if not connect.retried(self._engine, functools.partial(
+                claims.extend, name=self._name, holder=self._holder,
+                until_s=now + HOLD_S), idempotent=True):
+            raise Lost
+        self._claimed_s = now
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause_s()):
+            try:
+                done = self.step()
+            except errors.ScavengerError as exc:
+                self._failed(str(exc))
+            except Exception as exc:
+                LOG.exception('%s', self._what)
+                self._failed(f'{type(exc).__name__}: {exc}')
+            else:
+                if done and self._failures:
+                    LOG.info('%s: that is over', self._what)
+                self._failures, self._said = 0, ''
+
+    def _pause_s(self) -> float:
+        return max(self._every_s, min(
+            MOST_PAUSE_S, self._every_s * 2.0 ** self._failures))
+
+    def _failed(self, why: str) -> None:
+        self._failures = min(self._failures + 1, 10)
+        if why != self._said:
+            LOG.warning('%s, tried again in %.0f s and later: %s', self._what,
+                        self._pause_s(), why)
+        self._said = why

@@ -1,0 +1,216 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Keeps what Placement is told up to date with what agents report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import random
+from typing import Any
+
+from oslo_log import log
+
+from scavenger_openstack.conductor import placement
+from scavenger_openstack.conductor import placement_api
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import summary
+
+LOG = log.getLogger(__name__)
+
+CLAIM = 'placement'
+EVERY_S = 10.0
+
+LIST_S = 60.0
+"""All providers are listed again after that; 10,000 hosts are 20,000."""
+
+TRUST_S = 1800.0
+"""What Placement has is read again after one to two times that, in case
+another program changed it."""
+
+GONE = 404
+
+
+class Known:
+    """What is remembered of a host's provider."""
+
+    def __init__(self, state: placement.State, until_s: float) -> None:
+        self.state = state
+        self.until_s = until_s
+        self.traits: frozenset[str] | None = None
+        self.traits_s = float('-inf')
+
+
+class Writer:
+    """Writes for all hosts; for one thread.
+
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, api: placement_api.Placement,
+                 params: placement.Params, clock: Callable[[], float]
+                 ) -> None:
+        self._engine = engine
+        self._api = api
+        self._params = params
+        self._clock = clock
+        self._prepared = False
+        self._listed_s = float('-inf')
+        self._roots: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._children: dict[str, str] = {}
+        self._known: dict[str, Known] = {}
+        self._said: set[str] = set()
+
+    def turn(self, still: Callable[[], None]) -> int:
+        """Look at all hosts; how many were written.
+
+        :param still: called before each host; may raise to end the turn
+        :raises Unreachable: Placement does not answer.
+        :raises DatabaseError: the database cannot be used.
+        """
+        now = self._clock()
+        with connect.reading(self._engine) as connection:
+            rows = summary.hosts(connection)
+        self._list(now)
+        written, done = 0, set()
+        for row in rows:
+            still()
+            name = self._names.get(row['name'], self._names.get(
+                _short(row['name'])))
+            if name is None:
+                self._say(row['name'], f"{row['name']}: Placement has no "
+                          'provider of that name: its background is not '
+                          'offered; [agent] host has to be the name that '
+                          '"openstack hypervisor list" shows')
+            elif name in done:
+                self._say(row['name'], f"{row['name']}: an agent of another "
+                          f'name reports for {name}, too: this one is left '
+                          'out')
+            else:
+                done.add(name)
+                written += self._host(name, seen(row), now)
+        for name in self._children.keys() - done:
+            still()     # its agent never reported, or has another name now
+            if name in self._roots:
+                written += self._host(name, None, now)
+        return written
+
+    def _list(self, now: float) -> None:
+        if not self._prepared:
+            self._api.prepare()
+            self._prepared = True
+        if not 0 <= now - self._listed_s < LIST_S:
+            self._roots, self._children = self._api.listed()
+            self._names = names(self._roots)
+            self._listed_s = now
+
+    def _host(self, name: str, what: placement.Seen | None, now: float
+              ) -> int:
+        try:
+            return self._write(name, what, now)
+        except placement_api.Refused as exc:
+            self._known.pop(name, None)
+            self._listed_s = float('-inf')
+            if exc.status != GONE:
+                self._say(name, f'{name}: {exc}')
+            return 0
+
+    def _write(self, name: str, what: placement.Seen | None, now: float
+               ) -> int:
+        if name not in self._children:
+            self._children[name] = self._api.make_child(name,
+                                                        self._roots[name])
+            self._known.pop(name, None)
+            LOG.info('%s: Placement has a provider of its background now',
+                     name)
+        child = self._children[name]
+        known = self._read(name, child, now)
+        known.state = placement.smoothed(known.state, what, now,
+                                         self._params)
+        wanted = placement.traits(what, now, self._params)
+        if wanted != known.traits and (
+                now - known.traits_s >= self._params.interval_s):
+            self._api.set_traits(self._roots[name], wanted)
+            known.traits, known.traits_s = wanted, now
+        # What is allocated makes no difference to whether it is due.
+        if placement.plan(known.state, {}, now, self._params) is None:
+            return 0
+        inventory = placement.plan(known.state, self._api.allocated(child),
+                                   now, self._params)
+        if inventory is None:
+            return 0
+        self._api.write(child, inventory)
+        known.state = placement.written(known.state, inventory, now)
+        LOG.debug('%s: Placement was told %s', name, {
+            kind: amount.offered for kind, amount in inventory.items()})
+        self._said.discard(name)
+        return 1
+
+    def _read(self, name: str, child: str, now: float) -> Known:
+        """What is known of a provider, from Placement if need be."""
+        known = self._known.get(name)
+        if known is not None and now < known.until_s:
+            return known
+        inventory = self._api.inventory(child)
+        if not inventory.keys() >= set(placement.CLASSES):
+            inventory = {}      # it is new, or broken: written at once
+        if known is None:
+            known = self._known[name] = Known(placement.State(), 0.0)
+            if inventory:
+                known.state = placement.State(
+                    level={kind: float(inventory[kind].offered)
+                           for kind in placement.CLASSES}, level_s=now)
+        known.state = known.state._replace(written=inventory)
+        known.traits = None
+        known.until_s = now + TRUST_S * random.uniform(1, 2)
+        return known
+
+    def _say(self, name: str, text: str) -> None:
+        """Log once per host."""
+        if name not in self._said:
+            self._said.add(name)
+            LOG.warning('%s', text)
+
+
+def seen(row: Mapping[str, Any]) -> placement.Seen:
+    """What the last report of a host says.
+
+    One that sets no limits offers nothing: nothing would hold back what
+    comes.
+    """
+    facts = row['facts'] or {}
+    offer = placement.offer(facts.get('headroom', {}), facts.get('used', {})
+                            ) if facts.get('enforcing') else {}
+    return placement.Seen(row['last_seen_s'], offer, facts.get('grade', ''),
+                          bool(row['incidents']))
+
+
+def names(providers: Iterable[str]) -> dict[str, str]:
+    """By what an agent may call a host, the name of its provider: the same,
+    or all before the first dot where only one has that."""
+    found: dict[str, str] = {}
+    several = set()
+    for name in providers:
+        short = _short(name)
+        if short in found:
+            several.add(short)
+        found[short] = name
+    for short in several:
+        del found[short]
+    return {**found, **{name: name for name in providers}}
+
+
+def _short(name: str) -> str:
+    return name.partition('.')[0]

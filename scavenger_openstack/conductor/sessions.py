@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The edge to keystoneauth: sessions for other services of OpenStack."""
+
+from __future__ import annotations
+
+from keystoneauth1 import adapter
+from keystoneauth1 import loading
+from keystoneauth1 import session
+from oslo_config import cfg
+
+from scavenger_openstack import errors
+
+SECTION = 'openstack'
+
+TIMEOUT_S = 60.0
+"""Of a request, unless ``timeout`` says another."""
+
+OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('region_name'),
+    cfg.ListOpt('valid_interfaces', default=['internal', 'public']),
+]
+"""Besides those of keystoneauth; the documentation lists them."""
+
+
+def make_session(conf: cfg.ConfigOpts) -> session.Session:
+    """As section ``[openstack]`` says; asks Keystone nothing yet.
+
+    :raises ConfigError: it says too little, or what cannot be.
+    """
+    conf.register_opts(OPTS, SECTION)
+    loading.register_session_conf_options(conf, SECTION)
+    loading.register_auth_conf_options(conf, SECTION)
+    try:
+        auth = loading.load_auth_from_conf_options(conf, SECTION)
+        if auth is None:
+            raise errors.ConfigError(
+                f'[{SECTION}] auth_type: not set, and [placement] or [nova] '
+                'is enabled: write credentials of a user of Keystone, or '
+                'auth_section = keystone_authtoken for those of the API')
+        made = loading.load_session_from_conf_options(conf, SECTION,
+                                                      auth=auth)
+        made.timeout = made.timeout or TIMEOUT_S
+        return made
+    except errors.ConfigError:
+        raise
+    except Exception as exc:    # of keystoneauth, its plug-ins and oslo
+        raise errors.ConfigError(f'[{SECTION}]: {exc}') from exc
+
+
+def make_adapter(conf: cfg.ConfigOpts, made: session.Session, service: str
+                 ) -> adapter.Adapter:
+    """A client of one service.
+
+    :param service: its type, such as ``placement``
+    """
+    return adapter.Adapter(
+        made, service_type=service, region_name=conf[SECTION].region_name,
+        interface=conf[SECTION].valid_interfaces, connect_retries=0)

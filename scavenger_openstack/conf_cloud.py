@@ -1,0 +1,45 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of what the conductor does in other services of OpenStack.
+
+The credentials for that are in a section of their own, ``[openstack]``, with
+the options of keystoneauth.
+"""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+PLACEMENT_OPTS: list[cfg.Opt] = [
+    cfg.BoolOpt('enabled', default=False,
+                help='Tell Placement how much background work each host may '
+                     'have, so that flavors can ask for it.  It takes '
+                     'credentials in [openstack].  "scavenger-manage '
+                     'placement remove" takes away what was told.'),
+    cfg.FloatOpt('smooth_s', default=300.0, min=1, max=86400,
+                 help='Time constant, in seconds, with which more is '
+                      'offered; less is offered at once.  Longer offers '
+                      'less of what is free for a short time only.'),
+    cfg.FloatOpt('step', default=0.1, min=0, max=1,
+                 help='Share of what is offered by which it has to change '
+                      'before Placement is told.  Each time costs '
+                      'nova-compute and nova-scheduler a conflict.'),
+    cfg.FloatOpt('interval_s', default=60.0, min=1, max=3600,
+                 help='Least time between two changes for a host, in '
+                      'seconds.'),
+    cfg.FloatOpt('silent_s', default=120.0, min=1, max=86400,
+                 help='Seconds without a report after which a host offers '
+                      'nothing more than what is in use.'),
+]
+
+SECTIONS = {'placement': PLACEMENT_OPTS}

@@ -1,0 +1,276 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a real Placement is told, from reports on."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+import uuid
+
+import fixtures
+from keystoneauth1 import adapter
+import testtools
+
+from scavenger_openstack.cmd import manage
+from scavenger_openstack.conductor import leader
+from scavenger_openstack.conductor import placement
+from scavenger_openstack.conductor.placement import MEMORY_MIB
+from scavenger_openstack.conductor.placement import VCPU
+from scavenger_openstack.conductor import placement_api
+from scavenger_openstack.conductor import placement_writer
+from scavenger_openstack.conductor import sync
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+from scavenger_openstack import errors
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.servers import process
+from scavenger_openstack.tests.functional import test_placement
+from scavenger_openstack.wire import report as wire
+
+NOW = 1_750_000_000.0
+MIB = 2 ** 20
+PARAMS = placement.Params(smooth_s=300.0, step=0.1, interval_s=60.0,
+                          silent_s=120.0)
+
+CONFIGURATION = """
+[database]
+connection = {database}
+[openstack]
+auth_type = admin_token
+endpoint = {url}
+token = admin
+"""
+
+
+def nothing() -> None:
+    """The claim is still ours."""
+
+
+class Writing(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            _, self.url = test_placement.server()
+        except (packages.Unavailable, process.Missing) as exc:
+            self.skipTest(str(exc))
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        self.database = f'sqlite:///{directory}/scavenger.sqlite'
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.engine = connect.engine(self.database)
+        self.addCleanup(self.engine.dispose)
+        schema.upgrade(self.engine)
+        self.raw = test_placement.client(self.url)
+        self.api = placement_api.Placement(self.raw)
+        self.addCleanup(self.api.remove)
+        self.now = NOW
+        self.host = f'host-{uuid.uuid4().hex[:8]}'
+        self.root = self.ask('POST', '/resource_providers',
+                             {'name': self.host})['uuid']
+        self.writer = self.another()
+
+    def another(self, api: adapter.Adapter | None = None
+                ) -> placement_writer.Writer:
+        """That of a conductor that has just started."""
+        return placement_writer.Writer(
+            self.engine, placement_api.Placement(api or self.raw), PARAMS,
+            lambda: self.now)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """As Nova does it."""
+        answer = self.raw.request(
+            path, method, json=body, raise_exc=False, headers={
+                'OpenStack-API-Version': 'placement 1.39'})
+        return answer.json() if answer.content else {}
+
+    def report(self, cores: float, host: str | None = None,
+               **facts: Any) -> None:
+        """The agent says that so many cores are free, and 2 GiB."""
+        with connect.writing(self.engine) as connection:
+            sync.sync(connection, wire.Report(
+                host=host or self.host, boot_id='b', run_id='r',
+                sent_s=self.now, workloads=None, workloads_digest='',
+                entries=[], directives_digest='', facts=wire.Facts(**{
+                    'enforcing': True, 'grade': 'B',
+                    'headroom': {'cpu': cores, 'memory': 2048.0 * MIB},
+                    'used': {'cpu': 0.0, 'memory': 0.0}, **facts})),
+                self.now)
+
+    def later(self, seconds: float, cores: float | None = None,
+              **facts: Any) -> int:
+        """One turn after that; how many hosts were written."""
+        self.now += seconds
+        if cores is not None:
+            self.report(cores, **facts)
+        return self.writer.turn(nothing)
+
+    def offered(self) -> dict[str, int]:
+        _, children = self.api.listed()
+        return {name: one.offered for name, one in self.api.inventory(
+            children[self.host]).items()}
+
+    def traits(self) -> set[str]:
+        return set(self.ask(
+            'GET', f'/resource_providers/{self.root}/traits')['traits'])
+
+    def allocate(self, vcpu: int) -> None:
+        consumer = str(uuid.uuid4())
+        _, children = self.api.listed()
+        self.ask('PUT', f'/allocations/{consumer}', {
+            'allocations': {children[self.host]: {'resources': {VCPU: vcpu}}},
+            'project_id': 'p', 'user_id': 'u', 'consumer_generation': None,
+            'consumer_type': 'INSTANCE'})
+        self.addCleanup(self.ask, 'DELETE', f'/allocations/{consumer}')
+
+    def test_what_is_free_is_offered(self) -> None:
+        self.assertEqual(1, self.later(0, 3.5))
+        self.assertEqual({VCPU: 3, MEMORY_MIB: 2048}, self.offered())
+        self.assertEqual({'CUSTOM_SCAVENGER_GRADE_B'}, self.traits())
+        self.assertEqual(0, self.later(10, 3.5))
+
+    def test_what_it_uses_is_offered_besides(self) -> None:
+        self.later(0, 1.5, used={'cpu': 2.0, 'memory': 1024.0 * MIB})
+        self.assertEqual({VCPU: 3, MEMORY_MIB: 3072}, self.offered())
+
+    def test_less_at_once_more_slowly(self) -> None:
+        self.later(0, 4.0)
+        self.assertEqual(0, self.later(30, 1.0))    # too soon
+        self.assertEqual(1, self.later(30, 1.0))
+        self.assertEqual(1, self.offered()[VCPU])
+        self.later(60, 4.0)
+        self.assertEqual(1, self.offered()[VCPU])
+        for _ in range(40):
+            self.later(60, 4.0)
+        self.assertEqual(3, self.offered()[VCPU])   # 4 in the limit only
+
+    def test_a_silent_host_offers_nothing_new(self) -> None:
+        self.later(0, 4.0)
+        self.allocate(2)
+        self.assertEqual(1, self.later(PARAMS.silent_s + 1))
+        self.assertEqual({VCPU: 0, MEMORY_MIB: 0}, self.offered())
+        self.assertEqual(set(), self.traits())
+        _, children = self.api.listed()
+        self.assertEqual(2, self.api.inventory(
+            children[self.host])[VCPU].total)
+
+    def test_a_host_that_sets_no_limits_offers_nothing(self) -> None:
+        self.later(0, 4.0, enforcing=False)
+        self.assertEqual({VCPU: 0, MEMORY_MIB: 0}, self.offered())
+
+    def test_a_new_conductor_goes_on_slowly(self) -> None:
+        """It knows no more than what is written."""
+        self.later(0, 1.0)
+        self.writer = self.another()
+        self.later(60, 8.0)
+        self.assertEqual(1, self.offered()[VCPU])
+
+    def test_another_name_of_the_host(self) -> None:
+        self.report(4.0, host=f'{self.host}.example.org')
+        self.writer.turn(nothing)
+        self.assertEqual(4, self.offered()[VCPU])
+
+    def test_two_agents_for_one_host(self) -> None:
+        for name in (self.host, f'{self.host}.example.org'):
+            self.report(4.0, host=name)
+        self.later(0)
+        self.later(10)
+        self.assertEqual(1, self.log.output.count(
+            f'an agent of another name reports for {self.host}, too'))
+
+    def test_a_host_that_placement_does_not_know(self) -> None:
+        self.report(4.0, host='elsewhere')
+        self.later(0)
+        self.later(10)
+        self.assertEqual(1, self.log.output.count(
+            'elsewhere: Placement has no provider of that name'))
+
+    def test_a_host_of_another_name_now(self) -> None:
+        """Its provider stays, and offers nothing."""
+        self.later(0, 4.0)
+        with connect.writing(self.engine) as connection:
+            connection.exec_driver_sql('DELETE FROM hosts')
+        self.later(PARAMS.silent_s)
+        self.assertEqual({VCPU: 0, MEMORY_MIB: 0}, self.offered())
+
+    def test_a_provider_that_was_deleted(self) -> None:
+        self.later(0, 4.0)
+        _, children = self.api.listed()
+        self.ask('DELETE', f'/resource_providers/{children[self.host]}')
+        self.later(60, 1.0)     # finds out
+        self.later(60, 1.0)
+        self.assertEqual(1, self.offered()[VCPU])
+
+    def test_no_placement(self) -> None:
+        writer = self.another(test_placement.client('http://127.0.0.1:9'))
+        self.report(4.0)
+        self.assertRaises(errors.Unreachable, writer.turn, nothing)
+
+    # --- one of all conductors
+
+    def leader(self, name: str) -> leader.Leader:
+        return leader.Leader(
+            self.engine, placement_writer.CLAIM, name, lambda: self.now,
+            self.another().turn, every_s=1.0, what='not told')
+
+    def test_one_conductor_writes(self) -> None:
+        self.report(4.0)
+        one, two = self.leader('one'), self.leader('two')
+        self.assertEqual([True, False, True], [
+            each.step() for each in (one, two, one)])
+        one.stop()
+        self.assertEqual([True, False], [two.step(), one.step()])
+
+    def test_a_conductor_that_hangs_loses_it(self) -> None:
+        self.report(4.0)
+        one, two = self.leader('one'), self.leader('two')
+        one.step()
+        self.now += leader.HOLD_S
+        self.report(4.0)
+        self.assertEqual([True, False], [two.step(), one.step()])
+
+    # --- scavenger-manage
+
+    def remove(self) -> tuple[int, str]:
+        """Exit code, and what is printed."""
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'c')
+        path.write_text(CONFIGURATION.format(database=self.database,
+                                             url=self.url))
+        said = self.useFixture(fixtures.StringStream('said')).stream
+        with (fixtures.MonkeyPatch('sys.stdout', said),
+              fixtures.MonkeyPatch('sys.stderr', said)):
+            code = manage.main(['--config-file', str(path), 'placement',
+                                'remove'])
+        said.seek(0)
+        return code, said.read()
+
+    def test_it_is_taken_away(self) -> None:
+        self.later(0, 4.0)
+        self.assertEqual(0, self.remove()[0])
+        self.assertNotIn(self.host, self.api.listed()[1])
+        self.assertEqual(set(), self.traits())
+
+    def test_what_is_in_use_is_not_taken_away(self) -> None:
+        self.later(0, 4.0)
+        self.allocate(1)
+        code, said = self.remove()
+        self.assertEqual(1, code)
+        self.assertIn('stays: ' + self.host + placement.SUFFIX, said)
+
+    def test_not_while_a_conductor_writes(self) -> None:
+        self.report(4.0)
+        self.now = 4e9      # the clock of the command is the machine's
+        self.leader('one').step()
+        code, said = self.remove()
+        self.assertEqual(2, code)
+        self.assertIn('set [placement] enabled = false', said)
