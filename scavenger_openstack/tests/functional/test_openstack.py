@@ -14,70 +14,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-import uuid
-
-from sqlalchemy import select
-import testtools
-
-from scavenger_openstack.db import connect
-from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.openstack import case
+from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
+from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import cloud as cloud_
-from scavenger_openstack.tests.functional.openstack import packages
-from scavenger_openstack.tests.functional.openstack import stack
-
-BACKGROUND = {'scavenger:priority': 'background',
-              'scavenger:application': 'render',
-              'scavenger:floor_memory_mb': '64'}
-
-SOON_S = 60.0
-"""What takes seconds; a busy machine may take longer."""
 
 
-class OpenStack(testtools.TestCase):
-
-    def setUp(self) -> None:
-        super().setUp()
-        try:
-            self.stack = stack.shared()
-        except packages.Unavailable as exc:
-            self.skipTest(str(exc))
-        self.cloud = self.stack.cloud
-        self.site = self.stack.site
-
-    def flavor(self, specs: dict[str, str] | None = None) -> cloud_.Flavor:
-        found = self.cloud.flavor(f'flavor-{uuid.uuid4().hex[:8]}', specs)
-        self.addCleanup(self.cloud.compute, 'DELETE', f'/flavors/{found.id}')
-        return found
-
-    def boot(self, name: str, specs: dict[str, str] | None = None,
-             cloud: cloud_.Cloud | None = None, **more: Any) -> str:
-        """A server that runs."""
-        cloud = cloud or self.cloud
-        found = cloud.boot(name, self.flavor(specs), **more)
-        self.addCleanup(cloud.delete, found)
-        cloud.active(found)
-        return found
-
-    def workload(self, server: str) -> dict[str, Any]:
-        """How our API shows a server, once its agent knows it."""
-        found: dict[str, Any] = self.cloud.wait(
-            f'{server} is known', lambda: next(iter(self.cloud.interference(
-                'GET', f'/v1/workloads?instance={server}')['workloads']),
-                None), SOON_S)
-        return found
-
-    def tags(self, server: str) -> list[tuple[str, str, str]]:
-        """What nova-compute has told of a server."""
-        engine = connect.engine(self.site.databases['scavenger'])
-        try:
-            with connect.reading(engine) as connection:
-                table = tables.flavor_tags.c
-                return [tuple(row) for row in connection.execute(select(
-                    table.priority, table.application, table.host).where(
-                        table.instance == server))]
-        finally:
-            engine.dispose()
+class OpenStack(case.Case):
 
     def test_the_flavor_alone_decides(self) -> None:
         """Not the tenant's metadata, and not its name."""

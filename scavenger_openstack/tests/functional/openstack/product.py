@@ -51,6 +51,9 @@ def control(site: configuration.Site) -> str:
         'DEFAULT': f'transport_url = {site.broker}',
         'database': configuration.database(site, SERVICE),
         'api': f'port = {site.ports[SERVICE]}',
+        'placement': 'enabled = true\nsmooth_s = 2\ninterval_s = 2\n'
+                     'silent_s = 20',
+        'openstack': configuration.credentials(site, SERVICE),
         'keystone_authtoken': configuration.credentials(site, SERVICE)})
 
 

@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What tests on the one OpenStack of their process have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+import uuid
+
+from sqlalchemy import select
+import testtools
+from testtools import content
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import stack
+
+BACKGROUND = {'scavenger:priority': 'background',
+              'scavenger:application': 'render',
+              'scavenger:floor_memory_mb': '64'}
+
+LOG_CHARS = 6000
+
+SOON_S = 60.0
+"""What takes seconds; a busy machine may take longer."""
+
+
+class Case(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            self.stack = stack.shared()
+        except packages.Unavailable as exc:
+            self.skipTest(str(exc))
+        self.cloud = self.stack.cloud
+        self.site = self.stack.site
+        self.addOnException(self._attach)
+
+    def _attach(self, exc_info: object) -> None:
+        """Our programs' logs, and what agents say of their hosts."""
+        for name, one in self.stack.services.items():
+            if name.startswith(('agent-', 'scavenger-')):
+                self.addDetail(name, content.text_content(
+                    one.log.read_text(errors='replace')[-LOG_CHARS:]))
+        self.addDetail('hosts', content.text_content(str(
+            self.cloud.interference('GET', '/v1/hosts'))))
+
+    def flavor(self, specs: dict[str, str] | None = None) -> cloud_.Flavor:
+        found = self.cloud.flavor(f'flavor-{uuid.uuid4().hex[:8]}', specs)
+        self.addCleanup(self.cloud.compute, 'DELETE', f'/flavors/{found.id}')
+        return found
+
+    def boot(self, name: str, specs: dict[str, str] | None = None,
+             cloud: cloud_.Cloud | None = None, **more: Any) -> str:
+        """A server that runs."""
+        cloud = cloud or self.cloud
+        found = cloud.boot(name, self.flavor(specs), **more)
+        self.addCleanup(cloud.delete, found)
+        cloud.active(found)
+        return found
+
+    def workload(self, server: str) -> dict[str, Any]:
+        """How our API shows a server, once its agent knows it."""
+        found: dict[str, Any] = self.cloud.wait(
+            f'{server} is known', lambda: next(iter(self.cloud.interference(
+                'GET', f'/v1/workloads?instance={server}')['workloads']),
+                None), SOON_S)
+        return found
+
+    def tags(self, server: str) -> list[tuple[str, str, str]]:
+        """What nova-compute has told of a server."""
+        engine = connect.engine(self.site.databases['scavenger'])
+        try:
+            with connect.reading(engine) as connection:
+                table = tables.flavor_tags.c
+                return [tuple(row) for row in connection.execute(select(
+                    table.priority, table.application, table.host).where(
+                        table.instance == server))]
+        finally:
+            engine.dispose()
