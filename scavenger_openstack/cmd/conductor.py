@@ -22,6 +22,7 @@ import signal
 import sys
 import time
 from types import FrameType
+from typing import Any
 from typing import TYPE_CHECKING
 import warnings
 
@@ -124,24 +125,45 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
 
     :raises ConfigError: that is enabled and cannot work.
     """
-    if not conf.placement.enabled:
+    if not (conf.placement.enabled or conf.nova.enabled):
         return []
+    from scavenger_openstack.conductor import sessions
+    session = sessions.make_session(conf)
+    return [make(conf, engine, name, session)
+            for make, enabled in ((_placement, conf.placement.enabled),
+                                  (_nova, conf.nova.enabled)) if enabled]
+
+
+def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+               session: Any) -> leader.Leader:
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import placement
     from scavenger_openstack.conductor import placement_api
     from scavenger_openstack.conductor import placement_writer
     from scavenger_openstack.conductor import sessions
-    session = sessions.make_session(conf)
     writer = placement_writer.Writer(
         engine, placement_api.Placement(sessions.make_adapter(
             conf, session, 'placement')),
         placement.Params(**{field: conf.placement[field]
                             for field in placement.Params.__annotations__}),
         time.time)
-    return [leader.Leader(
+    return leader.Leader(
         engine, placement_writer.CLAIM, name, time.time, writer.turn,
         every_s=placement_writer.EVERY_S,
-        what='Placement is not told what background work hosts may have')]
+        what='Placement is not told what background work hosts may have')
+
+
+def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+          session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import reconciling
+    from scavenger_openstack.conductor import sessions
+    reconciler = reconciling.Reconciler(
+        engine, sessions.make_nova(conf, session), time.time)
+    return leader.Leader(
+        engine, reconciling.CLAIM, name, time.time, reconciler.turn,
+        every_s=conf.nova.interval_s,
+        what='what instances are is not read from Nova')
 
 
 class _Version:

@@ -207,7 +207,8 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
                 instance=instance, priority=rule.value, source=scope,
                 application=rule.application
                 or (flavor.application if flavor else ''))
-        elif flavor is not None:
+        elif flavor is not None and (flavor.source == 'flavor'
+                                     or flavor.application):
             found[instance] = report.Tag(
                 instance=instance, priority=flavor.priority,
                 source=flavor.source, application=flavor.application)

@@ -32,7 +32,7 @@ from scavenger_openstack import errors
 LOG = log.getLogger(__name__)
 
 HOLD_S = 60.0
-"""A claim lasts so long if the process that has it dies."""
+"""A claim lasts so long if the process that has it dies, or two turns."""
 
 MOST_PAUSE_S = 120.0
 """After failures the pause doubles, up to so much."""
@@ -63,6 +63,7 @@ class Leader:
         self._clock = clock
         self._turn = turn
         self._every_s = every_s
+        self._hold_s = max(HOLD_S, 2 * every_s)
         self._what = what
         self._claimed_s: float | None = None
         self._failures = 0
@@ -109,7 +110,7 @@ class Leader:
         now = self._clock()
         if not connect.retried(self._engine, functools.partial(
                 claims.take, name=self._name, holder=self._holder, now=now,
-                until_s=now + HOLD_S), on_duplicate=True):
+                until_s=now + self._hold_s), on_duplicate=True):
             return False
         self._claimed_s = now
         return True
@@ -123,11 +124,11 @@ class Leader:
         if self._stop.is_set():
             raise Lost
         if self._claimed_s is not None and (
-                0 <= now - self._claimed_s < HOLD_S / 4):
+                0 <= now - self._claimed_s < self._hold_s / 4):
             return
         if not connect.retried(self._engine, functools.partial(
                 claims.extend, name=self._name, holder=self._holder,
-                until_s=now + HOLD_S), idempotent=True):
+                until_s=now + self._hold_s), idempotent=True):
             raise Lost
         self._claimed_s = now
 

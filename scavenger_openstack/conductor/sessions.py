@@ -14,12 +14,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from keystoneauth1 import adapter
 from keystoneauth1 import loading
 from keystoneauth1 import session
 from oslo_config import cfg
 
 from scavenger_openstack import errors
+
+if TYPE_CHECKING:
+    from scavenger_openstack.conductor import nova_api
 
 SECTION = 'openstack'
 
@@ -67,3 +72,17 @@ def make_adapter(conf: cfg.ConfigOpts, made: session.Session, service: str
     return adapter.Adapter(
         made, service_type=service, region_name=conf[SECTION].region_name,
         interface=conf[SECTION].valid_interfaces, connect_retries=0)
+
+
+def make_nova(conf: cfg.ConfigOpts, made: session.Session) -> nova_api.Nova:
+    """A client of Nova.
+
+    :raises ConfigError: python-novaclient is not installed.
+    """
+    try:
+        from scavenger_openstack.conductor import nova_api
+    except ImportError as exc:
+        raise errors.ConfigError(
+            f'[nova]: {exc}: install python-novaclient') from exc
+    return nova_api.Nova(made, region_name=conf[SECTION].region_name,
+                         endpoint_type=conf[SECTION].valid_interfaces)

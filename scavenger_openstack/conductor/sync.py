@@ -30,6 +30,7 @@ from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as directives_
+from scavenger_openstack.conductor import elsewhere
 from scavenger_openstack.conductor import incidents
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.conductor import workloads
@@ -115,12 +116,16 @@ def sync(connection: reports.Connection, report: Report, now: float,
             + ': refused')
     sequence, generation = reports.progress(connection, host.id,
                                             report.run_id)
+    refused = elsewhere.refused(connection, host.id, report, now)
+    listed = report.workloads_digest
+    if refused:
+        report, listed = elsewhere.without(report, refused), ''
     late = 0 < host.facts.get('sent_s', 0.0) - report.sent_s < LATE_S
     digest = host.workloads_digest
     if not late and report.workloads is not None and (
-            not digest or report.workloads_digest != digest):
+            not digest or listed != digest):
         workloads.apply(connection, host.id, report.workloads, now)
-        digest = report.workloads_digest
+        digest = listed
     entries = list(_new(report.entries, sequence or 0))
     if entries:
         _apply(connection, host.id, report, entries, now,

@@ -10,10 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the flavors of instances say, as nova-compute told it."""
+"""What the flavors of instances say, and where they are, as nova-compute or
+Nova told it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -26,6 +29,10 @@ from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db import tables
+
+KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
+        'floor')
+AT_ONCE = 500
 
 _T = tables.flavor_tags.c
 _OF_HOST = select(
@@ -73,3 +80,23 @@ def of_host(connection: Connection, host: str) -> list[FlavorTag]:
     """All of a host's."""
     return [FlavorTag(*row) for row in connection.execute(
         _OF_HOST, {'of_host': host})]
+
+
+def of_instances(connection: Connection, instances: Sequence[str]
+                 ) -> dict[str, dict[str, Any]]:
+    """Their rows without id and time, by instance."""
+    return {row['instance']: dict(row) for row in connection.execute(
+        select(*(_T[name] for name in KEPT)).where(
+            _T.instance.in_(instances))).mappings()}
+
+
+def forget_others(connection: Connection, there: Collection[str],
+                  before_s: float) -> int:
+    """Forget instances that are not there, but for what was told since; how
+    many they were."""
+    gone = sorted(set(connection.execute(select(_T.instance).where(
+        _T.changed_s < before_s)).scalars()).difference(there))
+    for begin in range(0, len(gone), AT_ONCE):
+        connection.execute(delete(tables.flavor_tags).where(
+            _T.instance.in_(gone[begin:begin + AT_ONCE])))
+    return len(gone)

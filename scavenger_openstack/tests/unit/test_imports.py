@@ -84,7 +84,8 @@ HOMES = {
     'osc_lib': ('osc',),
     'cliff': ('osc',),
     'keystoneauth1': ('conductor.placement_api', 'conductor.sessions', 'nova',
-                      'osc'),
+                      'conductor.nova_api', 'osc'),
+    'novaclient': ('conductor.nova_api',),
     'nova': ('nova',),
 }
 """Where each foreign library may be imported: the library's one edge.

@@ -199,11 +199,16 @@ class Cloud:
                          {'extra_specs': specs})
         return found
 
-    def boot(self, name: str, flavor: Flavor, **more: Any) -> str:
-        """Ask for a server; its id."""
+    def boot(self, name: str, flavor: Flavor,
+             hints: dict[str, str] | None = None, **more: Any) -> str:
+        """Ask for a server; its id.
+
+        :param hints: for the scheduler
+        """
         made = self.compute('POST', '/servers', {'server': {
             'name': name, 'flavorRef': flavor.id, 'networks': 'none',
-            'imageRef': self.image(), **more}})
+            'imageRef': self.image(), **more},
+            'os:scheduler_hints': hints or {}})
         found: str = made['server']['id']
         return found
 

@@ -19,6 +19,7 @@ OpenStack.
 
 from __future__ import annotations
 
+from importlib import util
 import os
 import pathlib
 import sys
@@ -53,8 +54,14 @@ def control(site: configuration.Site) -> str:
         'api': f'port = {site.ports[SERVICE]}',
         'placement': 'enabled = true\nsmooth_s = 2\ninterval_s = 2\n'
                      'silent_s = 20',
+        'nova': f'enabled = {has_novaclient()}\ninterval_s = 2',
         'openstack': configuration.credentials(site, SERVICE),
         'keystone_authtoken': configuration.credentials(site, SERVICE)})
+
+
+def has_novaclient() -> bool:
+    """Whether our conductor can ask Nova."""
+    return util.find_spec('novaclient') is not None
 
 
 def agent(site: configuration.Site, host: hypervisor.Hypervisor,
@@ -90,7 +97,8 @@ def program(name: str, kind: str, file: pathlib.Path, *words: str,
     return services.Service(
         name, [sys.executable, '-m', f'scavenger_openstack.cmd.{kind}',
                *words, '--config-file', str(file)],
-        {'PATH': os.environ['PATH']}, ready)
+        {name: os.environ[name] for name in ('PATH', 'PYTHONPATH')
+         if name in os.environ}, ready)
 
 
 def make_tables(file: pathlib.Path) -> list[str]:

@@ -1,0 +1,96 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances that a host has, and Nova has placed elsewhere.
+
+A host may say so for :data:`GRACE_S`: a migration ends on the hosts before
+Nova knows.  Then nothing that it says about the instance is taken.  Only
+while Nova is read: without it nobody knows better than the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import placed
+from scavenger_openstack.db import reports
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire.report import Incident
+from scavenger_openstack.wire.report import Report
+
+GRACE_S = 300.0
+
+UUID_CHARS = 36
+
+WHY = 'Nova has placed the instance on another host'
+
+
+def end(connection: connect.Connection, now: float
+        ) -> list[tuple[str, str, str]]:
+    """End what hosts have said for too long, after Nova has been read:
+    host, instance, and the host that has it."""
+    placed.read_now(connection, now, now + GRACE_S)
+    found = []
+    for one in placed.wrong(connection, now - GRACE_S):
+        if same(one.host, one.placed_on):
+            continue
+        found.append((one.host, one.instance, one.placed_on))
+        reports.end_workloads(connection, one.host_id,
+                              {one.name: one.workload_id}, now, WHY)
+        reports.update_host(connection, one.host_id, {'workloads_digest': ''})
+        reports.add_audit(connection, [{
+            'time_s': now, 'actor': f'agent {one.host}',
+            'action': 'report.refused', 'target': one.instance,
+            'reason': f'{WHY}: {one.placed_on}'}])
+    return found
+
+
+def refused(connection: connect.Connection, host_id: int, report: Report,
+            now: float) -> frozenset[str]:
+    """Workloads of a report that are instances which Nova has placed
+    elsewhere: to libvirt's domains their names are those of Nova."""
+    told = {one.instance: one.id for one in report.workloads or ()
+            if one.instance}
+    for entry in report.entries:
+        for name in ('victim', 'workload'):
+            named = getattr(entry, name, '')
+            if len(named) == UUID_CHARS:
+                told.setdefault(named, named)
+    if not told:
+        return frozenset()
+    return frozenset(
+        told[instance] for instance, host in placed.elsewhere(
+            connection, host_id, report.host, told, now - GRACE_S, now)
+        if not same(report.host, host))
+
+
+def without(report: Report, names: Collection[str]) -> Report:
+    """The report without what it says about these workloads."""
+    entries = []
+    for entry in report.entries:
+        if (getattr(entry, 'victim', '') in names
+                or getattr(entry, 'workload', '') in names):
+            continue
+        if isinstance(entry, Incident):
+            entry = codec.replace(entry, suspects=[
+                one for one in entry.suspects if one.workload not in names])
+        entries.append(entry)
+    return codec.replace(
+        report, entries=entries, workloads=None if report.workloads is None
+        else [one for one in report.workloads if one.id not in names])
+
+
+def same(one: str, two: str) -> bool:
+    """Whether two names may be of one host: the domain may be missing."""
+    return one == two or (('.' not in one or '.' not in two) and
+                          one.partition('.')[0] == two.partition('.')[0])

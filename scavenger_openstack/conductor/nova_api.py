@@ -1,0 +1,131 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The edge to python-novaclient: instances, their flavors and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import datetime
+from typing import Any
+from typing import NamedTuple
+
+from keystoneauth1 import exceptions as auth_exceptions
+from novaclient import api_versions
+from novaclient import client
+from novaclient import exceptions
+
+from scavenger_openstack import errors
+
+NEWEST = '2.96'
+"""Of Nova 2024.1 and later; what is newer has not been tried."""
+
+OLDEST = '2.47'
+"""Of Pike: the first with the extra specs of an instance's flavor."""
+
+PAGE = 500
+DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
+PREFIX = 'scavenger:'
+
+
+class Server(NamedTuple):
+    """An instance; ``host`` is '' while it has none.
+
+    ``specs`` are the extra specs of its flavor; ``strays`` the names of
+    metadata and tags that look like them, which tenants write.
+    """
+
+    id: str
+    project: str
+    host: str
+    deleted: bool
+    specs: Mapping[str, str]
+    strays: tuple[str, ...] = ()
+
+
+class Nova:
+    """A client; for one thread.
+
+    :param session: of keystoneauth
+    :param more: for novaclient, such as ``region_name``
+    """
+
+    def __init__(self, session: Any, **more: Any) -> None:
+        self._make = lambda version: client.Client(version, session=session,
+                                                   **more)
+        self._client: Any = None
+
+    def servers(self, since_s: float | None) -> Iterator[Server]:
+        """All instances of all projects.
+
+        :param since_s: only those that have changed since, with those that
+            have been deleted
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        search: dict[str, Any] = {'all_tenants': 1}
+        if since_s is not None:
+            search['changes-since'] = datetime.datetime.fromtimestamp(
+                since_s, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
+        marker = None
+        while page := self._ask(lambda nova, after=marker: nova.servers.list(
+                search_opts=search, marker=after, limit=PAGE)):
+            yield from map(_server, page)
+            marker = page[-1].id
+
+    def groups(self) -> dict[str, str]:
+        """The name of the server group of each instance that has one."""
+        found: dict[str, str] = {}
+        offset = 0
+        while page := self._ask(lambda nova, after=offset:
+                                nova.server_groups.list(
+                                    all_projects=True, limit=PAGE,
+                                    offset=after)):
+            for group in page:
+                found.update(dict.fromkeys(group.members, group.name))
+            offset += len(page)
+        return found
+
+    def _ask(self, question: Any) -> Any:
+        try:
+            if self._client is None:
+                self._client = self._connected()
+            return question(self._client)
+        except (exceptions.ClientException, exceptions.UnsupportedVersion,
+                auth_exceptions.ClientException) as exc:
+            self._client = None
+            raise errors.Unreachable(f'Nova: {exc}') from exc
+
+    def _connected(self) -> Any:
+        """With the newest microversion that both sides know."""
+        newest = api_versions.APIVersion(NEWEST)
+        found = min(newest, api_versions.discover_version(
+            self._make(api_versions.APIVersion('2.1')),
+            api_versions.APIVersion('2.latest')))
+        if found < api_versions.APIVersion(OLDEST):
+            raise errors.Unreachable(
+                f'Nova: microversion {OLDEST} is needed, which has the extra '
+                f'specs of flavors; it has {found.get_string()}')
+        return self._make(found)
+
+
+def _server(one: Any) -> Server:
+    """From what novaclient has of it."""
+    found = one.to_dict()
+    return Server(
+        found['id'], found['tenant_id'],
+        found.get('OS-EXT-SRV-ATTR:host') or '',
+        found['status'] in DELETED,
+        found['flavor'].get('extra_specs') or {},
+        tuple(sorted(name for name in (*found.get('metadata', ()),
+                                       *found.get('tags', ()))
+                     if name.startswith(PREFIX))))

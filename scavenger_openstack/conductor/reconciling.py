@@ -1,0 +1,198 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Reads from Nova what instances are, and where they are.
+
+A cloud without our notification driver gets the same tags as one with it,
+later; a tag that was lost is healed.  And what a host says about an instance
+that Nova has placed elsewhere is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import itertools
+from typing import Any
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.algorithms import classify
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor import elsewhere
+from scavenger_openstack.conductor.flavor_tags import FLAVOR
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import flavor_tags
+from scavenger_openstack.db import reports
+
+LOG = log.getLogger(__name__)
+
+CLAIM = 'nova'
+
+OVERLAP_S = 120.0
+"""So far apart the clocks of Nova and ours may be."""
+
+WHOLE_S = 6 * 3600.0
+"""All instances are read again after that; between, what has changed."""
+
+AT_ONCE = 200
+"""Instances in one transaction."""
+
+MOST_SAID = 10000
+
+
+class Instance(Protocol):
+    """What :class:`.nova_api.Server` has."""
+
+    id: str
+    project: str
+    host: str
+    deleted: bool
+    specs: Mapping[str, str]
+    strays: tuple[str, ...]
+
+
+class Source(Protocol):
+    """What :class:`.nova_api.Nova` does."""
+
+    def servers(self, since_s: float | None) -> Iterable[Any]: ...
+
+    def groups(self) -> Mapping[str, str]: ...
+
+
+class Reconciler:
+    """Reads for all conductors; for one thread.
+
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, nova: Source,
+                 clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._nova = nova
+        self._clock = clock
+        self._read_s: float | None = None
+        self._whole_s = 0.0
+        self._said: set[str] = set()
+
+    def turn(self, still: Callable[[], None]) -> int:
+        """Read what has changed; how many rows that made.
+
+        :param still: called before each page; may raise to end the turn
+        :raises Unreachable: Nova does not answer.
+        :raises DatabaseError: the database cannot be used.
+        """
+        began = self._clock()
+        since = self._read_s
+        if since is None or not 0 <= began - self._whole_s < WHOLE_S:
+            since = None
+        servers = iter(self._nova.servers(
+            None if since is None else since - OVERLAP_S))
+        groups: Mapping[str, str] | None = None
+        there: set[str] = set()
+        changed = 0
+        while some := list(itertools.islice(servers, AT_ONCE)):
+            still()
+            if groups is None:
+                groups = self._nova.groups()
+            there.update(one.id for one in some)
+            changed += self._apply(some, groups, began)
+        if since is None:
+            changed += self._written(functools.partial(
+                flavor_tags.forget_others, there=there, before_s=began))
+            self._whole_s = began
+        self._read_s = began
+        for host, instance, other in self._written(functools.partial(
+                elsewhere.end, now=began)):
+            LOG.warning('%s says that it runs the instance %s, and Nova that '
+                        '%s does: what it says about it is refused', host,
+                        instance, other)
+        if changed:
+            LOG.debug('%d tags of instances were not what Nova says', changed)
+        return changed
+
+    def _written(self, work: Callable[[connect.Connection], Any]) -> Any:
+        return connect.retried(self._engine, work, idempotent=True,
+                               on_duplicate=True)
+
+    def _apply(self, servers: Sequence[Instance], groups: Mapping[str, str],
+               now: float) -> int:
+        for one in servers:
+            for text in mistakes(one, groups.get(one.id, '')):
+                self._say(text)
+        found: int = self._written(functools.partial(
+            apply, servers=servers, groups=groups, now=now))
+        return found
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            if len(self._said) >= MOST_SAID:
+                self._said.clear()
+            self._said.add(text)
+            LOG.warning('%s', text)
+
+
+def apply(connection: connect.Connection, servers: Iterable[Instance],
+          groups: Mapping[str, str], now: float) -> int:
+    """Make what is known of these instances what Nova says; how many were
+    not."""
+    servers = list(servers)
+    known = flavor_tags.of_instances(connection, [one.id for one in servers])
+    changed = 0
+    for one in servers:
+        row = None if one.deleted or not one.host else tag(
+            one, groups.get(one.id, ''))
+        if row == known.get(one.id):
+            continue
+        changed += 1
+        if row is None:
+            flavor_tags.forget(connection, one.id)
+        else:
+            flavor_tags.put(connection, row, now)
+    return changed
+
+
+def tag(server: Instance, group: str) -> reports.Row:
+    """What is kept of an instance.
+
+    Its application is that of the flavor, else its server group; without
+    either its agent finds one.
+
+    :param group: its server group, or ''
+    """
+    said = flavor.read(server.specs)
+    found = classify.classify(flavor=said.priority)
+    if not flavor.is_application(group):
+        group = ''
+    return {'instance': server.id, 'host': server.host,
+            'project': server.project, 'priority': str(found.priority),
+            'source': found.source,
+            'application': said.application or group,
+            'floor': {str(knob): value
+                      for knob, value in said.floor.items()}}
+
+
+def mistakes(server: Instance, group: str) -> Iterable[str]:
+    """What an operator may wonder about."""
+    for one in flavor.read(server.specs).wrong:
+        yield (f'instance {server.id}: extra spec {one.key!a:.80} = '
+               f'{one.value!a:.80} of its flavor is ignored: {one.why}')
+    names = [*server.strays, *([group] if group.startswith(flavor.PREFIX)
+                               else [])]
+    for name in names:
+        yield (f'instance {server.id}: {name!a:.80} in its metadata, tags or '
+               'server group is ignored: tenants write that, and only a '
+               f'flavor says {FLAVOR} priorities')

@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the conductor reads from Nova, in a real OpenStack."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy import delete
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.openstack import case
+from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
+from scavenger_openstack.tests.functional.openstack.case import SOON_S
+from scavenger_openstack.tests.functional.openstack import product
+
+
+class Reconciling(case.Case):
+
+    def setUp(self) -> None:
+        super().setUp()
+        if not product.has_novaclient():
+            self.skipTest('needs python-novaclient')
+
+    def test_a_tag_that_was_lost(self) -> None:
+        hog = self.boot('hog', BACKGROUND)
+        host = self.cloud.server(hog)['OS-EXT-SRV-ATTR:host']
+        tags = [('background', 'render', host)]
+        self.cloud.wait('the tag', lambda: self.tags(hog) == tags, SOON_S)
+        engine = connect.engine(self.site.databases['scavenger'])
+        self.addCleanup(engine.dispose)
+        with connect.writing(engine) as connection:
+            connection.execute(delete(tables.flavor_tags).where(
+                tables.flavor_tags.c.instance == hog))
+        self.cloud.wait('the tag again', lambda: self.tags(hog) == tags,
+                        SOON_S)
+        self.cloud.delete(hog)
+        self.cloud.wait('no tag', lambda: not self.tags(hog), SOON_S)
+
+    def test_a_server_group_is_an_application(self) -> None:
+        name = f'shop-{uuid.uuid4().hex[:8]}'
+        group = self.cloud.compute('POST', '/os-server-groups', {
+            'server_group': {'name': name, 'policy': 'anti-affinity'}}
+            )['server_group']['id']
+        self.addCleanup(self.cloud.compute, 'DELETE',
+                        f'/os-server-groups/{group}')
+        web = self.boot('web', hints={'group': group})
+        host = self.cloud.server(web)['OS-EXT-SRV-ATTR:host']
+        self.cloud.wait('its application', lambda: self.tags(web) == [
+            ('foreground', name, host)], SOON_S)
+        self.cloud.wait('its agent knows', lambda: self.workload(web)[
+            'application'].endswith('/' + name), SOON_S)

@@ -1,0 +1,244 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the conductor makes of Nova's instances, and of hosts that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import fixtures
+import sqlalchemy
+
+from scavenger_openstack.conductor import elsewhere
+from scavenger_openstack.conductor import reconciling
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor.cloud import report
+from scavenger_openstack.wire import report as wire
+
+HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
+WEB = '11111111-2222-4333-8444-555555555555'
+BACKGROUND = {'scavenger:priority': 'background',
+              'scavenger:floor_cpu_cores': '0.5'}
+
+
+class Server(NamedTuple):
+    id: str = HOG
+    project: str = 'p1'
+    host: str = HOST
+    deleted: bool = False
+    specs: Mapping[str, str] = BACKGROUND
+    strays: tuple[str, ...] = ()
+
+
+class Nova:
+    """Answers what it is told to, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.found: list[Server] = []
+        self.members: dict[str, str] = {}
+        self.asked: list[float | None] = []
+        self.away = False
+
+    def servers(self, since_s: float | None) -> Iterable[Server]:
+        self.asked.append(since_s)
+        if self.away:
+            raise errors.Unreachable('Nova: no answer')
+        return self.found
+
+    def groups(self) -> dict[str, str]:
+        return self.members
+
+
+class Case(cloud.Sqlite, cloud.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.now = NOW
+        self.nova = Nova()
+        self.reconciler = reconciling.Reconciler(self.engine, self.nova,
+                                                 lambda: self.now)
+
+    def turn(self, *servers: Server, after_s: float = 60.0) -> int:
+        self.nova.found = list(servers)
+        self.now += after_s
+        return self.reconciler.turn(lambda: None)
+
+    def tags(self) -> list[tuple[str, ...]]:
+        return self.rows(tables.flavor_tags, 'instance', 'host', 'priority',
+                         'source', 'application')
+
+
+class Tags(Case):
+
+    def test_what_its_flavor_says(self) -> None:
+        self.assertEqual(1, self.turn(Server()))
+        self.assertEqual([(HOG, HOST, 'background', 'flavor', '')],
+                         self.tags())
+        self.assertEqual([{'cpu_cores': 0.5}],
+                         self.rows(tables.flavor_tags, 'floor'))
+
+    def test_the_same_again_is_no_change(self) -> None:
+        """Its age tells how long it has been so."""
+        self.turn(Server())
+        self.assertEqual(0, self.turn(Server()))
+        self.assertEqual([NOW + 60], self.rows(tables.flavor_tags,
+                                               'changed_s'))
+
+    def test_another_host(self) -> None:
+        self.turn(Server())
+        self.assertEqual(1, self.turn(Server(host='node-2')))
+        self.assertEqual([(HOG, 'node-2', 'background', 'flavor', '')],
+                         self.tags())
+
+    def test_its_server_group(self) -> None:
+        self.nova.members = {HOG: 'render', WEB: 'shop'}
+        self.turn(Server(), Server(WEB, specs={
+            'scavenger:application': 'cart'}))
+        self.assertEqual(['render', 'cart'], self.rows(
+            tables.flavor_tags, 'application'))
+
+    def test_only_what_has_changed(self) -> None:
+        self.turn(Server())
+        began = self.now
+        self.turn()
+        self.assertEqual([None, began - reconciling.OVERLAP_S],
+                         self.nova.asked)
+        self.assertEqual(1, len(self.tags()))
+
+    def test_deleted(self) -> None:
+        self.turn(Server(), Server(WEB))
+        self.turn(Server(deleted=True), Server(WEB, host=''))
+        self.assertEqual([], self.tags())
+
+    def test_gone_unnoticed(self) -> None:
+        """Nova forgets deleted instances; all are read again at times."""
+        self.turn(Server(), Server(WEB))
+        self.turn(Server(), after_s=reconciling.WHOLE_S + 1)
+        self.assertEqual([None, None], self.nova.asked)
+        self.assertEqual([HOG], [one[0] for one in self.tags()])
+
+    def test_no_answer(self) -> None:
+        """What is known stays, and the next turn asks for what was missed."""
+        self.turn(Server())
+        since = self.now
+        self.nova.away = True
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.nova.away = False
+        self.turn()
+        self.assertEqual(since - reconciling.OVERLAP_S, self.nova.asked[-1])
+        self.assertEqual(1, len(self.tags()))
+
+    def test_tenants_have_no_say(self) -> None:
+        self.nova.members = {WEB: 'scavenger:priority=background'}
+        for _ in range(2):
+            self.turn(Server(WEB, specs={}, strays=('scavenger:priority',)))
+        self.assertEqual('foreground', self.tags()[0][2])
+        self.assertEqual(1, self.log.output.count(
+            "'scavenger:priority' in its metadata"))
+        self.assertEqual(1, self.log.output.count(
+            "'scavenger:priority=background' in its metadata"))
+
+    def test_a_flavor_with_mistakes(self) -> None:
+        for _ in range(2):
+            self.turn(Server(specs={'scavenger:priority': 'batch'}))
+        self.assertEqual(1, self.log.output.count(
+            "extra spec 'scavenger:priority' = 'batch' of its flavor is "
+            'ignored'))
+
+    def test_nothing_said_is_no_tag_for_the_agent(self) -> None:
+        self.sync(report(workloads=[_vm()], digest='d'))
+        self.turn(Server(specs={}))
+        answer = self.sync(report(digest='d'), self.now)
+        assert answer.directives is not None
+        self.assertEqual([], answer.directives.tags)
+
+
+class Elsewhere(Case):
+    """Nova has placed the instance on node-2."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.claim()
+        self.turn(Server(host='node-2'))
+
+    def claim(self, *entries: wire.AnyEntry) -> wire.Answer:
+        """This host says that it has the instance."""
+        return self.sync(report(*entries, workloads=[_vm()], digest='d'),
+                         self.now)
+
+    def there(self) -> list[str]:
+        with connect.reading(self.engine) as connection:
+            return list(connection.execute(sqlalchemy.select(
+                tables.workloads.c.instance).where(
+                    tables.workloads.c.until_s.is_(None))).scalars())
+
+    def test_for_a_while(self) -> None:
+        """As in a migration."""
+        self.turn(Server(host='node-2'))
+        self.claim(cloud.limit(1, workload=HOG))
+        self.assertEqual([HOG], self.there())
+        self.assertEqual([HOG], self.rows(tables.caps, 'workload'))
+
+    def test_for_long(self) -> None:
+        for _ in range(2):
+            self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+            answer = self.claim(
+                cloud.limit(1, workload=HOG),
+                cloud.incident(2, victim=HOG, antagonists=[]),
+                cloud.incident(3, number=2, victim='/batch/b',
+                               antagonists=[HOG, '/batch/a']))
+            self.assertEqual('', answer.workloads_digest)
+        self.assertEqual(3, answer.acknowledged)
+        self.assertEqual([], self.there())
+        self.assertEqual([], self.rows(tables.caps, 'workload'))
+        self.assertEqual(['/batch/b'], self.rows(tables.incidents, 'victim'))
+        self.assertEqual(['/batch/a'], self.rows(tables.suspects, 'workload'))
+        self.assertEqual(1, self.log.output.count(
+            f'{HOST} says that it runs the instance {HOG}, and Nova that '
+            'node-2 does'))
+        self.assertEqual(1, self.rows(tables.audit, 'action').count(
+            'report.refused'))
+
+    def test_nova_agrees_at_last(self) -> None:
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+        self.claim()
+        self.turn(Server())
+        self.claim()
+        self.assertEqual([HOG], self.there())
+
+    def test_not_without_nova(self) -> None:
+        """What was known long ago is no reason."""
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)
+        self.now += elsewhere.GRACE_S + 1
+        self.claim()
+        self.assertEqual([HOG], self.there())
+
+    def test_the_name_with_its_domain(self) -> None:
+        self.turn(Server(host=f'{HOST}.example.org'))
+        self.turn(Server(host=f'{HOST}.example.org'),
+                  after_s=2 * elsewhere.GRACE_S)
+        self.claim()
+        self.assertEqual([HOG], self.there())
+
+
+def _vm() -> wire.Workload:
+    return wire.Workload(id=HOG, priority='foreground', kind='instance',
+                         instance=HOG, project='p1')
