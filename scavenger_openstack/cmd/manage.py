@@ -97,6 +97,25 @@ def parser() -> command_line.Parser:
                            'traits that conductors made; [placement] enabled '
                            'has to be false, and conductors started again',
          'Exit code: 1 when something stays because it is in use.')
+    action = command_line.add_commands(
+        add('flavors', 'flavors of background instances'), 'action')
+    one = _add(action, 'create', 'make flavors whose instances are background '
+                                 'and placed by what conductors tell '
+                                 'Placement; those that are there stay',
+               'Exit code: 1 when one is there and differs.')
+    one.add_argument('sizes', metavar='SIZE', nargs='*', type=_size,
+                     help='virtual CPUs x MiB; default: 1x1024 2x4096 '
+                          '4x8192')
+    one.add_argument('--name', default='background', metavar='NAME',
+                     type=_flavor, help='what the names begin with: '
+                     'background gives background.2x4096')
+    one.add_argument('--disk', dest='disk_gib', type=int, default=10,
+                     metavar='GIB', help='root disk, in GiB; default: 10')
+    one.add_argument('--public', action='store_true',
+                     help='for all projects; without, give access with '
+                          '"openstack flavor set --project"')
+    one.add_argument('--dry-run', action='store_true',
+                     help='only print what would be made')
     return found
 
 
@@ -116,7 +135,7 @@ def _main(arguments: Sequence[str]) -> int:
         ('db', 'purge'): _purge, ('host', 'enroll'): _enroll,
         ('aggregate', 'set'): _aggregate, ('aggregate', 'unset'): _aggregate,
         ('aggregate', 'list'): _aggregates,
-        ('placement', 'remove'): _remove}
+        ('placement', 'remove'): _remove, ('flavors', 'create'): _flavors}
     return commands[options.command, options.action](conf, options)
 
 
@@ -229,6 +248,11 @@ def _remove(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     return manage_cloud.remove(conf, PROG)
 
 
+def _flavors(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
+    from scavenger_openstack.cmd import manage_cloud
+    return manage_cloud.create_flavors(conf, options, PROG)
+
+
 class _Progress:
     """A line now and then while many rows are deleted."""
 
@@ -249,6 +273,15 @@ def _duration(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f'{text!r} is no duration such as 48h, 30d or 8w')
     return float(count) * UNITS_S[unit]
+
+
+def _size(text: str) -> tuple[int, int]:
+    from scavenger_openstack.cmd import manage_cloud
+    return manage_cloud.size(text)
+
+
+def _flavor(text: str) -> str:
+    return _name(text, 'a flavor')
 
 
 def _host(text: str) -> str:

@@ -15,12 +15,16 @@ of OpenStack."""
 
 from __future__ import annotations
 
+import argparse
+import re
 import sys
 import time
 
 from oslo_config import cfg
 
+from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import leader
+from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.conductor import placement_writer
 from scavenger_openstack.conductor import sessions
@@ -29,6 +33,9 @@ from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
+
+SIZES = ('1x1024', '2x4096', '4x8192')
+_SIZE = re.compile(r'([1-9][0-9]{0,3})x([1-9][0-9]{0,7})')
 
 WORK_S = 900.0
 HOLDER = 'scavenger-manage'
@@ -66,3 +73,52 @@ def remove(conf: cfg.ConfigOpts, prog: str) -> int:
     if not stays:
         print('Placement has no background providers, classes and traits')
     return 1 if stays else 0
+
+
+def size(text: str) -> tuple[int, int]:
+    """Virtual CPUs and MiB of "2x4096"."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no size such as 2x4096: virtual CPUs x MiB')
+    return int(found[1]), int(found[2])
+
+
+def background_specs(vcpus: int, ram_mib: int) -> dict[str, str]:
+    """The extra specs of a background flavor that is scheduled by Placement.
+
+    Of the host itself it asks for as good as nothing: Nova wants something.
+    """
+    return {flavor.PRIORITY: 'background',
+            'resources:VCPU': '0', 'resources:MEMORY_MB': '1',
+            f'resources:{placement.VCPU}': str(vcpus),
+            f'resources:{placement.MEMORY_MIB}': str(ram_mib)}
+
+
+def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
+                   prog: str) -> int:
+    """Make those that are not there; 1 when one is there and differs."""
+    nova = sessions.make_nova(conf, sessions.make_session(conf))
+    from scavenger_openstack.conductor import nova_api
+    there = nova.flavors()
+    differ = 0
+    for vcpus, ram_mib in options.sizes or map(size, SIZES):
+        name = f'{options.name}.{vcpus}x{ram_mib}'
+        specs = background_specs(vcpus, ram_mib)
+        found = there.get(name)
+        if found is None:
+            if not options.dry_run:
+                nova.make_flavor(name, nova_api.Flavor(
+                    '', vcpus, ram_mib, options.disk_gib, specs),
+                    public=options.public)
+            print(f'{name}: ' + ('would be made' if options.dry_run
+                                 else 'made'))
+        elif (found.vcpus, found.ram_mib) == (vcpus, ram_mib) and (
+                specs.items() <= found.specs.items()):
+            print(f'{name}: it is there')
+        else:
+            differ = 1
+            print(f'{prog}: {name}: it is there, and other than it would be '
+                  'made: delete it, or choose another --name',
+                  file=sys.stderr)
+    return differ

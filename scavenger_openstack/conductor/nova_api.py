@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge to python-novaclient: instances, their flavors and groups."""
+"""The edge to python-novaclient: instances, their groups, and flavors."""
 
 from __future__ import annotations
 
@@ -51,6 +51,16 @@ class Server(NamedTuple):
     deleted: bool
     specs: Mapping[str, str]
     strays: tuple[str, ...] = ()
+
+
+class Flavor(NamedTuple):
+    """A flavor; ``id`` '' for one that is to be made."""
+
+    id: str
+    vcpus: int
+    ram_mib: int
+    disk_gib: int
+    specs: Mapping[str, str]
 
 
 class Nova:
@@ -94,6 +104,30 @@ class Nova:
                 found.update(dict.fromkeys(group.members, group.name))
             offset += len(page)
         return found
+
+    def flavors(self) -> dict[str, Flavor]:
+        """All flavors, by name."""
+        return {one.name: Flavor(one.id, one.vcpus, one.ram, one.disk, dict(
+            one.to_dict().get('extra_specs') or one.get_keys()))
+            for one in self._ask(lambda nova: nova.flavors.list(
+                is_public=None))}
+
+    def make_flavor(self, name: str, wanted: Flavor, *, public: bool
+                    ) -> None:
+        """Make one; its id is Nova's choice.
+
+        :raises Unreachable: Nova refuses it, or does not answer.
+        """
+        def make(nova: Any) -> None:
+            made = nova.flavors.create(name, wanted.ram_mib, wanted.vcpus,
+                                       wanted.disk_gib, is_public=public)
+            try:
+                made.set_keys(dict(wanted.specs))
+            except Exception:
+                made.delete()       # without them it is foreground
+                raise
+
+        self._ask(make)
 
     def _ask(self, question: Any) -> Any:
         try:

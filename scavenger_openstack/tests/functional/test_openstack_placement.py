@@ -15,13 +15,17 @@ OpenStack."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
+import uuid
 
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import product
 
 BY_INVENTORY = {**BACKGROUND, 'resources:VCPU': '0',
                 'resources:MEMORY_MB': '1',
@@ -87,6 +91,50 @@ class Placement(case.Case):
         self.cloud.wait('nova-compute has started', lambda:
                         self.services(host) > before, SOON_S)
         self.assertIn(host, self.offered())
+
+    def manage(self, *words: str) -> tuple[int, str]:
+        """Exit code and output of scavenger-manage."""
+        done = subprocess.run(
+            [sys.executable, '-m', 'scavenger_openstack.cmd.manage',
+             '--config-file', str(self.site.directory('scavenger')
+                                  / 'scavenger.conf'), *words],
+            capture_output=True, text=True, timeout=SOON_S,
+            stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout + done.stderr
+
+    def test_flavors_are_made(self) -> None:
+        if not product.has_novaclient():
+            self.skipTest('needs python-novaclient')
+        name = f'batch-{uuid.uuid4().hex[:8]}'
+        command = ('flavors', 'create', '--name', name, '--disk', '1',
+                   '1x96', '2x4096')
+        names = [f'{name}.1x96', f'{name}.2x4096']
+        self.assertEqual((0, ''.join(f'{one}: would be made\n' for one in names
+                                     )), self.manage(*command, '--dry-run'))
+        self.assertEqual((0, ''.join(f'{one}: made\n' for one in names)),
+                         self.manage(*command))
+        self.assertEqual((0, ''.join(f'{one}: it is there\n'
+                                     for one in names)), self.manage(*command))
+        made = {one['name']: one for one in self.cloud.compute(
+            'GET', '/flavors/detail?is_public=None')['flavors']}
+        for one in names:
+            self.addCleanup(self.cloud.compute, 'DELETE',
+                            f"/flavors/{made[one]['id']}")
+        found = made[names[1]]
+        self.assertEqual((2, 4096, 1, False), tuple(found[key] for key in (
+            'vcpus', 'ram', 'disk', 'os-flavor-access:is_public')))
+        self.assertEqual({
+            'scavenger:priority': 'background', 'resources:VCPU': '0',
+            'resources:MEMORY_MB': '1', 'resources:CUSTOM_BACKGROUND_VCPU':
+            '2', 'resources:CUSTOM_BACKGROUND_MEMORY_MB': '4096'},
+            found['extra_specs'])
+        self.cloud.compute(
+            'PUT', f"/flavors/{found['id']}/os-extra_specs/"
+                   'resources:CUSTOM_BACKGROUND_VCPU',
+            {'resources:CUSTOM_BACKGROUND_VCPU': '1'})
+        code, said = self.manage(*command)
+        self.assertEqual(1, code)
+        self.assertIn(f'{names[1]}: it is there, and other than', said)
 
     def services(self, host: str) -> str:
         """When the nova-compute of a host last said that it is there."""

@@ -38,7 +38,8 @@ COMMANDS = {
     'agent': ('run', 'sample', 'status', 'history', 'stop-all', 'resume'),
     'standalone': ('run', 'env'),
     'manage': ('db upgrade', 'db version', 'db purge', 'host enroll',
-               'aggregate set', 'aggregate unset', 'aggregate list'),
+               'aggregate set', 'aggregate unset', 'aggregate list',
+               'placement remove', 'flavors create'),
     'status': ('upgrade check',)}
 
 TIMEOUT_S = 60.0
