@@ -42,6 +42,10 @@ class Conflict(Exception):
     """The provider has changed since it was read."""
 
 
+class Failed(errors.Unreachable):
+    """Placement has a fault at this request."""
+
+
 class Refused(errors.ScavengerError):
     """Placement answers an error; ``status`` is its HTTP status."""
 
@@ -213,7 +217,7 @@ class Placement:
         except auth_exceptions.ClientException as exc:
             raise errors.Unreachable(f'Placement: {exc}') from exc
         if answer.status_code >= 500:
-            raise errors.Unreachable(
+            raise Failed(
                 f'Placement: {method} {path}: HTTP {answer.status_code}')
         if missing_ok and answer.status_code in (400, 404):
             return {}       # no such trait to look for, nothing to delete

@@ -39,6 +39,9 @@ TRUST_S = 1800.0
 """What Placement has is read again after one to two times that, in case
 another program changed it."""
 
+MOST_FAULTS = 3
+"""After so many faults of Placement in a row a turn ends."""
+
 GONE = 404
 
 
@@ -72,6 +75,8 @@ class Writer:
         self._children: dict[str, str] = {}
         self._known: dict[str, Known] = {}
         self._said: set[str] = set()
+        self._missed_s: dict[str, float] = {}
+        self._faults = 0
 
     def turn(self, still: Callable[[], None]) -> int:
         """Look at all hosts; how many were written.
@@ -89,7 +94,13 @@ class Writer:
             still()
             name = self._names.get(row['name'], self._names.get(
                 _short(row['name'])))
+            if name is not None:
+                self._missed_s.pop(row['name'], None)
             if name is None:
+                # At first nova-compute may not have made it yet.
+                if self._listed_s - self._missed_s.setdefault(
+                        row['name'], self._listed_s) < LIST_S:
+                    continue
                 self._say(row['name'], f"{row['name']}: Placement has no "
                           'provider of that name: its background is not '
                           'offered; [agent] host has to be the name that '
@@ -119,13 +130,22 @@ class Writer:
     def _host(self, name: str, what: placement.Seen | None, now: float
               ) -> int:
         try:
-            return self._write(name, what, now)
+            written = self._write(name, what, now)
+        except placement_api.Failed:
+            self._faults += 1
+            if self._faults >= MOST_FAULTS:
+                self._faults = 0
+                raise
+            LOG.debug('%s: next try in the next turn', name, exc_info=True)
+            return 0
         except placement_api.Refused as exc:
             self._known.pop(name, None)
             self._listed_s = float('-inf')
             if exc.status != GONE:
                 self._say(name, f'{name}: {exc}')
             return 0
+        self._faults = 0
+        return written
 
     def _write(self, name: str, what: placement.Seen | None, now: float
                ) -> int:

@@ -57,6 +57,22 @@ def nothing() -> None:
     """The claim is still ours."""
 
 
+class Faulty(adapter.Adapter):
+    """Placement with a fault at so many writes of inventories."""
+
+    def __init__(self, raw: adapter.Adapter, times: int) -> None:
+        super().__init__(raw.session)
+        self._raw = raw
+        self._times = times
+
+    def request(self, url: str, method: str, **more: Any) -> Any:
+        found = self._raw.request(url, method, **more)
+        if url.endswith('/inventories') and method == 'PUT' and self._times:
+            self._times -= 1
+            found.status_code = 500
+        return found
+
+
 class Writing(testtools.TestCase):
 
     def setUp(self) -> None:
@@ -191,7 +207,9 @@ class Writing(testtools.TestCase):
     def test_a_host_that_placement_does_not_know(self) -> None:
         self.report(4.0, host='elsewhere')
         self.later(0)
-        self.later(10)
+        self.assertEqual('', self.log.output)
+        for _ in range(2):
+            self.later(placement_writer.LIST_S)
         self.assertEqual(1, self.log.output.count(
             'elsewhere: Placement has no provider of that name'))
 
@@ -215,6 +233,16 @@ class Writing(testtools.TestCase):
         writer = self.another(test_placement.client('http://127.0.0.1:9'))
         self.report(4.0)
         self.assertRaises(errors.Unreachable, writer.turn, nothing)
+
+    def test_faults_of_placement(self) -> None:
+        """One is passed over, several in a row end the turn."""
+        self.report(4.0)
+        self.writer = self.another(Faulty(self.raw, 1))
+        self.assertEqual([0, 1], [self.later(10), self.later(10)])
+        self.writer = self.another(Faulty(self.raw, 100))
+        for _ in range(placement_writer.MOST_FAULTS - 1):
+            self.assertEqual(0, self.later(60, 1.0))
+        self.assertRaises(errors.Unreachable, self.later, 60, 1.0)
 
     # --- one of all conductors
 
