@@ -19,6 +19,7 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import evictions
 from scavenger_openstack.api.resources import aggregates
 from scavenger_openstack.api.resources import antagonists
 from scavenger_openstack.api.resources import audit
@@ -110,6 +111,13 @@ ROUTES: tuple[Route, ...] = (
     _list('/v1/antagonists', 'antagonists', 'antagonists:list',
           antagonists.list_, 'List antagonists', antagonists.FIELDS,
           antagonists.FILTERS),
+    _list('/v1/evictions', 'evictions', 'evictions:list', evictions.list_,
+          'List evictions', evictions.FIELDS, evictions.FILTERS),
+    _thing('POST', '/v1/evictions', 'eviction', 'evictions:create',
+           evictions.create, 'Create eviction', evictions.FIELDS,
+           evictions.WISH),
+    _thing('GET', '/v1/evictions/{id}', 'eviction', 'evictions:show',
+           evictions.show, 'Show eviction', evictions.FIELDS),
     _list('/v1/caps', 'caps', 'caps:list', caps.list_, 'List caps',
           caps.FIELDS, caps.FILTERS),
     _list('/v1/caps/overrides', 'overrides', 'overrides:list',

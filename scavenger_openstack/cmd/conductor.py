@@ -131,7 +131,8 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
     session = sessions.make_session(conf)
     return [make(conf, engine, name, session)
             for make, enabled in ((_placement, conf.placement.enabled),
-                                  (_nova, conf.nova.enabled)) if enabled]
+                                  (_nova, conf.nova.enabled),
+                                  (_evictions, conf.nova.enabled)) if enabled]
 
 
 def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
@@ -164,6 +165,19 @@ def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
         engine, reconciling.CLAIM, name, time.time, reconciler.turn,
         every_s=conf.nova.interval_s,
         what='what instances are is not read from Nova')
+
+
+def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+               session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor import evicting
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import sessions
+    from scavenger_openstack.db import evictions
+    work = evicting.Evicting(engine, sessions.make_nova(conf, session),
+                             time.time)
+    return leader.Leader(
+        engine, evictions.CLAIM, name, time.time, work.turn,
+        every_s=evicting.EVERY_S, what='instances are not evicted')
 
 
 class _Version:

@@ -41,6 +41,7 @@ PREFIX = 'scavenger:'
 class Server(NamedTuple):
     """An instance; ``host`` is '' while it has none.
 
+    ``busy`` while Nova does something with it;
     ``specs`` are the extra specs of its flavor; ``strays`` the names of
     metadata and tags that look like them, which tenants write.
     """
@@ -51,6 +52,8 @@ class Server(NamedTuple):
     deleted: bool
     specs: Mapping[str, str]
     strays: tuple[str, ...] = ()
+    status: str = ''
+    busy: bool = False
 
 
 class Flavor(NamedTuple):
@@ -91,6 +94,29 @@ class Nova:
                 search_opts=search, marker=after, limit=PAGE)):
             yield from map(_server, page)
             marker = page[-1].id
+
+    def server(self, instance: str) -> Server | None:
+        """One of them, ``None`` when there is none."""
+        def ask(nova: Any) -> Any:
+            try:
+                return nova.servers.get(instance)
+            except exceptions.NotFound:
+                return None
+
+        found = self._ask(ask)
+        return None if found is None else _server(found)
+
+    def act(self, instance: str, how: str) -> None:
+        """Have Nova begin to live-migrate, pause, stop or shelve it.
+
+        :raises Unreachable: Nova refuses it, or does not answer.
+        """
+        self._ask(lambda nova: {
+            'live-migrate': lambda: nova.servers.live_migrate(
+                instance, None, 'auto'),
+            'pause': lambda: nova.servers.pause(instance),
+            'stop': lambda: nova.servers.stop(instance),
+            'shelve': lambda: nova.servers.shelve(instance)}[how]())
 
     def groups(self) -> dict[str, str]:
         """The name of the server group of each instance that has one."""
@@ -162,4 +188,5 @@ def _server(one: Any) -> Server:
         found['flavor'].get('extra_specs') or {},
         tuple(sorted(name for name in (*found.get('metadata', ()),
                                        *found.get('tags', ()))
-                     if name.startswith(PREFIX))))
+                     if name.startswith(PREFIX))),
+        found['status'], bool(found.get('OS-EXT-STS:task_state')))

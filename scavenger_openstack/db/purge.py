@@ -62,6 +62,7 @@ RULES = (
     Rule(tables.antagonist_hours, tables.antagonist_hours.c.hour_s),
     Rule(tables.statistics, tables.statistics.c.hour_s),
     Rule(tables.overrides, tables.overrides.c.expires_s),
+    Rule(tables.evictions, tables.evictions.c.ended_s),
     Rule(tables.audit, tables.audit.c.time_s),
     Rule(tables.runs, tables.runs.c.last_seen_s, at_least_s=RUNS_S),
 )

@@ -261,6 +261,23 @@ flavor_tags = _table(
     Column('changed_s', Double, nullable=False, index=True),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
+# Instances that Nova is asked to take away; ended_s is NULL until it has.
+evictions = _table(
+    'evictions', _id(),
+    Column('uuid', String(32), nullable=False, unique=True),
+    Column('instance', String(36), nullable=False),
+    Column('host', NAME, nullable=False),
+    Column('project', PROJECT, nullable=False),
+    Column('how', String(16), nullable=False),
+    Column('reason', Text, nullable=False),
+    Column('created_by', NAME, nullable=False),
+    Column('created_s', Double, nullable=False),
+    Column('state', String(16), nullable=False),
+    Column('detail', Text, nullable=False),
+    Column('changed_s', Double, nullable=False),
+    Column('ended_s', Double, index=True),
+    Index('ix_evictions_instance', 'instance', 'id'))
+
 # Merged reports of one hour, and what they made of a day.
 statistics = _table(
     'statistics', _id(), _host(),

@@ -418,6 +418,7 @@ class Schema(databases.Mixin):
                 if drop:
                     tables.aggregate_settings.drop(connection)
                     tables.flavor_tags.drop(connection)
+                    tables.evictions.drop(connection)
             self.assertEqual(('0001', schema.newest()),
                              schema.upgrade(engine))
             with connect.writing(engine) as connection:

@@ -153,7 +153,7 @@ class Manage(Command):
         self.assertEqual(
             {'incidents': 3, 'suspects': 6, 'caps': 3, 'workloads': 3,
              'antagonist_hours': 3, 'statistics': 3, 'overrides': 0,
-             'audit': 3, 'runs': 3}, deleted)
+             'evictions': 0, 'audit': 3, 'runs': 3}, deleted)
         self.assertEqual(
             {'alembic_version': 1, 'hosts': 1, 'incidents': 2, 'suspects': 2,
              'caps': 2, 'workloads': 2, 'antagonist_hours': 1,

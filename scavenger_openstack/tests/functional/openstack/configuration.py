@@ -190,15 +190,19 @@ rpc_response_timeout = 60
 
 def openrc(site: Site) -> str:
     """For a shell: the administrator's credentials."""
-    variables = {
+    return ''.join(f'export {name}={value}\n'
+                   for name, value in variables(site).items())
+
+
+def variables(site: Site) -> dict[str, str]:
+    """The same, as an environment."""
+    return {
         'OS_AUTH_URL': site.keystone, 'OS_USERNAME': 'admin',
         'OS_PASSWORD': PASSWORD, 'OS_PROJECT_NAME': 'admin',
         'OS_USER_DOMAIN_NAME': 'Default', 'OS_PROJECT_DOMAIN_NAME': 'Default',
         'OS_REGION_NAME': REGION, 'OS_IDENTITY_API_VERSION': '3',
         'OS_COMPUTE_API_VERSION': '2.latest', 'OS_PLACEMENT_API_VERSION':
             '1.39'}
-    return ''.join(f'export {name}={value}\n'
-                   for name, value in variables.items())
 
 
 def database(site: Site, name: str) -> str:

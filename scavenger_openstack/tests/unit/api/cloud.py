@@ -47,6 +47,7 @@ NOISY = '22222222-2222-4222-8222-222222222222'
 BATCH = '/batch/noisy'
 INCIDENT, INCIDENT_OF_OTHER = 'a' * 32, 'b' * 32
 OVERRIDE, PRIORITY, EXEMPTION = 'c' * 32, 'd' * 32, 'e' * 32
+EVICTION = '9' * 32
 HOST, SILENT = 'host-one', 'host-silent'
 
 OTHER_SIDE = (OTHER, NOISY, BATCH, HOST, SILENT, 'noisy', 'CPU hog',
@@ -153,6 +154,12 @@ def fill(engine: Engine) -> None:
         add(tables.switches, scope='host', target=HOST, protection=False,
             reason='an upgrade', caps_per_minute=3, changed_by='ann',
             changed_s=NOW_S - 50)
+        add(tables.evictions, **asked, uuid=EVICTION, instance=NOISY,
+            host=HOST, project=OTHER, how='stop', state='done',
+            detail='its status is SHUTOFF', changed_s=NOW_S - 50,
+            ended_s=NOW_S - 50)
+        add(tables.claims, name='evictions', holder='a conductor',
+            expires_s=NOW_S + 7200)
         add(tables.specs, project=ONE, application='web', cpu_model='cpu',
             signal='cpi', mean=1.2, stddev=0.1, n=1000,
             day_s=int(NOW_S // 86400 * 86400))
@@ -193,6 +200,7 @@ PATHS = {
     '/v1/incidents/{id}': INCIDENT,
     '/v1/priorities/{id}': PRIORITY,
     '/v1/exemptions/{id}': EXEMPTION,
+    '/v1/evictions/{id}': EVICTION,
 }
 
 

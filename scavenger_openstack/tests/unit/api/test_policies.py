@@ -43,6 +43,7 @@ EXPECTED: dict[str, Allowed] = {
     'list_incidents': only(*READERS, 'reader', 'member', 'stranger'),
     'show_incident': only(*READERS, 'reader', 'member', stranger=404),
     'list_antagonists': READ,
+    'list_evictions': READ, 'show_eviction': READ, 'create_eviction': WRITE,
     'list_caps': READ, 'list_overrides': READ, 'set_override': WRITE,
     'delete_override': WRITE,
     'list_priorities': READ, 'set_priority': WRITE, 'delete_priority': WRITE,
@@ -55,6 +56,8 @@ EXPECTED: dict[str, Allowed] = {
 }
 
 BODIES: dict[str, dict[str, Any]] = {
+    'create_eviction': {'instance': cloud.NOISY, 'how': 'stop',
+                        'reason': 'why', 'dry_run': True},
     'update_host': {'modes': {'attribution': 'observe'}},
     'update_aggregate': {'modes': {'attribution': 'observe'}},
     'set_override': {'value': 0.2, 'reason': 'why', 'expires_at':

@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Background instances that Nova takes away from their hosts.
+
+A request is a row; a conductor carries it out, and the row says how it
+went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+import uuid
+
+from scavenger_openstack.api.call import Call
+from scavenger_openstack.api import faults
+from scavenger_openstack.api import schemas
+from scavenger_openstack.api.schemas import described
+from scavenger_openstack.api import times
+from scavenger_openstack.db import evictions
+
+HOW = schemas.one_of(('live-migrate', 'pause', 'stop', 'shelve'))
+
+FILTERS = {'instance': schemas.UUID, 'host': schemas.NAME,
+           'state': schemas.one_of(evictions.STATES)}
+
+FIELDS = {
+    'id': described(schemas.TEXT, 'Empty for a dry run.'),
+    'instance': schemas.TEXT,
+    'host': described(schemas.TEXT, 'Where it was.'),
+    'project': schemas.TEXT,
+    'how': HOW,
+    'reason': schemas.TEXT,
+    'created_by': schemas.TEXT,
+    'created_at': schemas.MAYBE_TIME,
+    'state': described(schemas.TEXT, 'asked, sending (to Nova), doing, done, '
+                                     'failed; or dry run.'),
+    'detail': schemas.TEXT,
+    'changed_at': schemas.MAYBE_TIME}
+
+WISH = schemas.fields(
+    {'instance': schemas.UUID, 'how': HOW, 'reason': schemas.REASON,
+     'dry_run': described(schemas.FLAG, 'Only check, and change nothing.')},
+    'dry_run')
+
+
+def list_(call: Call, connection: Any) -> dict[str, Any]:
+    query = call.query
+    return call.page(evictions.page(
+        connection, instance=query.get('instance'), host=query.get('host'),
+        state=query.get('state'), after=call.after_id(),
+        limit=call.limit + 1), _shape)
+
+
+def show(call: Call, connection: Any) -> dict[str, Any]:
+    found = evictions.show(connection, call.path['id'])
+    if found is None:
+        raise faults.missing('eviction')
+    return {'eviction': _shape(found)}
+
+
+def create(call: Call, connection: Any) -> dict[str, Any]:
+    """Ask for it, unless it is a dry run; the checks are the same."""
+    instance = call.body['instance']
+    found = evictions.workload(connection, instance)
+    if found is None:
+        raise faults.missing('workload of this instance')
+    if not evictions.is_background(found):
+        raise faults.conflict(f'{instance} is foreground, which is never '
+                              'evicted.', 'instance')
+    if evictions.unfinished(connection, instance):
+        raise faults.conflict(f'{instance} is being evicted already.',
+                              'instance')
+    if not evictions.works(connection, call.now_s):
+        raise faults.conflict('No conductor evicts: set [nova] enabled and '
+                              'credentials in [openstack] of conductors.',
+                              'instance')
+    row = {'uuid': uuid.uuid4().hex, 'instance': instance,
+           'host': found['host'], 'project': found['project'],
+           'how': call.body['how'], 'reason': call.body['reason'],
+           'created_by': call.caller.user, 'created_s': call.now_s,
+           'state': evictions.ASKED, 'detail': '', 'changed_s': call.now_s}
+    if call.body.get('dry_run', False):
+        return {'eviction': {**_shape(row), 'id': '', 'state': 'dry run',
+                             'detail': 'nothing was changed'}}
+    evictions.add(connection, **row)
+    call.record(connection, 'eviction.ask', instance, before=None,
+                after=_shape(row), reason=row['reason'])
+    return {'eviction': _shape(row)}
+
+
+def _shape(row: Mapping[str, Any]) -> dict[str, Any]:
+    same = ('instance', 'host', 'project', 'how', 'reason', 'created_by',
+            'state', 'detail')
+    return {'id': row['uuid'], **{name: row[name] for name in same},
+            'created_at': times.iso(row['created_s']),
+            'changed_at': times.iso(row['changed_s'])}

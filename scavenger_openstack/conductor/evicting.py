@@ -1,0 +1,188 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Has Nova take background instances away from their hosts, as operators
+asked.
+
+Each is asked of Nova once: a conductor that dies while it sends leaves a row
+that says so, and nothing is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import functools
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor import elsewhere
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import evictions
+from scavenger_openstack.db.evictions import ASKED
+from scavenger_openstack.db.evictions import DOING
+from scavenger_openstack.db.evictions import DONE
+from scavenger_openstack.db.evictions import FAILED
+from scavenger_openstack.db.evictions import SENDING
+from scavenger_openstack.db import reports
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack import errors
+from scavenger_openstack.types import Priority
+
+LOG = log.getLogger(__name__)
+
+EVERY_S = 2.0
+GIVE_UP_S = 1800.0
+"""A live migration may take long."""
+
+STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
+            'shelve': ('SHELVED', 'SHELVED_OFFLOADED')}
+"""What an instance is when that is done."""
+
+MIGRATE = 'live-migrate'
+
+
+class Instance(Protocol):
+    """What :class:`.nova_api.Server` has."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def specs(self) -> Mapping[str, str]: ...
+
+
+class Nova(Protocol):
+    """What :class:`.nova_api.Nova` does."""
+
+    def server(self, instance: str) -> Instance | None: ...
+
+    def act(self, instance: str, how: str) -> None: ...
+
+
+class Evicting:
+    """Carries out all of them; for one thread.
+
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, nova: Nova,
+                 clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._nova = nova
+        self._clock = clock
+
+    def turn(self, still: Callable[[], None]) -> int:
+        """Look at each that has not ended; how many there are.
+
+        :param still: called before each; may raise to end the turn
+        :raises Unreachable: Nova does not answer.
+        :raises DatabaseError: the database cannot be used.
+        """
+        with connect.reading(self._engine) as connection:
+            rows = evictions.unfinished(connection)
+        for row in rows:
+            still()
+            if row['state'] == ASKED:
+                self._send(row)
+            elif row['state'] == DOING:
+                self._look(row)
+            else:
+                self._move(row, SENDING, FAILED,
+                           'the conductor ended while it asked Nova, which '
+                           'may have done it')
+        return len(rows)
+
+    def _send(self, row: Row) -> None:
+        """Ask Nova; it answers before it has done it."""
+        server = self._nova.server(row['instance'])
+        why = refusal(row, server)
+        if why:
+            self._move(row, ASKED, FAILED, why)
+            return
+        if not self._move(row, ASKED, SENDING, ''):
+            return
+        try:
+            self._nova.act(row['instance'], row['how'])
+        except errors.ScavengerError as exc:
+            self._move(row, SENDING, FAILED, str(exc))
+        else:
+            self._move(row, SENDING, DOING, 'Nova does it')
+
+    def _look(self, row: Row) -> None:
+        """Find out whether Nova has done it."""
+        server = self._nova.server(row['instance'])
+        if server is None:
+            self._move(row, DOING, DONE, 'the instance was deleted')
+        elif server.busy:
+            if self._clock() - row['changed_s'] > GIVE_UP_S:
+                self._move(row, DOING, FAILED, f'Nova has not done it in '
+                           f'{GIVE_UP_S / 60:.0f} minutes')
+        elif row['how'] == MIGRATE and server.host != row['host'] \
+                and server.host:
+            self._move(row, DOING, DONE, f'it is on {server.host} now')
+        elif server.status in STATUSES.get(row['how'], ()):
+            self._move(row, DOING, DONE, f'its status is {server.status}')
+        else:
+            self._move(row, DOING, FAILED,
+                       f'Nova has not done it: its status is {server.status}, '
+                       f'on {server.host or "no host"}; see "openstack server '
+                       f'event list {row["instance"]}"')
+
+    def _move(self, row: Row, before: str, state: str, detail: str) -> bool:
+        now = self._clock()
+        moved: bool = connect.retried(self._engine, functools.partial(
+            _moved, row=row, before=before, state=state, detail=detail,
+            now=now), idempotent=True)
+        if moved and state in (DONE, FAILED):
+            log_it = LOG.info if state == DONE else LOG.warning
+            log_it('eviction of %s from %s by %s, asked for by %s: %s, %s',
+                   row['instance'], row['host'], row['how'],
+                   row['created_by'], state, detail)
+        return moved
+
+
+def _moved(connection: connect.Connection, row: Row, before: str, state: str,
+           detail: str, now: float) -> bool:
+    if not evictions.move(connection, row['id'], before, state, detail, now):
+        return False
+    if state in (DONE, FAILED):
+        reports.add_audit(connection, [{
+            'time_s': now, 'actor': 'conductor', 'project': row['project'],
+            'action': f'eviction.{state}', 'target': row['instance'],
+            'after': {'how': row['how'], 'host': row['host'],
+                      'created_by': row['created_by']},
+            'reason': detail}])
+    return True
+
+
+def refusal(row: Row, server: Instance | None) -> str:
+    """Why Nova is not asked, '' when it is: what its agent says of an
+    instance is not enough to stop it."""
+    if server is None:
+        return 'Nova has no such instance'
+    if not elsewhere.same(server.host, row['host']):
+        return (f'Nova has placed it on {server.host or "no host"}, and '
+                f'{row["host"]} says that it has it')
+    if flavor.read(server.specs).priority is Priority.FOREGROUND:
+        return 'its flavor says foreground, which is never evicted'
+    if server.busy:
+        return 'Nova does something else with it'
+    return ''

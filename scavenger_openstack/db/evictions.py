@@ -1,0 +1,95 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances that Nova is asked to take away from their hosts.
+
+``state`` is one of ``asked``, ``sending``, ``doing``, ``done`` and
+``failed``; the last two have ``ended_s``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy import insert
+from sqlalchemy import select
+from sqlalchemy import update
+
+from scavenger_openstack.db import rows
+from scavenger_openstack.db.rows import Row
+from scavenger_openstack.db import tables
+from scavenger_openstack.types import Priority
+
+_E = tables.evictions.c
+_W = tables.workloads.c
+_C = tables.claims.c
+
+ASKED, SENDING, DOING, DONE, FAILED = STATES = (
+    'asked', 'sending', 'doing', 'done', 'failed')
+
+CLAIM = 'evictions'
+"""Of the conductor that carries them out."""
+
+
+def page(connection: Connection, *, instance: str | None = None,
+         host: str | None = None, state: str | None = None,
+         after: int | None = None, limit: int) -> list[Row]:
+    return rows.newest(
+        connection, select(tables.evictions), tables.evictions,
+        {_E.instance: instance, _E.host: host, _E.state: state}, after, limit)
+
+
+def show(connection: Connection, uuid: str) -> Row | None:
+    return rows.first(connection, select(tables.evictions).where(
+        _E.uuid == uuid))
+
+
+def unfinished(connection: Connection, instance: str | None = None
+               ) -> list[Row]:
+    """Those that have not ended, the oldest first."""
+    return rows.rows(connection, rows.equal(
+        select(tables.evictions).where(_E.ended_s.is_(None)),
+        {_E.instance: instance}).order_by(_E.id))
+
+
+def add(connection: Connection, **values: Any) -> None:
+    connection.execute(insert(tables.evictions).values(**values))
+
+
+def move(connection: Connection, id_: int, before: str, state: str,
+         detail: str, now: float) -> bool:
+    """From one state to the next; false when it is in another."""
+    return bool(connection.execute(update(tables.evictions).where(
+        _E.id == id_, _E.state == before).values(
+            state=state, detail=detail, changed_s=now,
+            ended_s=now if state in (DONE, FAILED) else None)).rowcount)
+
+
+def workload(connection: Connection, instance: str) -> Row | None:
+    """The instance as the host has it that said so last."""
+    return rows.first(connection, select(
+        _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
+        tables.hosts.c.name.label('host')).join_from(
+            tables.workloads, tables.hosts).where(
+                _W.instance == instance, _W.until_s.is_(None))
+        .order_by(_W.id.desc()))
+
+
+def is_background(row: Row) -> bool:
+    return bool(row['priority'] == Priority.BACKGROUND)
+
+
+def works(connection: Connection, now: float) -> bool:
+    """Whether a conductor carries them out."""
+    return connection.execute(select(_C.name).where(
+        _C.name == CLAIM, _C.expires_s > now)).first() is not None

@@ -1,0 +1,117 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``openstack antagonist evict``: have Nova take an instance away."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+import time
+from typing import Any
+
+from osc_lib.command import command
+from osc_lib import exceptions
+
+from scavenger_openstack.osc import http
+from scavenger_openstack.osc import listing
+from scavenger_openstack.osc import table
+
+PATH = '/v1/evictions'
+HOW = ('live-migrate', 'pause', 'stop', 'shelve')
+AGAIN_S = 1.0
+ENDED = ('done', 'failed', 'dry run')
+
+COLUMNS = (
+    table.Column('id', 'ID'),
+    table.Column('instance', 'Instance'),
+    table.Column('host', 'From'),
+    table.Column('how', 'How'),
+    table.Column('state', 'State'),
+    table.Column('detail', 'Detail', table.short),
+    table.Column('created_by', 'Created by'),
+    table.Column('created_at', 'Created (UTC)', table.time),
+    table.Column('reason', 'Reason', table.short))
+LONG = (*(column for column in COLUMNS
+          if column.field not in ('detail', 'reason')),
+        table.Column('detail', 'Detail'), table.Column('reason', 'Reason'),
+        table.Column('project', 'Project'),
+        table.Column('changed_at', 'Changed (UTC)', table.time))
+
+
+class EvictAntagonist(command.ShowOne):
+    """Have Nova move, pause, stop or shelve a background instance.
+
+    The limits on it go with it. Never a foreground instance. Who asked for
+    it, and how it went, is kept in the audit.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument('instance', metavar='<instance>',
+                            help='The UUID of the instance, as "openstack '
+                                 'antagonist list --long" shows it.')
+        parser.add_argument(
+            '--how', choices=HOW, default=HOW[0],
+            help='live-migrate: to a host that Nova chooses; pause: it keeps '
+                 'its memory; stop: it is shut down; shelve: it is shut down '
+                 'and leaves the host. Default: live-migrate.')
+        parser.add_argument(
+            '--reason', metavar='<sentence>', required=True,
+            help='Why; it is kept in the audit. Example: --reason "disturbs '
+                 'the shop"')
+        parser.add_argument('--dry-run', action='store_true',
+                            help='Only say what would be done.')
+        parser.add_argument('--no-wait', action='store_true',
+                            help='Do not wait until Nova has done it.')
+        parser.add_argument(
+            '--timeout', metavar='<seconds>', type=float, default=300.0,
+            help='Wait so long at most; it goes on after that. Default: 300.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        client = http.of(self.app)
+        found = client.one('eviction', 'POST', PATH, {
+            'instance': parsed_args.instance, 'how': parsed_args.how,
+            'reason': parsed_args.reason, 'dry_run': parsed_args.dry_run})
+        deadline = time.monotonic() + parsed_args.timeout
+        while (found['state'] not in ENDED and not parsed_args.no_wait
+               and time.monotonic() < deadline):
+            time.sleep(AGAIN_S)
+            found = client.one('eviction', 'GET',
+                               http.path_of('evictions', found['id']))
+        if found['state'] == 'failed':
+            raise exceptions.CommandError(
+                f'{parsed_args.instance} was not evicted: {found["detail"]}')
+        return table.one(parsed_args, LONG, found)
+
+
+class ListEvictions(command.Lister):
+    """List instances that Nova was asked to take away, and what came of
+    it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        listing.add_arguments(parser)
+        parser.add_argument('--instance', metavar='<instance>',
+                            help='Only of this instance, by its UUID.')
+        parser.add_argument('--host', metavar='<host>',
+                            help='Only from this host. Default: all.')
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace
+                    ) -> tuple[Sequence[str], Sequence[Any]]:
+        return listing.take(
+            self.app, parsed_args, 'evictions', PATH, COLUMNS, long=LONG,
+            filters={'instance': parsed_args.instance,
+                     'host': parsed_args.host})

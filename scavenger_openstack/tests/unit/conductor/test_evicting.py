@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Evictions, from what is asked for to what Nova made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+import fixtures
+
+from scavenger_openstack.conductor import evicting
+from scavenger_openstack.db import tables
+from scavenger_openstack import errors
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+
+HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
+
+
+class Server(NamedTuple):
+    host: str = HOST
+    status: str = 'ACTIVE'
+    busy: bool = False
+    specs: Mapping[str, str] = {}
+
+
+class Nova:
+    """One instance, and what it was asked to do."""
+
+    def __init__(self) -> None:
+        self.found: Server | None = Server()
+        self.asked: list[tuple[str, str]] = []
+        self.fault: BaseException | None = None
+
+    def server(self, instance: str) -> Server | None:
+        return self.found
+
+    def act(self, instance: str, how: str) -> None:
+        self.asked.append((instance, how))
+        if self.fault:
+            raise self.fault
+
+
+class Evicting(cloud.Sqlite, cloud.Mixin):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        self.now = NOW
+        self.nova = Nova()
+        self.work = evicting.Evicting(self.engine, self.nova,
+                                      lambda: self.now)
+
+    def ask(self, how: str = 'stop', **more: Any) -> None:
+        self.add(tables.evictions, **{
+            'uuid': 'e' * 32, 'instance': HOG, 'host': HOST, 'project': 'p1',
+            'how': how, 'reason': 'it disturbs', 'created_by': 'ann',
+            'created_s': NOW, 'state': 'asked', 'detail': '',
+            'changed_s': NOW, **more})
+
+    def turn(self, found: Server | None = None) -> tuple[str, str]:
+        """State and detail after a turn.
+
+        :param found: how the instance is by now
+        """
+        if found is not None:
+            self.nova.found = found
+        self.now += 2.0
+        self.work.turn(lambda: None)
+        [row] = self.rows(tables.evictions, 'state', 'detail')
+        return row
+
+    def audit(self) -> list[str]:
+        return self.rows(tables.audit, 'action')
+
+    def test_until_it_is_done(self) -> None:
+        for how, status in (('stop', 'SHUTOFF'), ('pause', 'PAUSED'),
+                            ('shelve', 'SHELVED_OFFLOADED')):
+            self.ask(how)
+            self.assertEqual('doing', self.turn(Server())[0])
+            self.assertEqual('doing', self.turn(Server(busy=True))[0])
+            self.assertEqual(('done', f'its status is {status}'),
+                             self.turn(Server(status=status)))
+            self.assertEqual((HOG, how), self.nova.asked[-1])
+            self.delete(tables.evictions)
+        self.assertEqual(3, len(self.nova.asked))
+        self.assertEqual(['eviction.done'] * 3, self.audit())
+
+    def test_moved(self) -> None:
+        self.ask('live-migrate')
+        self.turn()
+        self.assertEqual(('done', 'it is on node-2 now'),
+                         self.turn(Server(host='node-2')))
+
+    def test_not_moved(self) -> None:
+        """Nova gave up, as where no host takes it."""
+        self.ask('live-migrate')
+        self.turn()
+        state, detail = self.turn(Server())
+        self.assertEqual('failed', state)
+        self.assertIn('openstack server event list', detail)
+        self.assertEqual(['eviction.failed'], self.audit())
+        self.assertIn('failed', self.log.output)
+
+    def test_deleted_meanwhile(self) -> None:
+        self.ask()
+        self.turn()
+        self.nova.found = None
+        self.assertEqual(('done', 'the instance was deleted'), self.turn())
+
+    def test_nova_refuses(self) -> None:
+        self.ask()
+        self.nova.fault = errors.Unreachable('Nova: conflict')
+        self.assertEqual(('failed', 'Nova: conflict'), self.turn())
+        self.turn()
+        self.assertEqual(1, len(self.nova.asked))
+
+    def test_what_is_never_asked(self) -> None:
+        """Whatever its agent says."""
+        for server, why in (
+                (Server(host='node-2'), f'{HOST} says that it has it'),
+                (Server(specs={'scavenger:priority': 'foreground'}),
+                 'its flavor says foreground'),
+                (Server(busy=True), 'Nova does something else with it')):
+            self.ask()
+            state, detail = self.turn(server)
+            self.assertEqual('failed', state)
+            self.assertIn(why, detail)
+            self.delete(tables.evictions)
+        self.assertEqual([], self.nova.asked)
+
+    def test_the_conductor_died_while_it_asked(self) -> None:
+        """It is not asked twice."""
+        self.ask()
+        self.nova.fault = KeyboardInterrupt()
+        self.assertRaises(KeyboardInterrupt, self.turn)
+        self.nova.fault = None
+        state, detail = self.turn()
+        self.assertEqual('failed', state)
+        self.assertIn('which may have done it', detail)
+        self.assertEqual(1, len(self.nova.asked))
+
+    def test_nova_hangs(self) -> None:
+        self.ask()
+        self.turn()
+        self.now += evicting.GIVE_UP_S
+        self.assertEqual('failed', self.turn(Server(busy=True))[0])
