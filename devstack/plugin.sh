@@ -11,45 +11,164 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-# Installs the agent and its watcher on a devstack host and starts them.
-# They run as root here; etc/systemd has the units for production.
+# Installs the project on a devstack host and starts it: API and conductor
+# beside the other services, agent and watcher on each hypervisor.  They run
+# as devstack's user here, agent and watcher as root; etc/systemd has the
+# units for production.
+
+# devstack defines and sources what is used here.
+# shellcheck disable=SC2154
 
 function install_scavenger {
-    setup_develop "$SCAVENGER_DIR"
+    local extras=
+    if is_service_enabled scavenger-api scavenger-conductor; then
+        extras=control,osc
+    elif is_service_enabled scavenger-agent; then
+        extras=rpc
+    fi
+    if is_service_enabled scavenger-agent && is_service_enabled n-cpu; then
+        extras=${extras:+$extras,}libvirt
+    fi
+    setup_develop "$SCAVENGER_DIR" "$extras"
 }
 
 function configure_scavenger {
     sudo install -d -o "$STACK_USER" "$SCAVENGER_CONF_DIR"
+    rm -f "$SCAVENGER_CONF"
     iniset "$SCAVENGER_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
-    iniset "$SCAVENGER_CONF" cgroups background_parents \
-        "$SCAVENGER_BACKGROUND_PARENTS"
-    iniset "$SCAVENGER_CONF" scavenger mode "$SCAVENGER_MODE"
+    iniset_rpc_backend scavenger "$SCAVENGER_CONF" DEFAULT
+    if is_service_enabled scavenger-agent; then
+        iniset "$SCAVENGER_CONF" cgroups background_parents \
+            "$SCAVENGER_BACKGROUND_PARENTS"
+        iniset "$SCAVENGER_CONF" scavenger mode "$SCAVENGER_MODE"
+        iniset "$SCAVENGER_CONF" conductor enabled True
+    fi
+    if is_service_enabled scavenger-api scavenger-conductor; then
+        configure_scavenger_control
+    fi
+}
+
+# What has the database and credentials.
+function configure_scavenger_control {
+    iniset "$SCAVENGER_CONF" database connection \
+        "$(database_connection_url scavenger)"
+    configure_keystone_authtoken_middleware "$SCAVENGER_CONF" scavenger
+    iniset "$SCAVENGER_CONF" keystone_authtoken www_authenticate_uri \
+        "$KEYSTONE_SERVICE_URI"
+    iniset "$SCAVENGER_CONF" openstack auth_section keystone_authtoken
+    iniset "$SCAVENGER_CONF" openstack region_name "$REGION_NAME"
+    iniset "$SCAVENGER_CONF" nova enabled True
+    iniset "$SCAVENGER_CONF" placement enabled True
+    write_uwsgi_config "$SCAVENGER_UWSGI_CONF" \
+        scavenger_openstack.wsgi.api:application /interference "" \
+        scavenger-api
+}
+
+# What runs inside Nova: validator, filter, weigher and notifier.
+function configure_scavenger_nova {
+    local filters
+    filters=$(iniget "$NOVA_CONF" filter_scheduler enabled_filters)
+    filters=${filters:-$NOVA_FILTERS}
+    if [[ ,$filters, != *,BackgroundFilter,* ]]; then
+        iniset "$NOVA_CONF" filter_scheduler enabled_filters \
+            "$filters,BackgroundFilter"
+    fi
+    scavenger_add_to_nova filter_scheduler available_filters \
+        nova.scheduler.filters.all_filters \
+        scavenger_openstack.nova.filters.BackgroundFilter
+    scavenger_add_to_nova filter_scheduler weight_classes \
+        nova.scheduler.weights.all_weighers \
+        scavenger_openstack.nova.weights.InterferenceWeigher
+    scavenger_add_to_nova oslo_messaging_notifications driver scavenger
+    configure_keystone_authtoken_middleware "$NOVA_CONF" scavenger scavenger
+    iniset "$NOVA_CONF" scavenger region_name "$REGION_NAME"
+    # The cell of nova-compute may have another virtual host.
+    iniset "$NOVA_CONF" scavenger transport_url "$(get_transport_url)"
+}
+
+# Add values that an option does not have yet.
+function scavenger_add_to_nova {
+    local section=$1 option=$2 value
+    shift 2
+    for value; do
+        if [[ " $(iniget_multiline "$NOVA_CONF" "$section" "$option") " \
+                != *" $value "* ]]; then
+            iniadd "$NOVA_CONF" "$section" "$option" "$value"
+        fi
+    done
+}
+
+function init_scavenger {
+    recreate_database scavenger
+    "$SCAVENGER_BIN_DIR/scavenger-manage" --config-file "$SCAVENGER_CONF" \
+        db upgrade
+    create_service_user scavenger admin
+    get_or_create_service scavenger interference "Interference service"
+    get_or_create_endpoint interference "$REGION_NAME" \
+        "$SERVICE_PROTOCOL://$SERVICE_HOST/interference"
 }
 
 function start_scavenger {
-    run_process scavenger-restore \
-        "$(get_python_exec_prefix)/scavenger-restore --watch" root root
-    run_process scavenger-agent \
-        "$(get_python_exec_prefix)/scavenger-agent run \
-        --config-file $SCAVENGER_CONF" root root
+    if is_service_enabled scavenger-api; then
+        run_process scavenger-api "$(which uwsgi) \
+            --procname-prefix scavenger-api --ini $SCAVENGER_UWSGI_CONF"
+    fi
+    if is_service_enabled scavenger-conductor; then
+        run_process scavenger-conductor \
+            "$SCAVENGER_BIN_DIR/scavenger-conductor \
+            --config-file $SCAVENGER_CONF"
+    fi
+    if is_service_enabled scavenger-agent; then
+        run_process scavenger-restore \
+            "$SCAVENGER_BIN_DIR/scavenger-restore --watch" root root
+        run_process scavenger-agent "$SCAVENGER_BIN_DIR/scavenger-agent run \
+            --config-file $SCAVENGER_CONF" root root
+    fi
+}
+
+function create_scavenger_flavors {
+    # shellcheck disable=SC2086
+    "$SCAVENGER_BIN_DIR/scavenger-manage" --config-file "$SCAVENGER_CONF" \
+        flavors create --public --disk 1 $SCAVENGER_FLAVORS
 }
 
 # The agent removes its limits when it ends; the watcher outlives it.
 function stop_scavenger {
-    stop_process scavenger-agent
-    stop_process scavenger-restore
+    local service
+    for service in agent restore conductor api; do
+        if is_service_enabled "scavenger-$service"; then
+            stop_process "scavenger-$service"
+        fi
+    done
 }
 
-if is_service_enabled scavenger-agent; then
+function clean_scavenger {
+    if is_service_enabled scavenger-api scavenger-conductor; then
+        remove_uwsgi_config "$SCAVENGER_UWSGI_CONF" scavenger-api
+    fi
+    sudo rm -rf "$SCAVENGER_CONF_DIR"
+}
+
+if is_service_enabled scavenger-api scavenger-conductor scavenger-agent; then
     if [[ "$1" == "stack" && "$2" == "install" ]]; then
         install_scavenger
     elif [[ "$1" == "stack" && "$2" == "post-config" ]]; then
         configure_scavenger
+        if is_service_enabled nova; then
+            configure_scavenger_nova
+        fi
+        if is_service_enabled scavenger-api scavenger-conductor; then
+            init_scavenger
+        fi
     elif [[ "$1" == "stack" && "$2" == "extra" ]]; then
         start_scavenger
+        if is_service_enabled scavenger-conductor && \
+                is_service_enabled n-api; then
+            create_scavenger_flavors
+        fi
     elif [[ "$1" == "unstack" ]]; then
         stop_scavenger
     elif [[ "$1" == "clean" ]]; then
-        sudo rm -f "$SCAVENGER_CONF"
+        clean_scavenger
     fi
 fi

@@ -1,0 +1,195 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The devstack plugin, phase by phase, with stand-ins of devstack."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import fixtures
+from oslo_config import cfg
+import testtools
+
+from scavenger_openstack.conductor import sessions
+from scavenger_openstack import conf as conf_
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import schema
+
+TOP = pathlib.Path(__file__).parents[3]
+PLUGIN = TOP / 'devstack'
+FUNCTIONS = pathlib.Path(__file__).with_name('devstack_functions.sh')
+TIMEOUT_S = 300
+
+CONTROLLER = 'n-api,n-cpu,nova,keystone'
+
+INI = """
+import sys
+command, file, section, option, *values = sys.argv[1:]
+try:
+    lines = open(file).read().splitlines()
+except FileNotFoundError:
+    lines = []
+if f'[{section}]' not in lines:
+    lines += [f'[{section}]']
+first = lines.index(f'[{section}]') + 1
+last = next((n for n in range(first, len(lines))
+             if lines[n].startswith('[')), len(lines))
+there = [n for n in range(first, last)
+         if lines[n].partition('=')[0].strip() == option]
+if command == 'get':
+    print(*(lines[n].partition('=')[2].strip() for n in there))
+else:
+    if command == 'set':
+        for n in reversed(there):
+            del lines[n]
+            last -= 1
+    lines[last:last] = [f'{option} = {value}' for value in values]
+    open(file, 'w').write('\\n'.join(lines) + '\\n')
+"""
+
+
+class Plugin(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+        (self.directory / 'ini.py').write_text(INI)
+        self.nova = self.directory / 'nova.conf'
+        self.nova.write_text(
+            '[oslo_messaging_notifications]\ndriver = messagingv2\n')
+        self.etc = self.directory / 'etc'
+        self.services = CONTROLLER
+
+    def phase(self, *words: str, **variables: str) -> list[str]:
+        """Run one; what it did to the machine."""
+        calls = self.directory / 'calls'
+        calls.write_text('')
+        done = subprocess.run(
+            ['bash', str(FUNCTIONS), *words], capture_output=True, text=True,
+            timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, env={
+                'PATH': os.environ['PATH'], 'CALLS': str(calls),
+                'DEST': str(self.directory), 'PLUGIN': str(PLUGIN),
+                'BIN': str(pathlib.Path(sys.executable).parent),
+                'PYTHON': sys.executable,
+                'INI': str(self.directory / 'ini.py'),
+                'ENABLED_SERVICES': self.services,
+                'SCAVENGER_CONF_DIR': str(self.etc), **variables})
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        return calls.read_text().splitlines()
+
+    def option(self, section: str, name: str) -> list[str]:
+        """All values that nova.conf has."""
+        sections: dict[str, dict[str, list[str]]] = {}
+        cfg.ConfigParser(str(self.nova), sections).parse()
+        return sections.get(section, {}).get(name, [])
+
+    def loaded(self) -> cfg.ConfigOpts:
+        """What our programs make of their file, which they check."""
+        conf = cfg.ConfigOpts()
+        conf_.register(conf)
+        conf_.load(conf, ['--config-file', str(self.etc / 'scavenger.conf')],
+                   'scavenger-conductor')
+        return conf
+
+    def test_install(self) -> None:
+        [line] = self.phase('stack', 'install')
+        self.assertEqual(
+            f'setup_develop {self.directory}/scavenger-openstack '
+            'control,osc,libvirt', line)
+
+    def test_configured(self) -> None:
+        """Twice is the same as once."""
+        for _ in range(2):
+            calls = self.phase('stack', 'post-config',
+                               SCAVENGER_MODE='enforce')
+            self.assertEqual([
+                'ComputeFilter,ImagePropertiesFilter,BackgroundFilter'],
+                self.option('filter_scheduler', 'enabled_filters'))
+            self.assertEqual([
+                'nova.scheduler.filters.all_filters',
+                'scavenger_openstack.nova.filters.BackgroundFilter'],
+                self.option('filter_scheduler', 'available_filters'))
+            self.assertEqual([
+                'nova.scheduler.weights.all_weighers',
+                'scavenger_openstack.nova.weights.InterferenceWeigher'],
+                self.option('filter_scheduler', 'weight_classes'))
+            self.assertEqual(['messagingv2', 'scavenger'], self.option(
+                'oslo_messaging_notifications', 'driver'))
+            self.assertEqual(['scavenger'], self.option('scavenger',
+                                                        'username'))
+        self.assertIn('get_or_create_endpoint interference RegionOne '
+                      'http://localhost/interference', calls)
+        self.assertIn('create_service_user scavenger admin', calls)
+        conf = self.loaded()
+        self.assertEqual(
+            (True, True, True, 'enforce'),
+            (conf.nova.enabled, conf.placement.enabled,
+             conf.conductor.enabled, conf.scavenger.mode))
+        session = sessions.make_session(conf)
+        self.assertEqual('http://localhost/identity',
+                         vars(session.auth)['auth_url'])
+        engine = connect.engine(conf.database.connection)
+        self.addCleanup(engine.dispose)
+        with connect.reading(engine) as connection:
+            schema.check(connection)
+
+    def test_a_further_compute_node(self) -> None:
+        """It has no database, and no credentials of ours but in Nova."""
+        settings = (PLUGIN / 'settings').read_text()
+        plugin = self.directory / 'devstack'
+        shutil.copytree(PLUGIN, plugin)
+        (plugin / 'settings').write_text(settings.replace(
+            'enable_service scavenger-api scavenger-conductor\n', ''))
+        self.services = 'n-cpu,nova'
+        calls = self.phase('stack', 'post-config', PLUGIN=str(plugin))
+        self.assertEqual([], calls)
+        conf = self.loaded()
+        self.assertIsNone(conf.database.connection)
+        self.assertFalse(conf.nova.enabled)
+        calls = self.phase('stack', 'extra', PLUGIN=str(plugin))
+        self.assertEqual(['scavenger-restore', 'scavenger-agent'],
+                         [line.split()[1] for line in calls])
+
+    def test_started_and_ended(self) -> None:
+        self.phase('stack', 'post-config')
+        # Without Nova's API no flavors are made, which needs a cloud.
+        self.services = 'n-cpu,nova'
+        calls = self.phase('stack', 'extra')
+        names = ['scavenger-api', 'scavenger-conductor', 'scavenger-restore',
+                 'scavenger-agent']
+        self.assertEqual(names, [line.split()[1] for line in calls])
+        self.assertEqual([False, False, True, True], [
+            line.endswith(' root root') for line in calls])
+        for line in calls[1:]:
+            self.assertTrue(pathlib.Path(line.split()[2]).exists(), line)
+        self.assertEqual(
+            sorted(f'stop_process {name}' for name in names),
+            sorted(self.phase('unstack')))
+        self.phase('clean')
+        self.assertFalse(self.etc.exists())
+
+    def test_shellcheck(self) -> None:
+        program = shutil.which('shellcheck')
+        if program is None:
+            self.skipTest('needs shellcheck')
+        done = subprocess.run(
+            [program, '-x', str(PLUGIN / 'plugin.sh'),
+             str(PLUGIN / 'settings'), str(FUNCTIONS)],
+            capture_output=True, text=True, timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL)
+        self.assertEqual('', done.stdout)
