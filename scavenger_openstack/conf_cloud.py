@@ -54,4 +54,31 @@ NOVA_OPTS: list[cfg.Opt] = [
                       'again.'),
 ]
 
-SECTIONS = {'placement': PLACEMENT_OPTS, 'nova': NOVA_OPTS}
+EVICTION_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('policy', default='none', choices=[
+        ('none', 'it is only recommended, in the log and in the audit'),
+        ('pause', 'it keeps its memory'), ('stop', 'it is shut down'),
+        ('shelve', 'it is shut down and leaves the host'),
+        ('live-migrate', 'to a host that Nova chooses')],
+        help='What Nova is asked to do, without an operator, with a '
+             'background instance that disturbs others again and again.  It '
+             'takes [nova] enabled.'),
+    cfg.DictOpt('aggregate_policies', default={},
+                help='Other policies for the hosts of aggregates, as '
+                     'AGGREGATE:POLICY, AGGREGATE:POLICY.  The first by name '
+                     'counts.'),
+    cfg.IntOpt('confirmed', default=5, min=2, max=1000,
+               help='Again and again: so many incidents in which a limit on '
+                    'the instance helped its victim, within window_h.'),
+    cfg.FloatOpt('window_h', default=24.0, min=1, max=720,
+                 help='Hours in which they are counted.  In that time an '
+                      'instance is evicted once.'),
+    cfg.FloatOpt('cool_down_s', default=3600.0, min=60, max=86400,
+                 help='Seconds between two evictions from one host.'),
+    cfg.IntOpt('per_hour', default=10, min=1, max=1000,
+               help='Evictions in the whole cloud within an hour, at most; '
+                    'those of operators count.'),
+]
+
+SECTIONS = {'placement': PLACEMENT_OPTS, 'nova': NOVA_OPTS,
+            'eviction': EVICTION_OPTS}

@@ -132,7 +132,8 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
     return [make(conf, engine, name, session)
             for make, enabled in ((_placement, conf.placement.enabled),
                                   (_nova, conf.nova.enabled),
-                                  (_evictions, conf.nova.enabled)) if enabled]
+                                  (_evictions, conf.nova.enabled),
+                                  (_policy, conf.nova.enabled)) if enabled]
 
 
 def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
@@ -178,6 +179,21 @@ def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
     return leader.Leader(
         engine, evictions.CLAIM, name, time.time, work.turn,
         every_s=evicting.EVERY_S, what='instances are not evicted')
+
+
+def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+            session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor import eviction_policy
+    from scavenger_openstack.conductor import leader
+    params = eviction_policy.Params(**{
+        field: conf.eviction[field]
+        for field in eviction_policy.Params.__annotations__})
+    eviction_policy.check(params)
+    work = eviction_policy.Policy(engine, params, time.time)
+    return leader.Leader(
+        engine, eviction_policy.CLAIM, name, time.time, work.turn,
+        every_s=eviction_policy.EVERY_S,
+        what='no policy looks at antagonists')
 
 
 class _Version:

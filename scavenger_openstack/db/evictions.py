@@ -62,6 +62,12 @@ def unfinished(connection: Connection, instance: str | None = None
         {_E.instance: instance}).order_by(_E.id))
 
 
+def since(connection: Connection, since_s: float) -> list[Row]:
+    """Those that were asked for since then."""
+    return rows.rows(connection, select(
+        _E.instance, _E.host, _E.created_s).where(_E.created_s >= since_s))
+
+
 def add(connection: Connection, **values: Any) -> None:
     connection.execute(insert(tables.evictions).values(**values))
 
