@@ -19,20 +19,20 @@ from typing import Any
 from typing import NamedTuple
 
 from scavenger_openstack.api.call import Call
-from scavenger_openstack.api import evictions
 from scavenger_openstack.api.resources import aggregates
 from scavenger_openstack.api.resources import antagonists
 from scavenger_openstack.api.resources import audit
 from scavenger_openstack.api.resources import caps
+from scavenger_openstack.api.resources import evictions
 from scavenger_openstack.api.resources import hosts
 from scavenger_openstack.api.resources import incidents
 from scavenger_openstack.api.resources import rules
 from scavenger_openstack.api.resources import specs
+from scavenger_openstack.api.resources import summary
 from scavenger_openstack.api.resources import switches
 from scavenger_openstack.api.resources import workloads
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import Schema
-from scavenger_openstack.api import summary
 
 
 class Route(NamedTuple):

@@ -20,8 +20,8 @@ the file of its host.
 from __future__ import annotations
 
 from scavenger_openstack.db import flavor_tags
-from scavenger_openstack.db import hosts
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.wire.tag import InstanceTag
 
 FLAVOR = 'flavor'

@@ -25,7 +25,7 @@ from oslo_log import log
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import summary
+from scavenger_openstack.db.resources import summary
 
 LOG = log.getLogger(__name__)
 

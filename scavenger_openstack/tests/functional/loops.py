@@ -128,7 +128,7 @@ class LoopTestCase(base.FunctionalTestCase):
             driver, controllers, self.leases,
             actuator_.Actuator(driver, self.leases, 2.0),
             self.state_dir / 'stop',
-            isolation=isolation_.Isolation(
+            isolation=isolation_.BlindIsolation(
                 driver, self.leases, perfiso.Params(buffer_cores=1),
                 Mode.ENFORCE) if isolated else None, **words)
 

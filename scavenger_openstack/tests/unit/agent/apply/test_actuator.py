@@ -25,7 +25,7 @@ from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory.inline_executor import InlineExecutor
-from scavenger_openstack.laboratory.leases import Leases
+from scavenger_openstack.laboratory.leases import SimulatedLeases
 from scavenger_openstack.simulator.driver import Simulator
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
@@ -57,7 +57,7 @@ class OriginalTest(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.host = Host()
-        self.leases = Leases(self.host)
+        self.leases = SimulatedLeases(self.host)
         self.actuator = actuator_.Actuator(self.host, self.leases, 0.0,
                                            InlineExecutor())
 

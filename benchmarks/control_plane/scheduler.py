@@ -15,7 +15,7 @@
 Beside Nova's own filters and weighers on the same hosts.  It needs Nova::
 
     PYTHONPATH=. ~/.cache/scavenger-openstack/stack-*/bin/python \\
-        benchmarks/scheduler.py [HOSTS]
+        benchmarks/control_plane/scheduler.py [HOSTS]
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any
 from scavenger_openstack.api.call import Call
 from scavenger_openstack.api import schemas
 from scavenger_openstack.api.schemas import described
-from scavenger_openstack.db import summary
+from scavenger_openstack.db.resources import summary
 
 AMOUNTS = schemas.mapping(schemas.NUMBER)
 
