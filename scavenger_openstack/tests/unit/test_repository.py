@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import collections
 import configparser
 import functools
 import importlib
@@ -44,6 +45,9 @@ LICENSED = {'.py', '.c', '.h', '.sh', '.service', '.toml'}
 
 MODULE_LINES = 450
 """A module of the package above this asks for a second noun."""
+
+FOLDER_FILES = 21
+"""A folder of package or benchmarks above this asks for rooms in it."""
 
 PRIVATE = {
     'a path of somebody\'s machine':
@@ -140,6 +144,18 @@ class Files(testtools.TestCase):
                     wrong.append(f'{name}: {lines} lines')
         self.nothing(wrong, f'more than {MODULE_LINES} lines, which is the '
                             'second noun in them?')
+
+    def test_folders_are_small(self) -> None:
+        folders = collections.Counter(
+            self.name(path.parent) for path in self.files
+            if self.name(path).startswith(('scavenger_openstack/',
+                                           'benchmarks/'))
+            and '/tests/' not in self.name(path))
+        self.nothing([f'{name}: {count} files'
+                      for name, count in folders.items()
+                      if count > FOLDER_FILES],
+                     f'more than {FOLDER_FILES} files, which are the rooms '
+                     'in them?')
 
     def test_modules_say_what_they_are(self) -> None:
         wrong = []
