@@ -158,7 +158,7 @@ def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
           session: Any) -> leader.Leader:
     from scavenger_openstack.conductor import leader
-    from scavenger_openstack.conductor import reconciling
+    from scavenger_openstack.conductor.nova import reconciling
     from scavenger_openstack.conductor import sessions
     reconciler = reconciling.Reconciler(
         engine, sessions.make_nova(conf, session), time.time)
@@ -170,7 +170,7 @@ def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
                session: Any) -> leader.Leader:
-    from scavenger_openstack.conductor import evicting
+    from scavenger_openstack.conductor.nova import evicting
     from scavenger_openstack.conductor import leader
     from scavenger_openstack.conductor import sessions
     from scavenger_openstack.db import evictions
@@ -183,7 +183,7 @@ def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
             session: Any) -> leader.Leader:
-    from scavenger_openstack.conductor import eviction_policy
+    from scavenger_openstack.conductor.nova import eviction_policy
     from scavenger_openstack.conductor import leader
     params = eviction_policy.Params(**{
         field: conf.eviction[field]

@@ -99,7 +99,7 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
                    prog: str) -> int:
     """Make those that are not there; 1 when one is there and differs."""
     nova = sessions.make_nova(conf, sessions.make_session(conf))
-    from scavenger_openstack.conductor import nova_api
+    from scavenger_openstack.conductor.nova import client as nova_client
     there = nova.flavors()
     differ = 0
     for vcpus, ram_mib in options.sizes or map(size, SIZES):
@@ -108,7 +108,7 @@ def create_flavors(conf: cfg.ConfigOpts, options: argparse.Namespace,
         found = there.get(name)
         if found is None:
             if not options.dry_run:
-                nova.make_flavor(name, nova_api.Flavor(
+                nova.make_flavor(name, nova_client.Flavor(
                     '', vcpus, ram_mib, options.disk_gib, specs),
                     public=options.public)
             print(f'{name}: ' + ('would be made' if options.dry_run

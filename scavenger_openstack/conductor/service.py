@@ -31,7 +31,7 @@ import time
 from oslo_log import log
 
 from scavenger_openstack.conductor import directives
-from scavenger_openstack.conductor import flavor_tags
+from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import specs
 from scavenger_openstack.conductor import sync as sync_

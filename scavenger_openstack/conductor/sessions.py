@@ -24,7 +24,7 @@ from oslo_config import cfg
 from scavenger_openstack import errors
 
 if TYPE_CHECKING:
-    from scavenger_openstack.conductor import nova_api
+    from scavenger_openstack.conductor.nova import client as nova_client
 
 SECTION = 'openstack'
 
@@ -74,15 +74,15 @@ def make_adapter(conf: cfg.ConfigOpts, made: session.Session, service: str
         interface=conf[SECTION].valid_interfaces, connect_retries=0)
 
 
-def make_nova(conf: cfg.ConfigOpts, made: session.Session) -> nova_api.Nova:
+def make_nova(conf: cfg.ConfigOpts, made: session.Session) -> nova_client.Nova:
     """A client of Nova.
 
     :raises ConfigError: python-novaclient is not installed.
     """
     try:
-        from scavenger_openstack.conductor import nova_api
+        from scavenger_openstack.conductor.nova import client as nova_client
     except ImportError as exc:
         raise errors.ConfigError(
             f'[nova]: {exc}: install python-novaclient') from exc
-    return nova_api.Nova(made, region_name=conf[SECTION].region_name,
+    return nova_client.Nova(made, region_name=conf[SECTION].region_name,
                          endpoint_type=conf[SECTION].valid_interfaces)

@@ -30,9 +30,9 @@ from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.conductor import caps
 from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import directives as directives_
-from scavenger_openstack.conductor import elsewhere
 from scavenger_openstack.conductor import incidents
 from scavenger_openstack.conductor import interference
+from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import workloads
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import reports

@@ -14,17 +14,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from typing import Any
 
 from oslo_config import cfg
 import testtools
@@ -35,36 +32,13 @@ from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
 from scavenger_openstack.demo.stage import keep
 from scavenger_openstack import errors
-from scavenger_openstack.tests.functional import agents
-from scavenger_openstack.tests.functional import openstack_shell
+from scavenger_openstack.tests.functional import embedded
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report
 
-SYNC_S = 1.0
-START_S = 60.0
 NOBODY = 65534
 NO_PRIVILEGES = {'Groups': '', 'NoNewPrivs': '1', **dict.fromkeys(
     ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'), '0' * 16)}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(('127.0.0.1', 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-def processes(*words: str) -> list[int]:
-    """Those whose command lines have all these words."""
-    found = []
-    for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
-        try:
-            command = path.read_text().split('\0')
-        except OSError:
-            continue
-        if set(words) <= set(command):
-            found.append(int(path.parent.name))
-    return found
 
 
 def privileges(path: pathlib.Path) -> dict[str, str]:
@@ -74,68 +48,14 @@ def privileges(path: pathlib.Path) -> dict[str, str]:
     return {name: status[name].strip() for name in ('Uid', *NO_PRIVILEGES)}
 
 
-class EmbeddedTestCase(agents.AgentTestCase):
-
-    def setUp(self) -> None:
-        super().setUp()
-        # The API's user has to come to the database.
-        self.directory.chmod(0o755)
-        self.port = free_port()
-        self.configure('[scavenger]', 'mode = enforce',
-                       'use_cpu_leftover = false', '[conductor]',
-                       'enabled = true', f'sync_s = {SYNC_S}',
-                       '[api]', f'port = {self.port}')
-        self.place = self.directory / 'state-standalone'
-        self.addCleanup(self.end_api)
-
-    def end_api(self) -> None:
-        """What is left of it where a test has failed."""
-        for pid in self.api():
-            os.kill(pid, signal.SIGKILL)
-
-    def api(self) -> list[int]:
-        return processes('scavenger_openstack.cmd.api',
-                         str(self.place / 'scavenger.conf'))
-
-
-    def begin(self) -> subprocess.Popen[str]:
-        """Start all of it, and let ``openstack`` find it."""
-        process = self.start('standalone')
-        self.wait_for('the password', (self.place / 'password').exists,
-                      START_S)
-        done = subprocess.run(self.command('standalone', 'env'), timeout=60,
-                              check=True, capture_output=True, text=True)
-        variables = dict(
-            word.partition('=')[::2] for line in done.stdout.splitlines()
-            if line.startswith('export ')
-            for word in shlex.split(line)[1:])
-        self.useFixture(openstack_shell.Environment(self.directory,
-                                                    **variables))
-        self.wait_for('the API', lambda: not self.openstack(
-            'interference', 'host', 'list').status, START_S)
-        return process
-
-    @staticmethod
-    def openstack(*words: str) -> openstack_shell.Result:
-        return openstack_shell.openstack(*words)
-
-    def text(self, *words: str) -> str:
-        done = self.openstack(*words)
-        self.assertEqual(0, done.status, str(done))
-        return done.out
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self.text(*words, '-f', 'json'))
-
-
-class Whole(EmbeddedTestCase):
+class Whole(embedded.EmbeddedTestCase):
     """From its start to its end, as an operator meets it."""
 
     def setUp(self) -> None:
         super().setUp()
         self.process = self.begin()
         self.wait_for('background is idle class', lambda: self.idle() == '1',
-                      START_S)
+                      embedded.START_S)
 
     def cores(self) -> float | None:
         text = self.tree.get('quota', '/batch/a')
@@ -230,7 +150,7 @@ class Whole(EmbeddedTestCase):
         os.kill(first, signal.SIGKILL)
         self.wait_for('another API', lambda: self.api() not in ([], [first]))
         self.wait_for('it answers', lambda: not self.openstack(
-            'interference', 'host', 'list').status, START_S)
+            'interference', 'host', 'list').status, embedded.START_S)
         self.assertEqual('1', self.idle())
         self.assertGreater(self.ticks(), ticks)
         watcher = self.watcher()
@@ -238,12 +158,12 @@ class Whole(EmbeddedTestCase):
         self.wait_for('restored', lambda: self.idle() == '0'
                       and not self.leases())
         self.wait_for('no API', lambda: not self.api())
-        self.wait_for('no watcher', lambda: not processes(
+        self.wait_for('no watcher', lambda: not embedded.processes(
             'scavenger_openstack.restore.program', str(self.state_dir)))
         del watcher
 
 
-class Ambient(EmbeddedTestCase):
+class Ambient(embedded.EmbeddedTestCase):
 
     def test_the_api_has_no_capabilities_of_its_starter(self) -> None:
         """Where the agent's user starts it, with ambient capabilities."""
@@ -283,7 +203,7 @@ class Ambient(EmbeddedTestCase):
                           if name != 'CapBnd'}, found)
 
 
-class Faults(EmbeddedTestCase):
+class Faults(embedded.EmbeddedTestCase):
     """The host is protected whatever becomes of the rest."""
 
     def test_a_database_that_is_none(self) -> None:
@@ -291,10 +211,10 @@ class Faults(EmbeddedTestCase):
         (self.place / 'scavenger.sqlite').write_bytes(b'no database' * 999)
         process = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1',
-                      START_S)
+                      embedded.START_S)
         self.wait_for('the status says why', lambda: 'database' in str(
             dict(self.status().get('conductor') or {}).get('fault')),  # type: ignore[call-overload]
-            START_S)
+            embedded.START_S)
         process.terminate()
         _, err = process.communicate(timeout=60)
         self.assertEqual(0, process.returncode, err)
@@ -305,9 +225,9 @@ class Faults(EmbeddedTestCase):
         with socket.create_server(('127.0.0.1', self.port)):
             process = self.start('standalone')
             self.wait_for('background is idle class',
-                          lambda: self.idle() == '1', START_S)
-            self.wait_for('an API', self.api, START_S)
-            self.wait_for('it ends', lambda: not self.api(), START_S)
+                          lambda: self.idle() == '1', embedded.START_S)
+            self.wait_for('an API', self.api, embedded.START_S)
+            self.wait_for('it ends', lambda: not self.api(), embedded.START_S)
             process.terminate()
             _, err = process.communicate(timeout=60)
         self.assertEqual(0, process.returncode, err)
@@ -321,7 +241,7 @@ class Faults(EmbeddedTestCase):
         os.chown(self.place, NOBODY, NOBODY)
         process = self.start('standalone')
         self.wait_for('background is idle class', lambda: self.idle() == '1',
-                      START_S)
+                      embedded.START_S)
         process.terminate()
         _, err = process.communicate(timeout=60)
         self.assertIn('is no directory that only user 0 can write to', err)
@@ -339,7 +259,7 @@ class Faults(EmbeddedTestCase):
                'the stop file, which is the kill switch: chown root '
                f'{above}')
         self.wait_for('the status says why', lambda: why in str(
-            self.status().get('conductor')), START_S)
+            self.status().get('conductor')), embedded.START_S)
         self.assertEqual('1', self.idle())
         self.assertFalse(self.place.exists())
         # The group, or all, may write to it.
@@ -378,20 +298,22 @@ class Faults(EmbeddedTestCase):
              *self.command('standalone')[3:]], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self._stop, process)
-        self.wait_for('an API', self.api, START_S)
+        self.wait_for('an API', self.api, embedded.START_S)
         self.wait_for('a report', lambda: dict(
-            self.status().get('conductor') or {}).get('answered_s'), START_S)  # type: ignore[call-overload]
+            self.status().get('conductor') or {}).get('answered_s'),
+                          embedded.START_S)
         python.unlink()
         self.end_api()
         self.wait_for('the status says so', lambda: (
             'the control plane failed (FileNotFoundError' in str(
-                self.status().get('conductor'))), START_S)
+                self.status().get('conductor'))), embedded.START_S)
         self.assertEqual('1', self.idle())
         python.write_text(script)
         python.chmod(0o755)
-        self.wait_for('another API', self.api, START_S)
+        self.wait_for('another API', self.api, embedded.START_S)
         self.wait_for('the status says so', lambda: not dict(
-            self.status().get('conductor') or {}).get('fault'), START_S)  # type: ignore[call-overload]
+            self.status().get('conductor') or {}  # type: ignore[call-overload]
+        ).get('fault'), embedded.START_S)
         process.terminate()
         _, err = process.communicate(timeout=60)
         self.assertEqual(0, process.returncode, err)
@@ -410,7 +332,7 @@ class Faults(EmbeddedTestCase):
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self._stop, process)
         self.wait_for('background is idle class', lambda: self.idle() == '1',
-                      START_S)
+                      embedded.START_S)
         process.terminate()
         _, err = process.communicate(timeout=60)
         self.assertIn('no API here, not_there missing: install ', err)

@@ -14,13 +14,10 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 import uuid
 
 from keystoneauth1 import adapter
-from keystoneauth1 import session
-from keystoneauth1 import token_endpoint
 import testtools
 
 from scavenger_openstack.conductor import placement
@@ -30,44 +27,10 @@ from scavenger_openstack.conductor.placement import VCPU
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.openstack import packages
-from scavenger_openstack.tests.functional.openstack import services
+from scavenger_openstack.tests.functional import placement_server
 from scavenger_openstack.tests.functional.servers import process
 
-CONFIGURATION = """
-[api]
-auth_strategy = noauth2
-[placement_database]
-connection = sqlite:///{directory}/placement.sqlite
-sync_on_startup = true
-"""
-
 SOME = {VCPU: Amount(4, 0), MEMORY_MIB: Amount(2048, 0)}
-
-
-@functools.cache
-def server() -> tuple[services.Service, str]:
-    """One for all tests of this process, and its URL.
-
-    :raises packages.Unavailable: Placement cannot be had here.
-    """
-    programs = packages.environment()
-    port = process.free_port()
-    url = f'http://127.0.0.1:{port}'
-    found = services.Service(
-        'placement', [str(programs / 'bin/python'), '-P', str(services.SERVE),
-                      'placement.wsgi.api', str(port)], {},
-        lambda: services.answers(f'{url}/', port))
-    found.variables['OS_PLACEMENT_CONFIG_DIR'] = str(found.directory)
-    (found.directory / 'placement.conf').write_text(
-        CONFIGURATION.format(directory=found.directory))
-    found.begin()
-    return found, url
-
-
-def client(url: str) -> adapter.Adapter:
-    return adapter.Adapter(
-        session.Session(auth=token_endpoint.Token(url, 'admin')),
-        service_type='placement', connect_retries=0)
 
 
 class Racing(adapter.Adapter):
@@ -108,10 +71,10 @@ class Providers(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         try:
-            self.server, url = server()
+            self.server, url = placement_server.server()
         except (packages.Unavailable, process.Missing) as exc:
             self.skipTest(str(exc))
-        self.raw = client(url)
+        self.raw = placement_server.client(url)
         self.placement = placement_api.Placement(self.raw)
         self.placement.prepare()
         self.host = f'host-{uuid.uuid4().hex[:8]}'

@@ -34,8 +34,8 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional import placement_server
 from scavenger_openstack.tests.functional.servers import process
-from scavenger_openstack.tests.functional import test_placement
 from scavenger_openstack.wire import report as wire
 
 NOW = 1_750_000_000.0
@@ -78,7 +78,7 @@ class Writing(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         try:
-            _, self.url = test_placement.server()
+            _, self.url = placement_server.server()
         except (packages.Unavailable, process.Missing) as exc:
             self.skipTest(str(exc))
         directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
@@ -87,7 +87,7 @@ class Writing(testtools.TestCase):
         self.engine = connect.engine(self.database)
         self.addCleanup(self.engine.dispose)
         schema.upgrade(self.engine)
-        self.raw = test_placement.client(self.url)
+        self.raw = placement_server.client(self.url)
         self.api = placement_api.Placement(self.raw)
         self.addCleanup(self.api.remove)
         self.now = NOW
@@ -230,7 +230,7 @@ class Writing(testtools.TestCase):
         self.assertEqual(1, self.offered()[VCPU])
 
     def test_no_placement(self) -> None:
-        writer = self.another(test_placement.client('http://127.0.0.1:9'))
+        writer = self.another(placement_server.client('http://127.0.0.1:9'))
         self.report(4.0)
         self.assertRaises(errors.Unreachable, writer.turn, nothing)
 

@@ -17,15 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 from scavenger_openstack.tests.functional import domain_guest
+from scavenger_openstack.tests.functional import embedded
 from scavenger_openstack.tests.functional import hypervisor
-from scavenger_openstack.tests.functional import test_embedded
 from scavenger_openstack.tests.functional import virtual_host
-
-START_S = test_embedded.START_S
 
 
 class PriorityTestCase(hypervisor.HypervisorTestCase,
-                       test_embedded.EmbeddedTestCase):
+                       embedded.EmbeddedTestCase):
     """Command, API, conductor, agent, libvirt and the kernel."""
 
     allowed = True
@@ -42,7 +40,7 @@ class PriorityTestCase(hypervisor.HypervisorTestCase,
                        f'allow_background = {self.allowed}\n')
         self.before = self.limits()
         self.begin()
-        self.wait_for('the VM is known', self.known, START_S)
+        self.wait_for('the VM is known', self.known, embedded.START_S)
 
     def limits(self) -> list[str]:
         """All limits of the VM, and whether it is of the idle class."""
@@ -68,22 +66,22 @@ class Followed(PriorityTestCase):
     def test_background_and_back(self) -> None:
         self.ask()
         self.wait_for('idle class', lambda: self.limits()[-1] == '1',
-                      START_S)
+                      embedded.START_S)
         self.wait_for('it is known', lambda: (
             self.known()['priority'], self.known()['source']) == (
-                'background', 'override'), START_S)
+                'background', 'override'), embedded.START_S)
         self.wait_for('the limit is known', lambda: [
             one for one in self.json('interference', 'cap', 'list')
             if one['workload'] == self.guest.uuid
-            and one['knob'] == 'cpu_idle'], START_S)
+            and one['knob'] == 'cpu_idle'], embedded.START_S)
         self.text('interference', 'priority', 'unset', '--instance',
                   self.guest.uuid)
         self.wait_for('no limit', lambda: self.limits() == self.before,
-                      START_S)
+                      embedded.START_S)
         self.wait_for('that is known', lambda: (
             self.known()['priority'] == 'foreground'
             and not [one for one in self.json('interference', 'cap', 'list')
-                     if one['workload'] == self.guest.uuid]), START_S)
+                     if one['workload'] == self.guest.uuid]), embedded.START_S)
 
 
 class Refused(PriorityTestCase):
@@ -96,6 +94,7 @@ class Refused(PriorityTestCase):
         [host] = self.json('interference', 'host', 'list')
         self.wait_for('the host says so', lambda: 'allow_background' in str(
             self.json('interference', 'host', 'show', host['name'])['facts']
-            .get('refused', {}).get(f'priority {self.guest.uuid}')), START_S)
+            .get('refused', {}).get(f'priority {self.guest.uuid}')),
+            embedded.START_S)
         self.assertEqual('foreground', self.known()['priority'])
         self.assertEqual(self.before, self.limits())

@@ -19,8 +19,8 @@ import functools
 import json
 import pathlib
 import threading
-from typing import TYPE_CHECKING
 import time
+from typing import TYPE_CHECKING
 
 import fixtures
 from oslo_config import cfg

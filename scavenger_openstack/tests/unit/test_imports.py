@@ -84,8 +84,8 @@ HOMES = {
     'osc_lib': ('osc',),
     'cliff': ('osc',),
     'keystoneauth1': ('conductor.placement_api', 'conductor.sessions', 'nova',
-                      'conductor.nova_api', 'osc'),
-    'novaclient': ('conductor.nova_api',),
+                      'conductor.nova.client', 'osc'),
+    'novaclient': ('conductor.nova.client',),
     'nova': ('nova',),
 }
 """Where each foreign library may be imported: the library's one edge.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import fixtures
 
-from scavenger_openstack.conductor import evicting
+from scavenger_openstack.conductor.nova import evicting
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud

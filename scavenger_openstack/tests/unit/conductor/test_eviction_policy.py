@@ -20,7 +20,7 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
-from scavenger_openstack.conductor import eviction_policy
+from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import fixtures
 import sqlalchemy
 
-from scavenger_openstack.conductor import elsewhere
-from scavenger_openstack.conductor import reconciling
+from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova import reconciling
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors

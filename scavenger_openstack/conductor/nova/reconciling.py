@@ -32,8 +32,8 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.conductor import elsewhere
-from scavenger_openstack.conductor.flavor_tags import FLAVOR
+from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova.flavor_tags import FLAVOR
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
@@ -55,7 +55,7 @@ MOST_SAID = 10000
 
 
 class Instance(Protocol):
-    """What :class:`.nova_api.Server` has."""
+    """What :class:`.client.Server` has."""
 
     id: str
     project: str
@@ -66,7 +66,7 @@ class Instance(Protocol):
 
 
 class Source(Protocol):
-    """What :class:`.nova_api.Nova` does."""
+    """What :class:`.client.Nova` does."""
 
     def servers(self, since_s: float | None) -> Iterable[Any]: ...
 

@@ -27,7 +27,7 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.conductor import elsewhere
+from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db.evictions import ASKED
@@ -54,7 +54,7 @@ MIGRATE = 'live-migrate'
 
 
 class Instance(Protocol):
-    """What :class:`.nova_api.Server` has."""
+    """What :class:`.client.Server` has."""
 
     @property
     def host(self) -> str: ...
@@ -70,7 +70,7 @@ class Instance(Protocol):
 
 
 class Nova(Protocol):
-    """What :class:`.nova_api.Nova` does."""
+    """What :class:`.client.Nova` does."""
 
     def server(self, instance: str) -> Instance | None: ...
 

@@ -1,0 +1,103 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A standalone with conductor and API, and ``openstack`` for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shlex
+import signal
+import socket
+import subprocess
+from typing import Any
+
+from scavenger_openstack.tests.functional import agents
+from scavenger_openstack.tests.functional import openstack_shell
+
+SYNC_S = 1.0
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(('127.0.0.1', 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def processes(*words: str) -> list[int]:
+    """Those whose command lines have all these words."""
+    found = []
+    for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+        try:
+            command = path.read_text().split('\0')
+        except OSError:
+            continue
+        if set(words) <= set(command):
+            found.append(int(path.parent.name))
+    return found
+
+
+class EmbeddedTestCase(agents.AgentTestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The API's user has to come to the database.
+        self.directory.chmod(0o755)
+        self.port = free_port()
+        self.configure('[scavenger]', 'mode = enforce',
+                       'use_cpu_leftover = false', '[conductor]',
+                       'enabled = true', f'sync_s = {SYNC_S}',
+                       '[api]', f'port = {self.port}')
+        self.place = self.directory / 'state-standalone'
+        self.addCleanup(self.end_api)
+
+    def end_api(self) -> None:
+        """What is left of it where a test has failed."""
+        for pid in self.api():
+            os.kill(pid, signal.SIGKILL)
+
+    def api(self) -> list[int]:
+        return processes('scavenger_openstack.cmd.api',
+                         str(self.place / 'scavenger.conf'))
+
+    def begin(self) -> subprocess.Popen[str]:
+        """Start all of it, and let ``openstack`` find it."""
+        process = self.start('standalone')
+        self.wait_for('the password', (self.place / 'password').exists,
+                      START_S)
+        done = subprocess.run(self.command('standalone', 'env'), timeout=60,
+                              check=True, capture_output=True, text=True)
+        variables = dict(
+            word.partition('=')[::2] for line in done.stdout.splitlines()
+            if line.startswith('export ')
+            for word in shlex.split(line)[1:])
+        self.useFixture(openstack_shell.Environment(self.directory,
+                                                    **variables))
+        self.wait_for('the API', lambda: not self.openstack(
+            'interference', 'host', 'list').status, START_S)
+        return process
+
+    @staticmethod
+    def openstack(*words: str) -> openstack_shell.Result:
+        return openstack_shell.openstack(*words)
+
+    def text(self, *words: str) -> str:
+        done = self.openstack(*words)
+        self.assertEqual(0, done.status, str(done))
+        return done.out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.text(*words, '-f', 'json'))
