@@ -300,8 +300,8 @@ class Faults(embedded.EmbeddedTestCase):
         self.addCleanup(self._stop, process)
         self.wait_for('an API', self.api, embedded.START_S)
         self.wait_for('a report', lambda: dict(
-            self.status().get('conductor') or {}).get('answered_s'),
-                          embedded.START_S)
+            self.status().get('conductor') or {}  # type: ignore[call-overload]
+        ).get('answered_s'), embedded.START_S)
         python.unlink()
         self.end_api()
         self.wait_for('the status says so', lambda: (
