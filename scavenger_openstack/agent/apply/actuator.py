@@ -35,6 +35,7 @@ from oslo_log import log
 
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent.apply import refusals
+from scavenger_openstack.agent.apply import trees
 from scavenger_openstack.agent.apply import worker
 from scavenger_openstack.agent.apply import write_queue as queues_
 from scavenger_openstack.agent import base as base_
@@ -89,6 +90,7 @@ class Actuator:
         self._worker: worker.WriteExecutor = executor or worker.Worker(
             deadline_s, driver.notify)
         self._ours: dict[KnobKey, originals.Written] = {}
+        self._trees = trees.Trees(leases)
         self._complained: dict[KnobKey, str] = {}
         self._forgot: dict[KnobKey, str] = {}
         self._refusals = refusals.Refusals()
@@ -274,9 +276,7 @@ class Actuator:
         self._in_queues(queues, outcome)
 
     def hold(self, workload: str, knob: Knob) -> None:
-        """Lease a knob that another thread will write (the fast loop).
-
-        Groups that came to life since get into the lease too.
+        """Lease a knob that the fast loop will write, and groups born below.
 
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read
@@ -301,11 +301,9 @@ class Actuator:
                 now = self._driver.restore_actions(*key)
             self._leases.hold(workload, knob, now,
                               self._driver.read(workload, knob))
-            return
-        newborn = originals.of_newborn(held.actions, now)
-        if newborn:
-            self._leases.replace(workload, knob, [*held.actions, *newborn],
-                                 held.original)
+            self._trees.begin(key)
+        else:
+            self._trees.look(key, now)
 
     def adopt(self, workload: str, knob: Knob, text: str) -> None:
         """Another program set a CPU set that the fast loop writes: that is
@@ -337,6 +335,7 @@ class Actuator:
         """Drop what is remembered of a knob that we no longer hold."""
         self.in_force.pop(key, None)
         self._ours.pop(key, None)
+        self._trees.end(key)
         self._complained.pop(key, None)
         self._refusals.end(key)
 
@@ -394,6 +393,8 @@ class Actuator:
         """Whether another program wrote the knob; that is noted."""
         ours = self._ours[key]
         same = originals.same(current, ours.value)
+        if same and originals.is_tree(ours.actions):
+            self._trees.look(key, self._driver.restore_actions(*key))
         # Of several disks the value is that of the loosest.
         if same and ours.actions[0].keys().isdisjoint(('device', 'values')):
             return False

@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
+from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
@@ -76,30 +77,51 @@ def made_again(actions: Sequence[RestoreAction],
     return _identity(actions) != _identity(now)
 
 
-def of_newborn(actions: Sequence[RestoreAction],
-               now: Sequence[RestoreAction]) -> list[RestoreAction]:
-    """Originals of groups that were born below a capped one.
+def is_tree(actions: Sequence[RestoreAction]) -> bool:
+    """Whether the knob is the CPU set of a group and of groups below it."""
+    return len(actions) > 1 and str(actions[1].get('dir')).startswith(
+        f'{actions[0].get("dir")}/')
 
-    For knobs that are one file in each group, parents first.  One that
-    holds just what its parent holds now took the cap over, so its original
-    is the parent's; any other value is its own.
+
+def below(actions: Sequence[RestoreAction], now: Sequence[RestoreAction], *,
+          known: bool) -> list[RestoreAction]:
+    """The originals of a knob whose first part is capped, parents first.
+
+    A group born below that has just what its parent has took the cap over,
+    so its original is the parent's; any other value is its own.
+
+    :param known: so is a CPU set below that is not the one of the lease:
+        ``now`` has what each group has on its own account
     """
-    known = {(_action_key(action), action.get('inode')) for action in actions}
-    newborn = [action for action in now
-               if (_action_key(action), action.get('inode')) not in known]
-    if not newborn:
-        return []
-    before = {str(action['dir']): action['text'] for action in actions}
-    present = {str(action['dir']): action['text'] for action in now}
-    found: list[RestoreAction] = []
-    for action in newborn:
+    found = {_action_key(action): action for action in actions}
+    present = {_action_key(action): action for action in now}
+    texts = {action.get('dir'): action.get('text') for action in actions}
+    held = {action.get('dir'): action.get('text') for action in now}
+    known = known and is_tree(now)
+    for name, action in present.items():
+        old = found.get(name, {})
+        if 'dir' not in action or (
+                old.get('inode') == action.get('inode')
+                and (not known or old['text'] == action['text']
+                     or action['dir'] == now[0]['dir'])):
+            continue
         parent = str(action['dir']).rpartition('/')[0]
         text = action['text']
-        if parent in before and text == present.get(parent):
-            text = before[parent]
-        before[str(action['dir'])] = text
-        found.append({**action, 'text': text})
-    return found
+        if parent in texts and text == held.get(parent):
+            text = texts[parent]
+        texts[action['dir']] = text
+        found[name] = {**action, 'text': text}
+    every = list(found.values())
+    return cpuset_tree.in_order(every) if is_tree(every) else every
+
+
+def changed_below(actions: Sequence[RestoreAction],
+                  later: Sequence[RestoreAction]) -> list[str]:
+    """Those groups in both whose original is another one later."""
+    texts = {_action_key(action): action.get('text') for action in actions}
+    return [str(action['dir']) for name, action in {
+        _action_key(action): action for action in later}.items()
+        if texts.get(name, action.get('text')) != action.get('text')]
 
 
 def within(actions: Sequence[RestoreAction], text: str) -> list[RestoreAction]:

@@ -21,6 +21,7 @@ up.  cgroup v2 works out what is in force below by itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import errno
 import functools
 import os
@@ -172,6 +173,14 @@ class FastCpuSet:
                 node.children.clear()
             raise
 
+    def in_place(self) -> bool:
+        """Whether the cgroup is the one that has its path now."""
+        directory = self._root.directory
+        try:
+            return os.stat(directory.path).st_ino == directory.inode
+        except OSError:
+            return False
+
     def refresh(self) -> None:
         """Take in what others did: cgroups made, removed, or written to.
 
@@ -322,23 +331,42 @@ class FastCpuSet:
     def actions(self) -> list[base.RestoreAction]:
         """What brings back the sets of this moment.
 
-        One action for each cgroup, from the top down.  When one in the middle
-        has a set of its own, a cgroup below it may then hold CPUs outside
-        of that; so all get the set of the top first, and their own from
-        the bottom up.
+        Of a group below, the set that it has on its own account, though it
+        is kept within what is left of that; else the set of its parent.
 
         :raises DriverError: a set cannot be read.
         """
         with self._lock:
             self._refresh()
-            nodes = [n for n in self._order if n.now or n.parent is None]
-            top = self._root.now
-            actions = [n.directory.action(_ENTRY, _text(n.now)) for n in nodes]
-            if any(n.children and n.now != top for n in nodes):
-                wide = [n.directory.action(_ENTRY, _text(top)) for n in nodes]
-                actions = wide + [action for action in reversed(actions)
-                                  if action['text'] != _text(top)]
-            return actions
+            texts: dict[_Node, str] = {}
+            for node in self._order:
+                if node.parent is None:
+                    texts[node] = _text(node.now)
+                elif node.now:
+                    texts[node] = (_text(node.own) if node.own is not None
+                                   else texts.get(node.parent)
+                                   or _text(node.now))
+            return in_order([node.directory.action(_ENTRY, text)
+                             for node, text in texts.items()])
+
+
+def in_order(actions: Sequence[base.RestoreAction]
+             ) -> list[base.RestoreAction]:
+    """Actions in an order in which version 1 takes them.
+
+    When a group in the middle has a set of its own, one below it may then
+    hold CPUs outside of that; so all get the set of the top first, and their
+    own from the bottom up.
+
+    :param actions: one for each group, parents before their children
+    """
+    top = actions[0]['text']
+    parents = {os.path.dirname(action['dir']) for action in actions}
+    if all(action['text'] == top for action in actions
+           if action['dir'] in parents):
+        return list(actions)
+    return [*({**action, 'text': top} for action in actions),
+            *(action for action in reversed(actions) if action['text'] != top)]
 
 
 def _forget(node: _Node) -> None:

@@ -88,10 +88,13 @@ class Directories:
                 else known.read())
 
     def forget(self, name: str) -> None:
-        """Open it again when it is needed next."""
+        """Open it again when it is needed next; but a CPU set that is still
+        in place knows which sets below it are not ours."""
         for key in [k for k in list(self._directories) if k[0] == name]:
             self._directories.pop(key, None)
-        self._sets.pop(name, None)
+        known = self._sets.get(name)
+        if known is not None and not known.in_place():
+            del self._sets[name]
 
     def clear(self) -> None:
         """Give back what is kept open."""

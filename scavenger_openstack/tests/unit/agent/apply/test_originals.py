@@ -59,31 +59,37 @@ class Newborn(testtools.TestCase):
         self.steps = [cpus('0-3')]
 
     def born(self, *born: dict[str, Any]) -> list[str]:
-        return [step['text'] for step in originals.of_newborn(
-            self.steps, [cpus('0'), *born])]
+        return [step['text'] for step in originals.below(
+            self.steps, [cpus('0'), *born], known=False)]
 
     def test_none(self) -> None:
-        self.assertEqual([], self.born())
+        self.assertEqual(['0-3'], self.born())
 
     def test_one_that_took_the_cap_over(self) -> None:
-        self.assertEqual(['0-3'], self.born(cpus('0', '/m/a/b', 8)))
+        self.assertEqual(['0-3', '0-3'], self.born(cpus('0', '/m/a/b', 8)))
 
     def test_one_with_a_set_of_its_own(self) -> None:
-        self.assertEqual(['1'], self.born(cpus('1', '/m/a/b', 8)))
+        self.assertEqual(['0-3', '1'], self.born(cpus('1', '/m/a/b', 8)))
 
     def test_a_child_of_a_newborn(self) -> None:
-        self.assertEqual(['0-3', '0-3'], self.born(
+        self.assertEqual(['0-3'] * 3, self.born(
             cpus('0', '/m/a/b', 8), cpus('0', '/m/a/b/c', 9)))
 
     def test_one_that_was_made_again(self) -> None:
         """A vCPU that was unplugged, and then another plugged in."""
         self.steps.append(cpus('2', '/m/a/b', 8))
-        self.assertEqual(['0-3'], self.born(cpus('0', '/m/a/b', 9)))
+        self.assertEqual(['0-3', '0-3'], self.born(cpus('0', '/m/a/b', 9)))
 
-    def test_known_ones_are_left_out(self) -> None:
+    def test_below_a_set_of_its_own(self) -> None:
+        """All have the set of the top first, then theirs from the bottom."""
         self.steps.append(cpus('2', '/m/a/b', 8))
-        self.assertEqual(['2'], self.born(
+        self.assertEqual(['0-3', '0-3', '0-3', '2', '2'], self.born(
             cpus('0', '/m/a/b', 8), cpus('0', '/m/a/b/c', 9)))
+
+    def test_another_disk(self) -> None:
+        found = originals.below([disk('8:0', '100')], [
+            disk('8:0', '10'), disk('8:16', '0')], known=True)
+        self.assertEqual(['100', '0'], [step['text'] for step in found])
 
 
 class Within(testtools.TestCase):
