@@ -171,7 +171,7 @@ class Actuator:
         pending = self._worker.pending
         held = self._leases.held()
         again = seen.changes.rewrite
-        for key, cap in wanted.items():
+        for key, cap in trees.inside(wanted, self.in_force).items():
             if key in pending or key not in seen.current:
                 continue
             current = seen.current[key]

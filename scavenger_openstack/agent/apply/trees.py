@@ -10,13 +10,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The CPU sets of groups below a limited one, which others may set as well.
+"""CPU limits of groups that are inside one another, on cgroup version 1.
 
-On cgroup version 1 they are all in the lease of that group.
+The lease of a group's CPU set has the sets of all groups below, which others
+may set as well.  And the kernel takes no quota above that of a group around.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from oslo_log import log
@@ -24,12 +26,41 @@ from oslo_log import log
 from scavenger_openstack.agent.apply import originals
 from scavenger_openstack.agent import base as base_
 from scavenger_openstack.drivers.base import RestoreAction
+from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 
 LOG = log.getLogger(__name__)
 
 SHOWN = 3
 """So many groups are named in one line of the log."""
+
+
+def inside(wanted: Mapping[KnobKey, Cap], in_force: Mapping[KnobKey, Cap]
+           ) -> dict[KnobKey, Cap]:
+    """The same limits, but no quota above that of a group around it.
+
+    Neither the one in force nor the one wanted: so whichever is written
+    first, the kernel takes it, if that inside is tightened before.  The
+    innermost come first.
+    """
+    found: dict[KnobKey, Cap] = {}
+    for (workload, knob), cap in wanted.items():
+        if knob is not Knob.CPU_CORES or not workload.startswith('/'):
+            continue
+        group = workload
+        while group := group.rpartition('/')[0]:
+            for limits in (in_force, wanted):
+                around = limits.get((group, knob))
+                if around is not None and float(around.value) < float(
+                        cap.value):
+                    cap = cap._replace(
+                        value=around.value, owner=around.owner,
+                        reason=f'{cap.reason}; no more than {group} has')
+        found[workload, knob] = cap
+    return {**dict(sorted(found.items(), key=lambda item: -item[0][0].count(
+        '/'))), **{key: cap for key, cap in wanted.items()
+                   if key not in found}}
 
 
 class Trees:

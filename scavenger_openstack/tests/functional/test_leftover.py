@@ -55,8 +55,8 @@ class LeftoverTest(loops.LoopTestCase):
         return busy_s - int(self.tree.read('cpu', '/batch', 'cpu.stat')
                             .split()[1]) / 1e6
 
-    def in_force(self) -> float | None:
-        quota = self.tree.get('quota', '/batch').split()[0]
+    def in_force(self, below: str = '/batch') -> float | None:
+        quota = self.tree.get('quota', below).split()[0]
         return None if quota in ('-1', 'max') else int(quota) / 100_000
 
     def follow(self, loop: loop_.Loop) -> tuple[float, float]:
@@ -145,6 +145,26 @@ class LeftoverTest(loops.LoopTestCase):
         self.assertEqual([], loop.close())
         self.assertIsNone(self.in_force())
         self.assertEqual('150000', self.tree.get('quota', '/batch/a'))
+
+
+    def test_a_looser_limit_inside_follows_the_group(self) -> None:
+        """Version 1 takes no quota above that of the group."""
+        wish = test_loop.Wish()
+        loop = self.loop((wish, Mode.ENFORCE))
+        inner, group = self.id('/batch/a'), self.id('/batch')
+        found = []
+        for cores in (1.0, 0.5, 1.2, 1.8, 1.8, None, 0.9):
+            wish.want(*[(group, Knob.CPU_CORES, cores)] if cores else [],
+                      (inner, Knob.CPU_CORES, 1.5))
+            tick = loop.tick(time.clock_gettime(time.CLOCK_BOOTTIME))
+            self.assertEqual([], tick.outcome.problems)
+            found.append((self.in_force(), self.in_force('/batch/a')))
+        self.assertEqual([
+            (1.0, 1.0), (0.5, 0.5), (1.2, 0.5), (1.8, 1.2), (1.8, 1.5),
+            (None, 1.5), (0.9, 0.9)], found)
+        self.assertEqual([], loop.close())
+        self.assertEqual((None, None), (
+            self.in_force(), self.in_force('/batch/a')))
 
 
 class VmTest(virtual_host.VirtualHostTestCase):
