@@ -409,12 +409,12 @@ class Actuator:
             raise errors.WorkloadGone('it was made again')
         self._leases.replace(*key, originals.after_drift(
             held.actions, ours.actions, now), current)
-        LOG.warning('%s %s: another program changed it from %s to %s, which '
-                    'will be restored', *key,
-                    amounts.of_knob(key[1], ours.value),
-                    amounts.of_knob(key[1], current))
+        found = originals.Written(current, now)
+        LOG.warning('%s %s: another program changed it %s, which will be '
+                    'restored', *key,
+                    originals.difference(key[1], ours, found))
         self.in_force.pop(key, None)
-        self._ours[key] = originals.Written(current, now)
+        self._ours[key] = found
         return True
 
     def _failed(self, cap: Cap, exc: Exception, outcome: Outcome) -> None:

@@ -26,10 +26,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from scavenger_openstack.agent import amounts
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.types import format_cpus
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
@@ -163,6 +165,43 @@ def after_drift(actions: Sequence[RestoreAction],
         else:
             found.append(action)
     return found
+
+
+def difference(knob: Knob, before: Written, now: Written) -> str:
+    """How another program changed what we wrote, for people.
+
+    Where the value of the whole is the same, by the parts: a limit of a
+    disk, a direction.
+    """
+    if not same(before.value, now.value):
+        return (f'from {amounts.of_knob(knob, before.value)} to '
+                f'{amounts.of_knob(knob, now.value)}')
+    old, new = _parts(before.actions), _parts(now.actions)
+    return 'in part: ' + '; '.join(
+        f'{part} from {_amount(knob, old.get(part, ""))} to '
+        f'{_amount(knob, new.get(part, ""))}'
+        for part in {**old, **new} if old.get(part) != new.get(part))
+
+
+def _parts(actions: Sequence[RestoreAction]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for action in actions:
+        if 'values' in action:
+            found.update(action['values'])
+        elif action.get('file') == 'io.max':
+            found.update((f'{action["device"]} {limit}', text)
+                         for limit, text in _limits(action).items())
+        else:
+            found[' '.join(str(action[key]) for key in ('device', 'file', 'dev')
+                           if key in action)] = str(action.get('text', ''))
+    return found
+
+
+def _amount(knob: Knob, text: str) -> str:
+    """0 is how libvirt and version 1 of cgroups say that there is none."""
+    if text in ('', '0', '-1', 'max'):
+        return amounts.of_knob(knob, None)
+    return amounts.of_knob(knob, float(text)) if text.isdigit() else text
 
 
 def part_by_part(before: Mapping[str, str], ours: Mapping[str, str],

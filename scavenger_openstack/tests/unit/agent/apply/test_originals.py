@@ -17,6 +17,7 @@ from typing import Any
 import testtools
 
 from scavenger_openstack.agent.apply import originals
+from scavenger_openstack.types import Knob
 
 
 def cpus(text: str, path: str = '/m/a', inode: int = 7) -> dict[str, Any]:
@@ -125,3 +126,27 @@ class AfterDrift(testtools.TestCase):
             [limits('rbps=max wbps=300')], [limits('rbps=10 wbps=10')],
             [limits('rbps=5 wbps=10')])
         self.assertEqual([limits('rbps=5 wbps=300')], found)
+
+    def test_which_part_is_said(self) -> None:
+        """A limit of 4 MB/s in both directions, of which one was changed."""
+        def said(before: dict[str, Any], now: dict[str, Any],
+                 value: float = 4e6) -> str:
+            return originals.difference(
+                Knob.IO_BYTES_PER_S, originals.Written(4e6, [before]),
+                originals.Written(value, [now]))
+        self.assertEqual(
+            'in part: vda.read_bytes_sec from 4 MB/s to 2 MB/s',
+            said({'values': {'vda.read_bytes_sec': '4000000',
+                             'vda.write_bytes_sec': '4000000'}},
+                 {'values': {'vda.read_bytes_sec': '2000000',
+                             'vda.write_bytes_sec': '4000000'}}))
+        self.assertEqual(
+            'in part: 8:0 wbps from 4 MB/s to unlimited',
+            said(limits('rbps=4000000 wbps=4000000'),
+                 limits('rbps=4000000 wbps=max')))
+        self.assertEqual(
+            'in part: 8:0 blkio.throttle.read_bps_device from 4 MB/s to '
+            '1 MB/s', said(disk('8:0', '4000000'), disk('8:0', '1000000')))
+        self.assertEqual(
+            'from 4 MB/s to 1 MB/s',
+            said(disk('8:0', '4000000'), disk('8:0', '1000000'), 1e6))
