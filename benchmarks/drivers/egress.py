@@ -19,6 +19,10 @@ token bucket at its root: one end of a wire.  A *tap* is a real one in a
 bridge, with a network stack and a process in the place of QEMU behind it.
 Needs root.  Prints goodput divided by rate (headers alone take 4.4 points of
 a 1500 byte packet), and what each call takes.
+
+``--removals N``: instead, what it takes to remove the limits of N taps with
+packets that wait, the next of which has to wait half a second for its turn:
+one by one, and together as the agent and scavenger-restore do it.
 """
 
 from __future__ import annotations
@@ -27,10 +31,13 @@ import argparse
 from collections.abc import Callable
 import contextlib
 import json
+import pathlib
 import statistics
+import tempfile
 import time
 from typing import Any
 
+from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
@@ -42,6 +49,7 @@ RATE = Knob.EGRESS_BYTES_PER_S
 RATES = (125e3, 500e3, 2.5e6, 12.5e6, 25e6, 125e6)
 """Bytes per second: the floor (1 Mbit/s) up to 1 Gbit/s."""
 CHANGES, LIFTS = 100, 20
+FRAMES = 18     # so many go at once or wait
 
 
 def place(kind: str, stack: contextlib.ExitStack
@@ -100,6 +108,34 @@ def measure_calls(kind: str) -> dict[str, Any]:
         for name, all_ in took.items()}}
 
 
+def measure_removals(count: int) -> dict[str, float]:
+    """Seconds to remove the limits of so many taps."""
+    found = {}
+    with contextlib.ExitStack() as stack:
+        wires = stack.enter_context(namespaces.Wires(count))
+        driver = egress.Network({}, {str(line): tap.Tap(wires.device(line))
+                                     for line in range(count)})
+        stack.callback(driver.close)
+        held = leases.Leases(pathlib.Path(stack.enter_context(
+            tempfile.TemporaryDirectory()), 'state'))
+        held.open()
+        stack.callback(held.close)
+        for way in ('one by one', 'together'):
+            for line in range(count):
+                held.hold(str(line), RATE,
+                          driver.restore_actions(str(line), RATE), None)
+                driver.write(str(line), RATE, 2 * wires.MTU)
+            wires.send(FRAMES)
+            began_s = time.perf_counter()
+            if way == 'together':
+                held.lift_all()
+            else:
+                for key in list(held.held()):
+                    held.lift(*key)
+            found[way] = time.perf_counter() - began_s
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--seconds', type=float, default=3)
@@ -109,7 +145,12 @@ def main() -> None:
     parser.add_argument('--calls', action='store_true',
                         help='only the times of calls')
     parser.add_argument('--json', action='store_true')
+    parser.add_argument('--removals', type=int, metavar='N')
     args = parser.parse_args()
+    if args.removals:
+        for way, took_s in measure_removals(args.removals).items():
+            print(f'{args.removals} removed {way}: {took_s:.1f} s')
+        return
     kinds = args.kind or ['device', 'tap']
     calls = [measure_calls(kind) for kind in kinds]
     found = [row for kind in ([] if args.calls else kinds)

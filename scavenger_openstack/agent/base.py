@@ -20,6 +20,7 @@ same loop and actuator, which ask for no more than this.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -61,6 +62,10 @@ class Leases(Protocol):
 
     def lift(self, workload: str, knob: Knob) -> None:
         """Give a knob its original back, then end its lease."""
+        ...
+
+    def prepare(self, keys: Iterable[KnobKey]) -> None:
+        """Many knobs are about to be lifted: begin what takes a while."""
         ...
 
     def lift_all(self) -> list[str]:

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -62,6 +63,9 @@ class SimulatedLeases:
     def lift(self, workload: str, knob: Knob) -> None:
         if self._held.pop((workload, knob), None) is not None:
             self._simulator.lift(workload, knob)
+
+    def prepare(self, keys: Iterable[KnobKey]) -> None:
+        pass
 
     def lift_all(self) -> list[str]:
         for key in list(self._held):

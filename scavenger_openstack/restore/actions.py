@@ -43,16 +43,20 @@ class Program(NamedTuple):
     """A kind of action that calls programs.
 
     ``validate`` raises :class:`Refused`; ``run`` returns whether it changed
-    a thing, and raises :class:`Gone` or :class:`RestoreError`.
+    a thing, and raises :class:`Gone` or :class:`RestoreError`.  ``prepare``
+    begins what takes a while, so that many actions wait for it together; it
+    raises what ``run`` does.
     """
 
     validate: Callable[[RestoreAction], None]
     run: Callable[[RestoreAction], bool]
+    prepare: Callable[[RestoreAction], None] | None = None
 
 
 PROGRAMS: Mapping[str, Program] = {
     'tc': Program(network.validate, network.delete_bucket),
-    'tap': Program(network.validate, network.free_tap),
+    'tap': Program(network.validate, network.free_tap,
+                   network.open_bucket),
     'domain': Program(domain.validate, domain.lift)}
 """What ``do`` says -> that kind of action."""
 

@@ -92,6 +92,18 @@ def delete_bucket(action: RestoreAction) -> bool:
                        f'{gone.stderr!r:.199}: delete it by hand')
 
 
+def open_bucket(action: RestoreAction) -> None:
+    """Let packets that wait behind an action of kind ``tap`` go on their way.
+
+    :raises Gone: its namespace is no longer there.
+    :raises RestoreError: there is no ``tc``, or it hangs.
+    """
+    netns, _, _ = _where(action)
+    tool('tc', netns, 'qdisc', 'change', 'dev',
+         f'{grammar.IFB}{action["ifindex"]}', 'root', 'handle', '5ca0:', 'tbf',
+         *_OPEN)
+
+
 def free_tap(action: RestoreAction) -> bool:
     """Carry out a valid action of kind ``tap``; whether it changed a thing.
 
@@ -103,12 +115,10 @@ def free_tap(action: RestoreAction) -> bool:
     :raises Gone: no tap is there any more, and no IFB of them either.
     :raises RestoreError: the redirect or the IFB does not go away.
     """
+    open_bucket(action)   # meanwhile what waits goes on, and is not lost
     netns, _, where = _where(action)
     ifb, said = f'{grammar.IFB}{action["ifindex"]}', ''
     taps: list[str] = []
-    # What waits goes on its way, meanwhile, instead of being lost.
-    tool('tc', netns, 'qdisc', 'change', 'dev', ifb, 'root', 'handle',
-          '5ca0:', 'tbf', *_OPEN)
     changed = False
     for _ in range(4):
         taps, has_ifb = _devices(action, netns, where, ifb)

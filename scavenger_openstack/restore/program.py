@@ -28,6 +28,7 @@ has taken back its leases itself.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 import contextlib
 import functools
@@ -110,6 +111,25 @@ def lift(lease: Lease, *, directory: int | None = None,
     return changed
 
 
+def prepare(leases: Iterable[Lease],
+            progress: Callable[[], object] = bool) -> None:
+    """Begin what takes a while, for all leases that are about to be lifted:
+    packets that wait behind limits go on their way meanwhile."""
+    for lease in leases:
+        for action in lease.actions if lease.boot_id == boot_id() else ():
+            kind = actions.PROGRAMS.get(action['do'])
+            if kind is None or kind.prepare is None:
+                continue
+            try:
+                kind.validate(action)
+                kind.prepare(action)
+            except (Gone, Refused):
+                pass
+            except Exception:   # to lift it says why
+                return
+            progress()
+
+
 def lift_all(state_dir: int, say: Say, *, delete: bool,
              progress: Callable[[], object] = bool,
              due: Callable[[], bool] = lambda: True) -> list[Lease]:
@@ -150,6 +170,8 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
         left.sort(key=lambda lease: (
             lease.actions[0]['do'] in actions.PROGRAMS,
             str(lease.actions[0]).count('/')))
+        if due():
+            prepare(left, progress)
         before = None
         while left and len(left) != before:     # a parent frees its children
             before = len(left)

@@ -242,6 +242,7 @@ class Actuator:
 
     def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
         self._write_all(queue.tighten, outcome)
+        self._leases.prepare(queue.prepare)
         for key in queue.lift:
             self.lift(key, outcome)
         self._write_all(queue.loosen, outcome)

@@ -43,14 +43,19 @@ class WriteQueue:
     tighten: list[Cap] = dataclasses.field(default_factory=list)
     lift: list[KnobKey] = dataclasses.field(default_factory=list)
     loosen: list[Cap] = dataclasses.field(default_factory=list)
+    prepare: list[KnobKey] = dataclasses.field(default_factory=list)
+    """What is about to be lifted, here and elsewhere."""
 
     def keys(self) -> list[KnobKey]:
         return [*((cap.workload, cap.knob)
                   for cap in (*self.tighten, *self.loosen)), *self.lift]
 
     def apart(self) -> list[WriteQueue]:
-        """One queue for each knob that is lifted, where all are."""
-        return [WriteQueue(lift=[key]) for key in self.lift]
+        """One queue for each knob that is lifted, where all are; the first
+        prepares all."""
+        found = [WriteQueue(lift=[key]) for key in self.lift]
+        found[0].prepare = self.lift
+        return found
 
 
 def by_name() -> collections.defaultdict[str, WriteQueue]:

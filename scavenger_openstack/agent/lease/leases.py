@@ -282,9 +282,16 @@ class Leases:
             with self._mutex:
                 self._lifting.discard(key)
 
+    def prepare(self, keys: Iterable[KnobKey]) -> None:
+        """Many knobs are about to be lifted: begin what takes a while, for
+        all at once."""
+        program.prepare([self._records[key] for key in keys
+                         if key in self._records])
+
     def lift_all(self) -> list[str]:
         """Lift everything; return what did not come back, and why."""
         problems: dict[KnobKey, str] = {}
+        self.prepare(self._records)
         for attempt in range(2):        # a parent may free its children
             until_s = time.monotonic() + OTHERS_S
             while problems and self._lifting and time.monotonic() < until_s:

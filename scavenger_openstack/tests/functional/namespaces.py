@@ -85,7 +85,44 @@ class Wire(fixtures.Fixture):
                 thread.join(10)
 
 
-def socket_in(name: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
+class Wires(fixtures.Fixture):
+    """``near`` has devices ``w0``, ``w1`` ..., each of them the end of a
+    wire to ``far``: what is sent there arrives as from so many VMs."""
+
+    MTU = 18_000
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def _setUp(self) -> None:
+        tag = uuid.uuid4().hex[:8]
+        self.near, self.far = f'scv-{tag}-a', f'scv-{tag}-b'
+        for name in (self.near, self.far):
+            run('ip', 'netns', 'add', name)
+            self.addCleanup(run, 'ip', 'netns', 'delete', name)
+        for line in range(self.count):
+            run('ip', '-n', self.near, 'link', 'add', f'w{line}', 'up', 'mtu',
+                str(self.MTU), 'type', 'veth', 'peer', 'name', f'p{line}',
+                'mtu', str(self.MTU), 'netns', self.far)
+            run('ip', '-n', self.far, 'link', 'set', f'p{line}', 'up')
+
+    def device(self, line: int) -> str:
+        """As the network driver names it."""
+        return f'{self.near}:w{line}'
+
+    def send(self, frames: int) -> None:
+        """So many over each: as long as they may be, for nobody."""
+        frame = b'\xff' * 6 + bytes(6) + b'\x88\xb5' + bytes(self.MTU)
+        with socket_in(self.far, socket.SOCK_RAW,
+                       socket.AF_PACKET) as sender:
+            for line in range(self.count):
+                for _ in range(frames):
+                    sender.sendto(frame, (f'p{line}', 0))
+
+
+def socket_in(name: str, kind: int = socket.SOCK_STREAM,
+              family: int = socket.AF_INET) -> socket.socket:
     """A socket made by a thread that enters the namespace."""
     made: list[socket.socket] = []
 
@@ -94,7 +131,7 @@ def socket_in(name: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(),
                                                        _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), 'setns')
-        made.append(socket.socket(socket.AF_INET, kind))
+        made.append(socket.socket(family, kind))
 
     thread = threading.Thread(target=make)
     thread.start()
