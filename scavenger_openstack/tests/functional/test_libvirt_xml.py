@@ -16,8 +16,11 @@ here and wherever the domain went meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 import dataclasses
 import functools
+import pathlib
+from typing import Any
 
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.kernel import cgroup_files
@@ -52,6 +55,14 @@ class XmlCase(domain_life.LifeCase):
         """As it runs, and as it is defined."""
         return [virtual_host.xml(host, 'one', *options)
                 for options in ((), ('--inactive',))]
+
+    def there(self, source: hypervisor.Hypervisor,
+              target: hypervisor.Hypervisor) -> list[str]:
+        """The XML of the domain after a move without limits; it is back."""
+        self.move('one', source, target)
+        found = self.both(target)
+        self.move('one', target, source)
+        return found
 
     def removed(self, agent: virtual_host.Agent,
                 host: hypervisor.Hypervisor, before: list[str]) -> None:
@@ -93,6 +104,7 @@ class TestMoves(XmlCase):
         guest, other = self.one(source), virtual_host.tiny(
             'two', machine='pc', paused=False)
         source.start_all([other])
+        before = self.there(source, target)
         cpuset_tree.FastCpuSet(cgroup_files.CgroupDirectory(
             str(target.tree.path('cpuset')), version=1)).set(frozenset((0,)))
         source.virsh('emulatorpin two 1 --live')
@@ -103,13 +115,14 @@ class TestMoves(XmlCase):
         self.move('one', source, target)
         self.nothing_held(agent)
         self.assertIn('vcpu0: CPUs 0', self.limits(target, 'one'))
-        self.assertNotIn('pin', str(self.both(target)))
+        self.assertEqual(before, self.both(target))
 
     def test_to_a_host_without_an_agent(self) -> None:
         """What libvirt carries stays, in both definitions; an agent that is
         started there later removes it."""
         source, target = self.two()
         guest = self.one(source)
+        whole = self.there(source, target)
         before = self.limits(source, 'one')
         agent = self.agent(source)
         self.cap(agent, guest.uuid, CAPS)
@@ -125,37 +138,77 @@ class TestMoves(XmlCase):
             self.assertNotIn('cpu_set', xml)
             self.assertNotIn('pin', xml)
         self.removed(self.agent(target), target, before)
-        self.assertEqual([], [one for one in self.limits(
-            target, 'one', '--inactive') if 'currentMemory' not in one])
+        self.assertEqual(whole, self.both(target))
 
 
 class TestStays(XmlCase):
 
+    def setUp(self) -> None:
+        super().setUp()
+        self.host = self.hypervisor()
+        self.guest = self.one(self.host)
+        self.agent_ = self.agent(self.host)
+
+    def compare(self, turn: Callable[[Callable[[], None]], None]) -> None:
+        """Play a turn twice, first without limits: it is handed what sets
+        them.  In the end there are none, and the same XML."""
+        found: list[list[str]] = []
+        for limited in (False, True):
+            def limit(limited: bool = limited) -> None:
+                if limited:
+                    self.wait_for('limits', functools.partial(
+                        self.limited, self.agent_, self.guest.uuid),
+                        timeout_s=40)
+            turn(limit)
+            self.nothing_held(self.agent_)
+            if not found:
+                before = self.limits(self.host, 'one')
+            self.removed(self.agent_, self.host, before)
+            found.append(self.both(self.host))
+        self.assertEqual(found[0][0], found[1][0])
+        self.assertEqual(found[0][1], found[1][1])
+
+    def again(self, name: str, **changes: Any) -> pathlib.Path:
+        """How it may start again; each XML of a guest has other UUIDs."""
+        path = self.host.directory / f'{name}.xml'
+        path.write_text(dataclasses.replace(self.guest, **changes).xml())
+        return path
+
+    def start(self, path: pathlib.Path) -> None:
+        self.host.virsh('destroy one')
+        self.host.virsh(f'define {path}')
+        self.host.virsh('start one')
+
+    def test_set_and_removed(self) -> None:
+        self.compare(lambda limit: limit())
+
+    def test_resized(self) -> None:
+        """Larger, and smaller again, limited each time."""
+        sizes = [self.again(f'size{times}', vcpus=times,
+                            memory_bytes=times * self.guest.memory_bytes)
+                 for times in (2, 1)]
+
+        def resize(limit: Callable[[], None]) -> None:
+            for path in sizes:
+                limit()
+                self.start(path)
+            limit()
+        self.compare(resize)
+
     def test_rescued_and_back(self) -> None:
         """While it is limited; Nova keeps the live XML for the way back."""
-        host = self.hypervisor()
-        guest = self.one(host)
-        agent = self.agent(host)
-        before = [self.limits(host, 'one', *options)
-                  for options in ((), ('--inactive',))]
-        rescue = domain_guest.Disk.make(host.disks / 'rescue')
-        path = host.directory / 'unrescue.xml'
-        for way in ('rescue', 'unrescue'):
-            self.wait_for('limits', functools.partial(
-                self.limited, agent, guest.uuid), timeout_s=40)
-            if way == 'rescue':
-                path.write_text(host.virsh('dumpxml one'))
-            host.virsh('destroy one')
-            if way == 'rescue':
-                host.define(dataclasses.replace(
-                    guest, disks=(rescue, *guest.disks)))
-            else:
-                host.virsh(f'define {path}')
-            host.virsh('start one')
-        self.nothing_held(agent)
-        self.removed(agent, host, before[0])
-        self.assertEqual(before[1], self.limits(host, 'one', '--inactive'))
-        self.assertNotIn('pin', str(self.both(host)))
+        rescued = self.again('rescue', disks=(domain_guest.Disk.make(
+            self.host.disks / 'rescue'), *self.guest.disks))
+        path = self.host.directory / 'unrescue.xml'
+
+        def rescue(limit: Callable[[], None]) -> None:
+            limit()
+            path.write_text(self.host.virsh('dumpxml one'))
+            self.start(rescued)
+            limit()
+            self.start(path)
+            limit()
+        self.compare(rescue)
 
     def test_pinned_by_another_meanwhile(self) -> None:
         """libvirt can do that, and that is what is given back."""
