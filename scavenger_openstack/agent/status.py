@@ -312,10 +312,9 @@ def _caps(document: Mapping[str, Any], name: str) -> list[Cap]:
 def _rows(title: str, caps: list[Cap], known: names.Names) -> list[str]:
     if not caps:
         return []
-    rows = [(known.beside(cap.workload), cap.knob,
-             amounts.of_knob(cap.knob, cap.value),
-             cap.reason)
-            for cap in caps]
+    rows = sorted((known.beside(cap.workload), str(cap.knob),
+                   amounts.of_knob(cap.knob, cap.value), cap.reason)
+                  for cap in caps)
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     return [f'{title}:', *(
         f'  {a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}'

@@ -154,6 +154,17 @@ class TableTest(testtools.TestCase):
                       'egress_bytes_per_s 0.125 MB/s why', '/batch/a: 64 MiB'):
             self.assertIn(words, ' '.join(text.split()))
 
+    def test_the_limits_of_a_workload_stand_together(self) -> None:
+        text = self.said(caps=[
+            there_and_back(Cap(workload, knob, 1, 'a', 'why'))
+            for knob in (Knob.CPU_IDLE, Knob.CPU_CORES)
+            for workload in ('/b', '/a')])
+        self.assertEqual(
+            [('/a', 'cpu_cores'), ('/a', 'cpu_idle'),
+             ('/b', 'cpu_cores'), ('/b', 'cpu_idle')],
+            [tuple(line.split()[:2]) for line in text.splitlines()
+             if line.startswith('  /')])
+
     def test_limits_of_a_status_that_is_old(self) -> None:
         """The agent hangs or is gone, and its limits with it."""
         uuid = '7f1bb3a0-5f0a-4e6c-8a3e-000000000003'
