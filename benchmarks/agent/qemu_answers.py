@@ -10,66 +10,112 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How late a background VM's QEMU answers on a full host.
+"""What the agent costs QEMU on a full host, and a guest that boots there.
 
 Starts a libvirtd of its own with two guests under TCG (root): a foreground
-one and a background one, each with a busy vCPU per CPU of this machine.  For
-each way to hold the background back, set on the cgroups below its machine's,
-prints how long ``blockStats`` of it took (median and worst, in ms), and how
-much of the CPUs each guest got.  The ways are played in turn, round after
-round.
+one and a background one, each with a busy vCPU per CPU of this machine.  The
+ways to hold the background back are played in turn, round after round.  Of
+each: how long ``blockStats`` of the background guest took (median and worst,
+in ms), how often libvirt said that it is paused, how much of the CPUs each
+guest got, and the ratios to *off* of the same run.
+
+Then the foreground rests, and beside the background hog another guest boots,
+background and foreground in turn, with the agent off and on.  Of each: how
+long that took (median and worst, in s), how often it was paused, and the
+ratio.
 
     python benchmarks/agent/qemu_answers.py [--rounds 3] [--seconds 10]
-        [--ways off,idle,weight,light,quota,light+quota]
+        [--settle 60] [--boots 3] [--ways off,agent]
 
-*off*: nothing is limited.  *idle*: cpu.idle on the machine's cgroup.
-*weight*: the smallest weight there.  *light*: a tenth of the weight.
-*quota*: 0.1 cores for all vCPUs, the emulator is free.
+*off*: no agent, and nothing is limited.  *agent*: the real agent protects the
+CPU; ``--settle`` is how long it has to come to its limits.  The other ways
+are set by hand on the cgroups of the background guest.  *idle*: cpu.idle.
+*weight*: the smallest weight.  *light*: a tenth of the weight.  *quota*: 0.1
+cores for all vCPUs, the emulator is free.  Two of them: ``light+quota``.
+
+Nothing is asserted; numbers compare only within one run.  It takes some
+rounds x (2 x seconds + settle) + boots x 4 boots and two minutes.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
 import statistics
 import sys
+import threading
 import time
 from typing import Any
+from typing import NamedTuple
 
+from running_agent import Agent
 from running_agent import guarded
+from running_agent import libvirt_section
 from running_agent import say
+from running_agent import wait_until
 
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.text import columns
 
-WAYS = 'off,idle,weight,light,quota,light+quota'
+OFF, AGENT = 'off', 'agent'
+FRONT, BACK = 'front', 'back'
+KINDS = ('background', 'foreground')
 FLOOR_CORES = 0.1
 EVERY_S = 0.1
 SETTLE_S = 1.0
 PERIOD_US = 100_000
+DOMAIN_PAUSED = 3       # VIR_DOMAIN_PAUSED
+BEGUN_S = 10.0
+"""So long the agent knows the host before a guest boots."""
+
+CONFIG = """\
+[agent]
+protect = cpu
+{libvirt}"""
+
+
+class Played(NamedTuple):
+    """One way in one round: ``answers_s``, how often the guest was paused,
+    and the CPUs of the foreground and of the background."""
+
+    answers_s: list[float]
+    paused: int
+    front: float
+    back: float
+
+
+class Booted(NamedTuple):
+    """One boot."""
+
+    took_s: float
+    paused: int
 
 
 class Bench:
     """Two busy guests."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        cpus = os.cpu_count() or 1
+        self.vcpus = os.cpu_count() or 1
         self.host = stack.enter_context(hypervisor.Hypervisor())
         guests = [
-            domain_guest.DomainGuest(name='front', vcpus=cpus),
+            domain_guest.DomainGuest(name=FRONT, vcpus=self.vcpus),
             virtual_host.background(
-                'back', vcpus=cpus, disks=(
+                BACK, vcpus=self.vcpus, disks=(
                     domain_guest.Disk.make(self.host.disks / 'a'),))]
+        self.consoles = {}
         for guest in guests:
-            console = self.host.define_and_start(guest)
+            console = self.consoles[guest.name] = (
+                self.host.define_and_start(guest))
             console.keep_time()
-            console.tell(f'cpu {cpus}')
-        self.domain: Any = self.host.connect().lookupByName('back')
-        self.vcpus = cpus
+            console.tell(f'cpu {self.vcpus}')
+        self.connection: Any = self.host.connect()
+        self.domain = self.connection.lookupByName(BACK)
+        self._agents = 0
 
     def machine(self, name: str) -> pathlib.Path:
         """The machine's cgroup, of the CPU controller."""
@@ -80,67 +126,155 @@ class Bench:
         return found[0]
 
     def limit(self, way: str) -> None:
-        top = self.machine('back')
+        """Set a way by hand, in the place of the one before."""
+        top = self.machine(BACK)
         vcpus = sorted(top.rglob('vcpu*'))
         assert len(vcpus) == self.vcpus, vcpus
         (top / 'cpu.idle').write_text('1' if 'idle' in way else '0')
-        (top / 'cpu.shares').write_text(
-            '2' if 'weight' in way else '102' if 'light' in way else '1024'
-        ) if 'idle' not in way else None
+        if 'idle' not in way:
+            (top / 'cpu.shares').write_text(
+                '2' if 'weight' in way else '102' if 'light' in way
+                else '1024')
         quota = (round(PERIOD_US * FLOOR_CORES / self.vcpus)
                  if 'quota' in way else -1)
         for path in vcpus:
             (path / 'cpu.cfs_period_us').write_text(str(PERIOD_US))
             (path / 'cpu.cfs_quota_us').write_text(str(quota))
 
+    @contextlib.contextmanager
+    def way(self, way: str, settle_s: float) -> Iterator[None]:
+        """Hold the background back in this way meanwhile."""
+        if way != AGENT:
+            self.limit(way)
+            time.sleep(SETTLE_S)
+            try:
+                yield
+            finally:
+                self.limit(OFF)
+            return
+        self._agents += 1
+        directory = self.host.directory / f'agent{self._agents}'
+        directory.mkdir()
+        with Agent(directory, CONFIG.format(
+                libvirt=libvirt_section(self.host))) as agent:
+            wait_until(time.monotonic() + settle_s, 'the agent settles',
+                       agent)
+            yield
+            agent.look()    # it lives
+
     def cpu_s(self, name: str) -> float:
         path = self.host.tree.path('cpuacct', '/machine')
         return int((path / self.machine(name).name
                     / 'cpuacct.usage').read_text()) / 1e9
 
-    def play(self, way: str, seconds: float
-             ) -> tuple[list[float], float, float]:
-        """Answers in s; CPUs of the foreground and of the background."""
-        self.limit(way)
-        time.sleep(SETTLE_S)
-        front, back = self.cpu_s('front'), self.cpu_s('back')
+    def paused(self, domain: Any) -> bool:
+        return bool(domain.state()[0] == DOMAIN_PAUSED)
+
+    def play(self, seconds: float) -> Played:
+        front, back = self.cpu_s(FRONT), self.cpu_s(BACK)
         began_s = time.monotonic()
-        took_s = []
+        took_s, paused = [], 0
         while (asked_s := time.monotonic()) < began_s + seconds:
             self.domain.blockStats('vda')
             took_s.append(time.monotonic() - asked_s)
+            paused += self.paused(self.domain)
             time.sleep(max(0.0, asked_s + EVERY_S - time.monotonic()))
         spent_s = time.monotonic() - began_s
-        return (took_s, (self.cpu_s('front') - front) / spent_s,
-                (self.cpu_s('back') - back) / spent_s)
+        return Played(took_s, paused, (self.cpu_s(FRONT) - front) / spent_s,
+                      (self.cpu_s(BACK) - back) / spent_s)
+
+    def boot(self, kind: str) -> Booted:
+        """Until another guest of that kind obeys."""
+        make = (virtual_host.background if kind == 'background'
+                else domain_guest.DomainGuest)
+        self.host.define(make(name='new'))
+        domain = self.connection.lookupByName('new')
+        ready, seen = threading.Event(), []
+
+        def watch() -> None:
+            while not ready.wait(EVERY_S):
+                seen.append(self.paused(domain))
+        watcher = threading.Thread(target=watch)
+        began_s = time.monotonic()
+        self.host.virsh('start new')
+        watcher.start()
+        try:
+            self.host.console('new').close()
+            return Booted(time.monotonic() - began_s, sum(seen))
+        finally:
+            ready.set()
+            watcher.join()
+            self.host.virsh('destroy new; undefine new')
+
+
+def ratio(one: float, other: float | None) -> str:
+    return '' if not other else f'{one / other:.2f}'
+
+
+def answers(found: dict[str, list[Played]]) -> list[str]:
+    """The table of the ways."""
+    body, off = [], None
+    for way, rounds in found.items():
+        took_s = [one for played in rounds for one in played.answers_s]
+        now = statistics.median(took_s), max(took_s)
+        off = now if way == OFF else off
+        body.append((
+            way, str(len(took_s)), f'{1e3 * now[0]:.1f}',
+            ratio(now[0], off and off[0]), f'{1e3 * now[1]:.0f}',
+            ratio(now[1], off and off[1]),
+            str(sum(one.paused for one in rounds)),
+            f'{statistics.mean(one.front for one in rounds):.2f}',
+            f'{statistics.mean(one.back for one in rounds):.2f}'))
+    return columns(('way', 'answers', 'median ms', 'ratio', 'worst ms',
+                    'ratio', 'paused', 'foreground CPUs', 'background CPUs'),
+                   body)
+
+
+def boots(found: dict[tuple[str, str], list[Booted]]) -> list[str]:
+    """The table of the boots."""
+    body = []
+    for (kind, way), rounds in found.items():
+        took_s = [one.took_s for one in rounds]
+        off_s = statistics.median(
+            one.took_s for one in found[kind, OFF])
+        body.append((
+            kind, way, str(len(rounds)), f'{statistics.median(took_s):.1f}',
+            ratio(statistics.median(took_s), off_s), f'{max(took_s):.1f}',
+            str(sum(one.paused for one in rounds))))
+    return columns(('guest', 'way', 'boots', 'median s', 'ratio', 'worst s',
+                    'paused'), body)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=10)
-    parser.add_argument('--ways', default=WAYS)
+    parser.add_argument('--settle', type=float, default=60)
+    parser.add_argument('--boots', type=int, default=3)
+    parser.add_argument('--ways', default=f'{OFF},{AGENT}')
     args = parser.parse_args()
-    found: dict[str, list[tuple[list[float], float, float]]] = {}
+    found: dict[str, list[Played]] = {}
+    booted: dict[tuple[str, str], list[Booted]] = {}
     with contextlib.ExitStack() as stack:
         bench = Bench(stack)
         for number in range(args.rounds):
             for way in args.ways.split(','):
                 say(f'round {number + 1}: {way}')
-                found.setdefault(way, []).append(
-                    bench.play(way, args.seconds))
-        bench.limit('off')
-    body = []
-    for way, rounds in found.items():
-        took_s = [one for answers, _, _ in rounds for one in answers]
-        body.append((
-            way, str(len(took_s)), f'{1e3 * statistics.median(took_s):.1f}',
-            f'{1e3 * max(took_s):.0f}',
-            f'{statistics.mean(front for _, front, _ in rounds):.2f}',
-            f'{statistics.mean(back for _, _, back in rounds):.2f}'))
-    print('\n'.join(columns(
-        ('way', 'answers', 'median ms', 'worst ms', 'foreground CPUs',
-         'background CPUs'), body)))
+                with bench.way(way, args.settle):
+                    found.setdefault(way, []).append(
+                        bench.play(args.seconds))
+        bench.consoles[FRONT].tell('rest')
+        for number in range(args.boots):
+            for way in (OFF, AGENT):
+                with bench.way(way, BEGUN_S):
+                    for kind in KINDS:
+                        say(f'boot {number + 1}: {kind}, {way}')
+                        booted.setdefault((kind, way), []).append(
+                            bench.boot(kind))
+    print('\n'.join(answers(found)))
+    if booted:
+        print()
+        print('\n'.join(boots(booted)))
     return 0
 
 
