@@ -25,6 +25,7 @@ import uuid
 import fixtures
 
 _CLONE_NEWNET = 0x40000000
+SO_SNDBUFFORCE = 32
 
 
 def run(*command: str) -> str:
@@ -116,6 +117,8 @@ class Wires(fixtures.Fixture):
         frame = b'\xff' * 6 + bytes(6) + b'\x88\xb5' + bytes(self.MTU)
         with socket_in(self.far, socket.SOCK_RAW,
                        socket.AF_PACKET) as sender:
+            # What waits counts: it would wait for room to send more.
+            sender.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 1 << 30)
             for line in range(self.count):
                 for _ in range(frames):
                     sender.sendto(frame, (f'p{line}', 0))
