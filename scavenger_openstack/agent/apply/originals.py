@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from scavenger_openstack.agent import amounts
+from scavenger_openstack import amounts
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.base import RestoreAction
 from scavenger_openstack.drivers.cgroup import cpuset_tree
@@ -192,8 +192,9 @@ def _parts(actions: Sequence[RestoreAction]) -> dict[str, str]:
             found.update((f'{action["device"]} {limit}', text)
                          for limit, text in _limits(action).items())
         else:
-            found[' '.join(str(action[key]) for key in ('device', 'file', 'dev')
-                           if key in action)] = str(action.get('text', ''))
+            name = ' '.join(str(action[key]) for key in (
+                'device', 'file', 'dev') if key in action)
+            found[name] = str(action.get('text', ''))
     return found
 
 

@@ -146,10 +146,9 @@ class LeftoverTest(loops.LoopTestCase):
         self.assertIsNone(self.in_force())
         self.assertEqual('150000', self.tree.get('quota', '/batch/a'))
 
-
     def test_a_looser_limit_inside_follows_the_group(self) -> None:
         """Version 1 takes no quota above that of the group."""
-        wish = test_loop.Wish()
+        wish = loops.Wish()
         loop = self.loop((wish, Mode.ENFORCE))
         inner, group = self.id('/batch/a'), self.id('/batch')
         found = []
