@@ -70,7 +70,8 @@ class Tick:
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``unmet`` and ``pending`` is what refused limits were answered from.
     ``unwatched``: no watcher turns, or it is restoring limits of ours.
-    ``refused``: what operators ask for and does not count, and why.
+    ``orders``: what operators ask for; ``refused``: what of it does not
+    count, and why.
     """
 
     time_s: float
@@ -85,6 +86,7 @@ class Tick:
     stopped: bool = False
     why_stopped: str = ''
     unwatched: bool = False
+    orders: orders_.Orders = orders_.NONE
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
 
@@ -153,7 +155,7 @@ class Loop:
             self._start_over()
         else:
             self._restoring = False
-        orders = self._orders = self._ask_orders()
+        orders = tick.orders = self._orders = self._ask_orders()
         tick.why_stopped = (
             orders.stopped if not self._stop_file.appeared()
             else 'the stop file is there' if self._stop_file.exists()

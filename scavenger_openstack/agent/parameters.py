@@ -116,6 +116,11 @@ class Parameters:
             self._say(name, params)
             self._now[name] = params
 
+    @property
+    def now(self) -> Mapping[str, Any]:
+        """The ``Params`` that hold, by section."""
+        return self._now
+
     def follow(self, asked: Asked, controllers: Mapping[str, Tunable]
                ) -> None:
         """Go on with these.

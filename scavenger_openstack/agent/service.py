@@ -328,7 +328,8 @@ class Service:
             self._count_cpu()
             self._tell(tick)
             if self._recorder:
-                self._recorder.tick(tick, list(self._actuator.in_force))
+                self._recorder.tick(tick, list(self._actuator.in_force),
+                                    self._parameters.now)
             messages.notify(b'WATCHDOG=1')
             if tick.time_s - saved_s >= STATE_EVERY_S:
                 windows.save(self._windows, self._loop)

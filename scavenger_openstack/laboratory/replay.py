@@ -104,6 +104,8 @@ class Step(NamedTuple):
 class Player:
     """Turns one host's controllers as the agent's slow loop does.
 
+    ``settings`` are those that hold now.
+
     :param interval_s: the usual time between two moments
     """
 
@@ -111,7 +113,7 @@ class Player:
                  interval_s: float | None = None) -> None:
         self._host = host
         self._decider = settings.decider(host, interval_s)
-        self._what_if = settings.what_if
+        self.settings = settings
         self._asked: set[KnobKey] = set()
         self._changes = changes.Changes()
 
@@ -122,6 +124,7 @@ class Player:
         changed = Changed()
         time_s = moment.time_s
         if isinstance(moment, line_format.RecordedTick):
+            self._tune(moment)
             for key, cap in moment.decided.wanted.items():
                 (self._asked.discard if cap is None
                  else self._asked.add)(key)
@@ -138,12 +141,21 @@ class Player:
         return Step(time_s, self._host, changed, decided,
                     self._changes.wanted, self._changes.would, before)
 
+    def _tune(self, turn: line_format.RecordedTick) -> None:
+        """Go on with the parameters that changed."""
+        for name, values in turn.params.items():
+            self.settings = self.settings.tuned(name, values)
+            for controller, _ in self._decider.controllers:
+                if controller.name == name:
+                    controller.tune(self.settings.params(name))
+
     def _turn(self, turn: line_format.RecordedTick) -> Decided:
         assert turn.sample is not None
         if turn.reset:
             self._decider.forget_sample()
         proposal = self._decider.propose(
-            turn.sample, held_back=turn.stopped or turn.unwatched)
+            turn.sample, held_back=turn.stopped or turn.unwatched,
+            orders=turn.orders)
         decided = settle.settle(settle.claim(proposal, settle.FastLoopState(
             tuple(turn.fast_sets), turn.floors)), turn.originals)
         self._decider.answer(decided, self._unmet(turn, decided),
@@ -153,7 +165,7 @@ class Player:
     def _unmet(self, turn: line_format.RecordedTick, decided: Decided
                ) -> Mapping[str, int]:
         """What was refused, without what is not asked for in this replay."""
-        if not self._what_if:
+        if not self.settings.what_if:
             return turn.unmet
         gone = self._asked.difference(decided.wanted)
         return {workload: size for workload, size in turn.unmet.items()

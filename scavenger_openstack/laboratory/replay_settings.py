@@ -62,7 +62,9 @@ class Settings:
     """All controllers, and what each host's own are made with.
 
     ``protect``: the resources that limits are set on; empty: all.
-    ``what_if``: something is not as it was recorded.
+    ``isolation`` is the mode of the fast loop: without any controller that
+    enforces, nothing is limited.  ``fixed`` are the parameters, by controller
+    and name, that are not as they were recorded, whatever is asked for later.
     """
 
     controllers: tuple[Setting, ...]
@@ -70,7 +72,38 @@ class Settings:
     boot_id: str = ''
     loaded_s: float = 0.0
     protect: tuple[Resource, ...] = ()
-    what_if: bool = False
+    isolation: Mode = Mode.OFF
+    fixed: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def what_if(self) -> bool:
+        """Something is not as it was recorded."""
+        return bool(self.fixed)
+
+    def params(self, name: str) -> Any:
+        """The ``Params`` of a controller.
+
+        :raises ConfigError: they contradict each other.
+        """
+        [one] = (one for one in self.controllers if one.name == name)
+        try:
+            return one.kind.params_type(**one.params)
+        except (TypeError, ValueError) as exc:
+            raise errors.ConfigError(f'{name}: {exc}') from exc
+
+    def tuned(self, name: str, values: Mapping[str, Any]) -> Settings:
+        """With other parameters of a controller, as they are recorded.
+
+        :raises ConfigError: it has no such parameter, or not this value.
+        """
+        return dataclasses.replace(self, controllers=tuple(
+            one if one.name != name else dataclasses.replace(one, params={
+                **one.params, **{
+                    option: _checked(_options(one.kind.params_type), name,
+                                     option, value)
+                    for option, value in values.items()
+                    if (name, option) not in self.fixed}})
+            for one in self.controllers))
 
     def decider(self, host: str, interval_s: float | None = None) -> Decider:
         """New controllers for one host.
@@ -81,14 +114,13 @@ class Settings:
         for one in self.controllers:
             if one.mode is Mode.OFF:
                 continue
-            try:
-                params = one.kind.params_type(**one.params)
-            except (TypeError, ValueError) as exc:
-                raise errors.ConfigError(f'{one.name}: {exc}') from exc
             made.append((one.kind(
-                params, interval_s=interval_s or self.interval_s, host=host,
-                boot_id=self.boot_id), one.mode))
-        decider = Decider(made, conf_.limited_knobs(self.protect))
+                self.params(one.name), host=host, boot_id=self.boot_id,
+                interval_s=interval_s or self.interval_s), one.mode))
+        enforcing = Mode.ENFORCE in (self.isolation,
+                                     *(one.mode for one in self.controllers))
+        decider = Decider(made, conf_.limited_knobs(self.protect)
+                          if enforcing else ())
         try:
             decider.load({one.name: one.state for one in self.controllers
                           if one.state is not None}, self.loaded_s)
@@ -117,7 +149,8 @@ def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
                          f'{params[name]} is taken')
         found.append(Setting(one.name, kind, one.mode, params, one.state))
     return Settings(tuple(found), header.interval_s, header.boot_id,
-                    header.loaded_s, header.protect), notes
+                    header.loaded_s, header.protect,
+                    header.isolation.mode), notes
 
 
 def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
@@ -148,6 +181,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
     :raises ConfigError: no such section, option or value.
     """
     found = {one.name: one for one in settings.controllers}
+    fixed = set(settings.fixed)
     for change in changes:
         where, equals, value = change.partition('=')
         section, dot, name = where.strip().partition('.')
@@ -171,13 +205,14 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
                 f'--set {change}: {section} has no option {name}'
                 + _meant(name, options))
         value = _checked(options, f'--set {section}', name, value.strip())
+        fixed.add((section, name))
         if name == 'mode':
             found[section] = dataclasses.replace(one, mode=Mode(value))
         else:
             found[section] = dataclasses.replace(
                 one, params={**one.params, name: value})
     return dataclasses.replace(settings, controllers=tuple(found.values()),
-                               what_if=settings.what_if or bool(changes))
+                               fixed=frozenset(fixed))
 
 
 def _options(params_type: type) -> dict[str, cfg.Opt]:

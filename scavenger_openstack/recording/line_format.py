@@ -28,6 +28,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.decision.changes import Changed
 from scavenger_openstack.decision.changes import IncidentChange
+from scavenger_openstack.decision import orders as orders_
+from scavenger_openstack.recording import order_format
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -99,6 +101,8 @@ class RecordedTick(NamedTuple):
     fast loop wrote, ``floors`` what it asked for.  ``unmet`` and
     ``pending``: what refused memory limits were answered from.  ``written``
     has the value and what was read back; ``problems`` are errors.
+    ``orders`` are those of operators, as far as :mod:`.order_format` knows
+    them; ``params`` are parameters of controllers that changed, by section.
     """
 
     line: int
@@ -116,6 +120,8 @@ class RecordedTick(NamedTuple):
     lifted: tuple[KnobKey, ...]
     problems: tuple[str, ...]
     decided: Changed
+    orders: orders_.Orders = orders_.NONE
+    params: Mapping[str, Mapping[str, Any]] = {}
 
 
 def header(document: Any) -> Header:
@@ -156,7 +162,7 @@ def _controllers(value: Any, where: str) -> tuple[RecordedController, ...]:
 
 def _controller(value: Any, where: str) -> RecordedController:
     return RecordedController(**fields(value, f'{where}: ', {
-        'name': text, 'mode': _mode, 'params': mapping,
+        'name': text, 'mode': json_fields.mode, 'params': mapping,
         'state': _state}, ('name', 'mode', 'params')))
 
 
@@ -171,13 +177,6 @@ def _state(value: Any, where: str) -> Any:
     return value
 
 
-def _mode(value: Any, where: str) -> Mode:
-    try:
-        return Mode(value)
-    except ValueError:
-        raise bad(where, value, 'one of ' + ', '.join(Mode)) from None
-
-
 def _resources(value: Any, where: str) -> tuple[Resource, ...]:
     try:
         return tuple(Resource(item) for item in array(value, where))
@@ -186,12 +185,12 @@ def _resources(value: Any, where: str) -> tuple[Resource, ...]:
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
-         originals: Mapping[KnobKey, Value]) -> RecordedTick:
+         above: RecordedTick | None) -> RecordedTick:
     """A line after the first.
 
     :param line: its number
     :param samples: remembers what the lines above said of the host
-    :param originals: those of the line above
+    :param above: the line above, ``None`` for the header
     :raises ValueError: which field is wrong, and how.
     """
     kind = mapping(document, 'line').get('type')
@@ -201,16 +200,19 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         raise bad('type', kind, "'tick'")
     plain = {name: value for name, value in document.items()
              if name != 'type'}
+    orders = above.orders if above else orders_.NONE
     found = fields(plain, '', {
         **_TURN, 'sample': lambda value, where: samples.read(
-            value, f'{where}: ')}, ('time_s',))
+            value, f'{where}: '),
+        'orders': lambda value, where: order_format.read(
+            value, where, orders)}, ('time_s',))
     fast = found.pop('fast', {})
     return RecordedTick(
         line=line, time_s=found['time_s'], sample=found.get('sample'),
         stopped=found.get('stopped', False),
         unwatched=found.get('unwatched', False),
         reset=found.get('anew', False),
-        originals=found.get('originals', originals),
+        originals=found.get('originals', above.originals if above else {}),
         fast_sets=fast.get('sets', frozenset()),
         floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
         pending=found.get('pending', frozenset()),
@@ -219,7 +221,8 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         decided=Changed(
             {(key[1], key[2]): cap
              for key, cap in found.get('wanted', {}).items()},
-            found.get('would', {}), found.get('incidents', ())))
+            found.get('would', {}), found.get('incidents', ())),
+        orders=found.get('orders', orders), params=found.get('params', {}))
 
 
 def _fast(value: Any, where: str) -> dict[str, Any]:
@@ -298,4 +301,4 @@ _TURN: Mapping[str, Check] = {
     'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
         _keys(v, w)), 'written': _written, 'lifted': _keys,
     'problems': texts, 'wanted': _caps, 'would': _caps,
-    'incidents': _incidents}
+    'incidents': _incidents, 'params': json_fields.by_name(mapping)}

@@ -17,7 +17,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import pathlib
@@ -31,7 +30,6 @@ from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
-from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
 from scavenger_openstack.wire import json_fields
 
@@ -67,19 +65,19 @@ class Recording:
 
     def __iter__(self) -> Iterator[line_format.RecordedTick]:
         samples = json_fields.Samples()
-        originals: Mapping[KnobKey, Value] = {}
+        turn: line_format.RecordedTick | None = None
         time_s = self.header.time_s
         with self._file:
             while data := self._next():
                 try:
                     turn = line_format.turn(self._parse(data), self._line,
-                                            samples, originals)
+                                            samples, turn)
                 except (ValueError, RecursionError) as exc:
                     raise self.error(str(exc)) from None
                 if turn.time_s < time_s:
                     raise self.error(f'time_s: {turn.time_s} is before '
                                      f'{time_s}, the time of the line above')
-                time_s, originals = turn.time_s, turn.originals
+                time_s = turn.time_s
                 yield turn
 
     def close(self) -> None:

@@ -41,10 +41,12 @@ from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
+from scavenger_openstack.recording import order_format
 from scavenger_openstack.restore import records
 from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
@@ -97,7 +99,10 @@ def header(conf: cfg.ConfigOpts,
 
 def _params(conf: cfg.ConfigOpts, section: str, params_type: type
             ) -> dict[str, Any]:
-    params: Any = conf_.params_of(conf, section, params_type)
+    return _values(conf_.params_of(conf, section, params_type))
+
+
+def _values(params: Any) -> dict[str, Any]:
     return {field.name: getattr(params, field.name)
             for field in dataclasses.fields(params)}
 
@@ -113,6 +118,7 @@ class Tick(Protocol):
     unwatched: bool
     unmet: Mapping[str, int]
     pending: frozenset[KnobKey]
+    orders: orders.Orders
 
     @property
     def problems(self) -> Sequence[str]:
@@ -160,6 +166,9 @@ class Recorder:
         self._originals: dict[KnobKey, Value] = {}
         self._in_force: set[KnobKey] = set()
         self._changes = changes.Changes()
+        self._orders = orders.NONE
+        self._params: dict[str, dict[str, Any]] = {}
+        self._seen: dict[str, Any] = {}
 
     def start(self, first: Mapping[str, Any]) -> None:
         """Make the file and write its header.
@@ -177,12 +186,16 @@ class Recorder:
         except OSError as exc:
             raise errors.ConfigError(
                 f'--record {self._path}: {exc.strerror}') from exc
+        self._params = {one['name']: one['params'] for one in (
+            *first['controllers'], first['isolation'])}
         self._write(first)
 
-    def tick(self, tick: Tick, in_force: Collection[KnobKey]) -> None:
+    def tick(self, tick: Tick, in_force: Collection[KnobKey],
+             params: Mapping[str, Any] = {}) -> None:
         """Add the line of one tick.
 
         :param in_force: the knobs that hold a cap of ours now
+        :param params: the ``Params`` of this tick, by section
         """
         written = self.knobs.written()
         if self._fd < 0:
@@ -193,6 +206,14 @@ class Recorder:
                            ('anew', tick.reset)):
             if said:
                 line[name] = True
+        asked = order_format.changed(tick.orders, self._orders)
+        self._orders = tick.orders
+        if asked:
+            line['orders'] = asked
+        other = {section: found for section, one in params.items()
+                 if (found := self._other(section, one))}
+        if other:
+            line['params'] = other
         if tick.sample is not None:
             line['sample'] = self._sample(tick.sample)
         if tick.decided is not None:
@@ -212,6 +233,16 @@ class Recorder:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+
+    def _other(self, section: str, params: Any) -> dict[str, Any]:
+        """The parameters of a section that are not as in the line above."""
+        if self._seen.get(section) is params:
+            return {}
+        self._seen[section] = params
+        above = self._params.get(section, {})
+        now = self._params[section] = _values(params)
+        return {name: value for name, value in now.items()
+                if name not in above or value != above[name]}
 
     def _sample(self, sample: HostSample) -> dict[str, Any]:
         """The sample as JSON; what rarely changes only when it does."""

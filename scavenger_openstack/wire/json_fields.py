@@ -28,6 +28,7 @@ from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import MAX_CPU
+from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import SCHEMA
@@ -107,6 +108,13 @@ def knob(value: Any, where: str) -> Knob:
         return Knob(value)
     except ValueError:
         raise bad(where, value, 'a knob') from None
+
+
+def mode(value: Any, where: str) -> Mode:
+    try:
+        return Mode(value)
+    except ValueError:
+        raise bad(where, value, 'one of ' + ', '.join(Mode)) from None
 
 
 def knob_value(value: Any, where: str, of: Knob) -> Value:

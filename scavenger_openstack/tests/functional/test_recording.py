@@ -30,7 +30,10 @@ import fixtures
 from testtools import matchers
 
 from scavenger_openstack.tests.functional import base
+from scavenger_openstack.tests.functional import reporting
 from scavenger_openstack.types import Knob
+from scavenger_openstack.wire import codec
+from scavenger_openstack.wire import report
 
 MIB = 2 ** 20
 BUSY = """
@@ -50,6 +53,7 @@ print('holding', flush=True)
 time.sleep(600)
 """
 PACKAGE = 'scavenger_openstack.cmd'
+CHECKOUT = pathlib.Path(reporting.__file__).parents[3]
 
 Limits = dict[tuple[str, str], Any]
 
@@ -107,12 +111,18 @@ class RecordingTestCase(base.FunctionalTestCase):
                 *(['--state-dir', str(self.state_dir)]
                   if module != 'replay' else [])]
 
-    def agent(self, *words: object,
-              before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        """Start an agent; returns when it has turned."""
+    def agent(self, *words: object, before: tuple[str, ...] = (),
+              module: str = f'{PACKAGE}.agent') -> subprocess.Popen[str]:
+        """Start an agent; returns when it has turned.
+
+        :param module: the program
+        """
         (self.state_dir / 'status.json').unlink(missing_ok=True)
+        command = self.command('agent', 'run', *words)
+        command[2] = module
         process = subprocess.Popen(
-            [*before, *self.command('agent', 'run', *words)],
+            [*before, *command], cwd=self.directory,
+            env={**os.environ, 'PYTHONPATH': str(CHECKOUT)},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True)
         self.addCleanup(self._kill, process)
@@ -278,6 +288,50 @@ class RecordingTest(RecordingTestCase):
         enforced = [json.loads(line) for line in self.replay(
             '--format', 'json', '--set', 'scavenger.mode=enforce')]
         self.assertEqual({'enforce'}, {one['mode'] for one in enforced})
+
+    def test_while_operators_change_their_minds(self) -> None:
+        """Parameters, modes, overrides and exemptions come as directives."""
+        self.configure('mode = enforce', '[DEFAULT]', 'transport_url = fake:/',
+                       '[conductor]', 'enabled = true', 'sync_s = 1')
+        self.spawn(BUSY.format(mib=8), self.tree, '/batch/a')
+        agent = self.agent(
+            '--record', self.path, module=reporting.__name__)
+        self.learnt()
+        batch = f'{self.tree.name}/batch/a'
+        for number, wanted in enumerate((
+                {'parameters': {'scavenger.use_cpu_idle': 'false',
+                                'scavenger.memory_c': 3.0}},
+                {'parameters': {'scavenger.memory_c': 5.0,
+                                'scavenger.memory_window_s': 60.0},
+                 'overrides': [report.Override(
+                     id='1', workload=batch, knob='cpu_cores', value=0.5,
+                     reason='asked for', expires_s=time.time() + 600)]},
+                {'modes': {'scavenger': 'observe'}},
+                {'protection': False, 'protection_reason': 'power cut'},
+                {})):
+            (self.directory / 'draft').write_bytes(codec.encode(
+                report.Directives(issued_s=time.time(), digest=str(number),
+                                  **wanted)))    # type: ignore[arg-type]
+            (self.directory / 'draft').rename(self.directory / 'directives')
+            self.wait_for('they are followed', lambda number=number: (
+                f'"directives_digest":"{number}"' in
+                (self.directory / 'reports').read_text()))
+            self.pause()
+        self.end(agent)
+        header, *ticks = self.lines()
+        asked = [tick['orders'] for tick in ticks if 'orders' in tick]
+        self.assertLessEqual({'modes', 'overrides'},
+                             {part for one in asked for part in one})
+        self.assertEqual([3.0, 5.0, header['controllers'][0]['params'][
+            'memory_c']], [value for tick in ticks if (
+                value := tick.get('params', {}).get('scavenger', {}).get(
+                    'memory_c')) is not None])
+        self.assertNotIn('memory_window_s', str(
+            [tick.get('params') for tick in ticks]))
+        self.assertTrue(any('"owner": "operator"' in json.dumps(tick)
+                            for tick in ticks))
+        [line] = self.replay('--verify')
+        self.assertIn(f'{len(ticks)} ticks', line)
 
     def test_beside_the_fast_loop(self) -> None:
         """It takes the CPU set over and asks for the quota floor."""

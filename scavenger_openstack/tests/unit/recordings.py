@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Sequence
+import dataclasses
 import pathlib
 import random
 from typing import Any
@@ -27,9 +28,14 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.algorithms import allowance
+from scavenger_openstack.algorithms.cpi2 import cpi2
+from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers import base
 from scavenger_openstack.recording import writer
@@ -89,28 +95,42 @@ def options(*lines: str) -> cfg.ConfigOpts:
 class Host:
     """Makes ticks.
 
-    :param mode: that of the one controller
+    :param mode: that of the regulator
     :param protect: the resources that limits are set on, if not all
     :param after: the host before a restart of the agent
+    :param asked: operators ask for this and that, and a detector observes
     """
 
     def __init__(self, path: pathlib.Path, seed: int = 1,
                  mode: Mode = Mode.ENFORCE, after: Host | None = None,
-                 protect: str = '') -> None:
+                 protect: str = '', asked: bool = False) -> None:
         self.dice = random.Random(seed)
+        self.asked = random.Random(seed) if asked else None
+        self.orders = orders.NONE
         self.now: float = after.now + 1 if after else 1000.0
         state: dict[str, Any] = after.decider.state() if after else {}
         conf = options('scavenger.memory_window_s=4', f'scavenger.mode={mode}',
                        'scavenger.network_window_s=3', 'agent.host=node7',
+                       'cpi2.signal=io_wait', 'cpi2.sample_s=1',
+                       'cpi2.period_s=1', 'cpi2.outliers=1',
+                       'cpi2.correlation_threshold=0.1',
                        f'agent.protect={protect}')
-        controller = scavenger.Controller(
-            conf_.params_of(conf, 'scavenger', scavenger.Params),
-            host='node7', boot_id='boot')
+        self.params: dict[str, Any] = {
+            kind.name: conf_.params_of(conf, kind.name, kind.params_type)
+            for kind in (scavenger.Controller, cpi2.Controller)}
+        controllers: list[tuple[Controller, Mode]] = [
+            (scavenger.Controller(self.params['scavenger'], host='node7',
+                                  boot_id='boot'), mode)]
+        if asked:
+            controllers.append((cpi2.Controller(
+                self.params['cpi2'], host='node7', boot_id='boot'),
+                Mode.OBSERVE))
         self.recorder = writer.Recorder(path, Nowhere())
         self.decider: decider.Decider = decider.Decider(
-            [(controller, mode)], conf_.limited_knobs(conf.agent.protect))
+            controllers, conf_.limited_knobs(conf.agent.protect)
+            if mode is Mode.ENFORCE else ())
         self.recorder.start({**writer.header(
-            conf, [(controller, mode)], state, self.now), 'boot_id': 'boot',
+            conf, controllers, state, self.now), 'boot_id': 'boot',
             'time_s': self.now})
         self.decider.load(state, self.now)
         self.workloads = [
@@ -118,7 +138,8 @@ class Host:
                      project='p', application='web',
                      allowed_cpus=frozenset((1,)), disks=('vda',)),
             Workload(ODD, Priority.BACKGROUND, source='parent',
-                     group='/batch', floor={Knob.CPU_CORES: 0.1},
+                     project='q', group='/batch',
+                     floor={Knob.CPU_CORES: 0.1},
                      interfaces=('veth0',), killable=True, created_s=7.0),
             Workload('/batch/b', Priority.BACKGROUND, group='/batch',
                      memory_allotment_bytes=GIB, created_s=8.0)]
@@ -133,6 +154,9 @@ class Host:
         dice = self.dice
         self.now += dice.choice((1.0, 1.0, 1.01, 0.25))
         tick = loop_.Tick(self.now)
+        if self.asked:
+            self.ask(self.asked)
+        tick.orders = self.orders
         tick.stopped = dice.random() < 0.1
         tick.unwatched = dice.random() < 0.1
         if dice.random() < 0.05:
@@ -146,17 +170,52 @@ class Host:
             if dice.random() < 0.5:
                 cap = tick.decided.wanted[key]  # type: ignore[union-attr]
                 self.recorder.knobs.write(*cap[:3])
-        self.recorder.tick(tick, in_force)
+        self.recorder.tick(tick, in_force, self.params)
         return tick
+
+    def ask(self, dice: random.Random) -> None:
+        """Now and then operators ask for something else."""
+        if dice.random() < 0.1:
+            self.orders = self.orders._replace(**dice.choice((
+                {'modes': dice.choice((
+                    {}, {'scavenger': Mode.OBSERVE}, {'cpi2': Mode.OFF}))},
+                {'exempt': frozenset(dice.sample(('p', 'q'), 1))},
+                {'overrides': orders.Overrides(
+                    self.override(dice) for _ in range(dice.randrange(4)))},
+                {'budget': dice.choice((None, allowance.Budget(
+                    dice.randrange(9), self.now + 60, self.now)))},
+                {'specs': {('p', 'web', 'EPYC', 'io_wait'): specs.Spec(
+                    dice.random() * 4e-4, 1e-5, 500.0, 0, 'directive')}})))
+        if dice.random() < 0.05:
+            name, changes = dice.choice((
+                ('scavenger', {'memory_c': dice.choice((1.0, 3.0))}),
+                ('scavenger', {'use_cpu_idle': dice.random() < 0.5}),
+                ('cpi2', {'outlier_sigmas': dice.choice((0.0, 9.0))})))
+            self.params[name] = dataclasses.replace(
+                self.params[name], **changes)
+            for controller, _ in self.decider.controllers:
+                if controller.name == name:
+                    controller.tune(self.params[name])
+
+    def override(self, dice: random.Random) -> orders.Override:
+        knob, value = dice.choice((
+            (Knob.CPU_CORES, 0.5), (Knob.CPU_CORES, None),
+            (Knob.MEMORY_BYTES, GIB), (Knob.CPU_SET, '0'),
+            (Knob.CPU_IDLE, 1), (Knob.PAUSED, 1)))
+        return orders.Override(
+            f'{dice.randrange(10 ** 9)}', dice.choice((
+                '/batch/b', ODD, '/batch', '/services/s', '/gone')),
+            '', knob, value, 'why', self.now + dice.choice((5.0, 500.0)))
 
     def decide(self, tick: loop_.Tick, sample: HostSample) -> None:
         dice = self.dice
         tick.sample = sample
         held_back = tick.stopped or tick.unwatched
-        proposal = self.decider.propose(sample, held_back=held_back)
+        proposal = self.decider.propose(sample, held_back=held_back,
+                                        orders=self.orders)
         tick.reset, tick.rates = proposal.reset, proposal.rates
         claims = settle.claim(proposal, self.fast(held_back)
-                              if dice.random() < 0.3 else settle.NO_FAST_LOOP)
+                               if dice.random() < 0.3 else settle.NO_FAST_LOOP)
         tick.decided = settle.settle(claims, self.found(claims.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
@@ -190,6 +249,7 @@ class Host:
                 one, cpu_s=self.used[one.id],
                 run_delay_s=dice.choice((None, self.used[one.id] / 3)),
                 io_ops=int(self.used[one.id] * 100),
+                io_wait_s=self.used[one.id] / 50,
                 net_tx_bytes=int(self.used[one.id] * 1e6),
                 memory_bytes=dice.choice((None, 0, dice.randrange(GIB))),
                 caps_in_force=CAPS if dice.random() < 0.5 else {}))

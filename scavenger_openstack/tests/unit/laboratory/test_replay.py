@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 import json
 import pathlib
@@ -29,6 +30,7 @@ from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
 from scavenger_openstack.laboratory import replay_output
 from scavenger_openstack.laboratory import replay_settings
+from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.tests.unit import recordings
@@ -104,9 +106,9 @@ class ReplayTestCase(testtools.TestCase):
 
     def record(self, count: int, seed: int = 1, mode: Mode = Mode.ENFORCE,
                after: recordings.Host | None = None,
-               protect: str = '') -> recordings.Host:
+               protect: str = '', asked: bool = False) -> recordings.Host:
         self.path.unlink(missing_ok=True)
-        host = recordings.Host(self.path, seed, mode, after, protect)
+        host = recordings.Host(self.path, seed, mode, after, protect, asked)
         self.addCleanup(host.recorder.close)
         self.made = host.ticks(count)
         return host
@@ -122,6 +124,14 @@ class ReplayTestCase(testtools.TestCase):
 
     def steps(self, *changes: str) -> list[replay.Step]:
         return list(replay.run(*self.opened(*changes)))
+
+    def played(self, *changes: str) -> Iterator[tuple[
+            replay.Step, replay_settings.Settings]]:
+        """Each step, and the settings that hold then."""
+        source, settings = self.opened(*changes)
+        player = replay.Player('node7', settings)
+        for _, moment in source.moments():
+            yield player.step(moment), player.settings
 
     def verify(self) -> tuple[int, int, replay.Difference | None]:
         recording = recordings_.read(self.path)
@@ -145,6 +155,37 @@ class VerifyTest(ReplayTestCase):
             self.assertIsNone(difference)
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
+
+    def test_all_that_operators_ask_for_counts(self) -> None:
+        for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
+                           (3, Mode.OBSERVE), (4, Mode.OFF)):
+            self.record(500, seed, mode, asked=True)
+            ticks, _, difference = self.verify()
+            self.assertIsNone(difference)
+            self.assertEqual(500, ticks)
+
+    def test_what_is_set_by_hand_stays(self) -> None:
+        """Whatever operators asked for then."""
+        self.record(300, asked=True)
+        lines = self.path.read_text()
+        for _, settings in self.played('cpi2.outlier_sigmas=1'):
+            self.assertEqual(1.0, settings.params('cpi2').outlier_sigmas)
+        self.assertIn('"params":{"cpi2":{"outlier_sigmas"', lines)
+
+    def test_a_parameter_that_is_not_known(self) -> None:
+        for params, word in (({'scavenger': {'color': 1}}, 'no such'),
+                             ({'scavenger': {'memory_c': 'x'}}, 'memory_c'),
+                             ({'perfiso': {'buffer_cores': 1}}, ''),
+                             ({'another': {}}, '')):
+            self.record(2)
+            lines = self.path.read_text().splitlines()
+            lines[2] = json.dumps({**json.loads(lines[2]), 'params': params})
+            self.path.write_text('\n'.join(lines) + '\n')
+            if word:
+                self.assertIn(word, str(self.assertRaises(
+                    errors.ConfigError, self.verify)))
+            else:
+                self.assertIsNone(self.verify()[2])
 
     def test_what_was_not_protected_is_not_limited_again(self) -> None:
         self.record(200, protect='memory')
@@ -176,19 +217,34 @@ class VerifyTest(ReplayTestCase):
 
     def test_whatever_is_changed_is_found(self) -> None:
         """Each part of a line counts: leave it out, and it shows."""
-        self.record(500)
+        self.record(500, seed=2, asked=True)
         lines = [json.loads(line)
                  for line in self.path.read_text().splitlines()]
         for field in ('stopped', 'unwatched', 'anew', 'originals', 'fast',
-                      'unmet', 'pending', 'wanted', 'would', 'sample'):
+                      'unmet', 'pending', 'wanted', 'would', 'sample',
+                      'orders', 'params'):
             self.assertTrue(any(field in line for line in lines[2:]), field)
             changed = [line if number < 2 else {
                 name: value for name, value in line.items() if name != field}
                 for number, line in enumerate(lines)]
             self.path.write_text('\n'.join(map(json.dumps, changed)) + '\n')
-            _, _, difference = self.verify()
-            assert difference is not None, field
-            self.assertGreater(difference.line, 2, field)
+            self.differs(field)
+
+    def differs(self, field: str) -> None:
+        _, _, difference = self.verify()
+        assert difference is not None, field
+        self.assertGreater(difference.line, 2, field)
+
+    def test_whatever_operators_asked_for_is_found(self) -> None:
+        """But for the budget, which no controller here asks for."""
+        self.record(500, seed=2, asked=True)
+        lines = self.path.read_text().splitlines()
+        for part in {*order_format.PARTS} - {'budget'}:
+            changed = list(map(json.loads, lines))
+            for line in changed:
+                line.get('orders', {}).pop(part, None)
+            self.path.write_text('\n'.join(map(json.dumps, changed)) + '\n')
+            self.differs(part)
 
     def test_a_changed_number_is_named_with_its_line(self) -> None:
         self.record(100)

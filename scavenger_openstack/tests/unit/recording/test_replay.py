@@ -27,8 +27,10 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent import service
+from scavenger_openstack.decision import orders
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
+from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack.types import as_json
@@ -62,6 +64,16 @@ TICK = {
     'lifted': [['/a', 'paused']], 'problems': ['p'],
     'wanted': [{'knob': 'cpu_set', 'owner': 'o', 'reason': 'r',
                 'values': {'/a': '0', '/b': None}}],
+    'orders': {
+        'modes': {'cpi2': 'off'}, 'exempt': ['p'],
+        'overrides': [{'id': 'o', 'workload': '/a', 'instance': '',
+                       'knob': 'cpu_cores', 'value': 0.5, 'reason': 'r',
+                       'until_s': 9.0}],
+        'budget': {'limits': 3, 'until_s': 9.0, 'lease': 1.0},
+        'specs': [{'project': 'p', 'application': 'a', 'cpu_model': 'c',
+                   'signal': 'cpi', 'mean': 1.0, 'stddev': 0.1,
+                   'samples': 9.0, 'tasks': 0, 'source': 'directive'}]},
+    'params': {'scavenger': {'memory_c': 3.0}},
     'incidents': [{'controller': 'c', 'incident': {
         'id': 'i', 'time_s': 1.0, 'host': 'h', 'victim': 'v',
         'signal': 's', 'cause': 'x', 'suspects': [['/a', 0.5]]}}]}
@@ -146,6 +158,11 @@ class ReadTest(RecordingTestCase):
             told.controller, told.incident.outcome, told.incident.value,
             told.incident.suspects))
         self.assertEqual(({}, ()), (second.unmet, second.lifted))
+        self.assertEqual(({'scavenger': {'memory_c': 3.0}}, {}),
+                         (first.params, second.params))
+        self.assertEqual(TICK['orders'], order_format.changed(
+            first.orders, orders.NONE))
+        self.assertEqual(first.orders, second.orders)
 
     def test_a_wrong_field_is_named(self) -> None:
         for where, value, *words in (
@@ -205,6 +222,20 @@ class ReadTest(RecordingTestCase):
                 ('wanted/0/values', {'/a': 3}, 'wanted[0]: values: /a: 3'),
                 ('wanted/0/owner', NotImplemented,
                  'wanted[0]: owner: missing'),
+                ('orders/mode', {}, 'orders: mode: no such field'),
+                ('orders/modes/cpi2', 'on', "orders: modes: cpi2: 'on'"),
+                ('orders/exempt', 'p', 'orders: exempt: '),
+                ('orders/overrides/0/value', -1, 'overrides[0]: value: -1'),
+                ('orders/overrides/0/knob', 'x', 'overrides[0]: knob: '),
+                ('orders/overrides/0/id', NotImplemented,
+                 'overrides[0]: id: missing'),
+                ('orders/budget', 3, 'orders: budget: 3'),
+                ('orders/budget/limits', 1.5, 'budget: limits: 1.5'),
+                ('orders/specs/0/mean', NAN, 'specs[0]: mean: '),
+                ('orders/specs/0/signal', NotImplemented,
+                 'specs[0]: signal: missing'),
+                ('params', [], 'params: '),
+                ('params/scavenger', 3, 'params: scavenger: 3'),
                 ('incidents/0/incident/id', 1, 'incidents[0]: incident: id:'),
                 ('incidents/0/incident/suspects', [['/a']], 'suspects: '),
         ):

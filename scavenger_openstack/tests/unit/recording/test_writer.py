@@ -27,6 +27,7 @@ import testtools
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.decision import changes
 from scavenger_openstack import errors
+from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack.types import Knob
@@ -41,8 +42,9 @@ class RecorderTest(testtools.TestCase):
             self.useFixture(fixtures.TempDir()).path)
         self.path = self.directory / 'a.recording'
 
-    def host(self, mode: Mode = Mode.ENFORCE) -> recordings.Host:
-        host = recordings.Host(self.path, mode=mode)
+    def host(self, mode: Mode = Mode.ENFORCE, asked: bool = False
+             ) -> recordings.Host:
+        host = recordings.Host(self.path, mode=mode, asked=asked)
         self.addCleanup(host.recorder.close)
         return host
 
@@ -74,12 +76,22 @@ class RecorderTest(testtools.TestCase):
             elif tick.stopped or tick.unwatched:
                 changed = told.of_none()
             self.assertEqual(changed, turn.decided)
+            self.assertEqual(tick.orders, turn.orders)
 
     def test_what_is_read_is_what_was_written(self) -> None:
         for mode in (Mode.ENFORCE, Mode.OBSERVE):
             self.path = self.directory / mode
             host = self.host(mode)
             self.check(host.ticks(400))
+
+    def test_what_operators_ask_for_is_read_again(self) -> None:
+        ticks = self.host(asked=True).ticks(400)
+        self.check(ticks)
+        for part in order_format.PARTS:
+            self.assertLess(2, len({str(getattr(tick.orders, part))
+                                    for tick in ticks}), part)
+        lines = self.path.read_text().splitlines()
+        self.assertLess(sum('"orders"' in line for line in lines), 100)
 
     def test_the_header_says_what_it_starts_from(self) -> None:
         self.host()
