@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import contextlib
 import functools
 
 from oslo_log import log
@@ -22,6 +23,7 @@ from oslo_log import log
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import purge
+from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
@@ -29,6 +31,8 @@ CLAIM = 'purge'
 EVERY_S = 3600.0
 WORK_S = 900.0
 """A claim lasts so long if the process that has it dies."""
+AGAIN_S = 60.0
+"""After a failure any conductor tries again that much later."""
 
 
 class Purging:
@@ -63,6 +67,18 @@ class Purging:
                 claims.take, name=CLAIM, holder=self._holder, now=now,
                 until_s=now + WORK_S), on_duplicate=True):
             return None
+        try:
+            deleted = self._delete(now)
+        except Exception:
+            with contextlib.suppress(errors.DatabaseError):
+                self._hold(now + AGAIN_S)
+            raise
+        self._hold(now + EVERY_S)
+        if deleted:
+            LOG.info('%d rows were deleted that were over and old', deleted)
+        return deleted
+
+    def _delete(self, now: float) -> int:
         deleted = 0
         if self._days:
             deleted += sum(purge.run(
@@ -70,11 +86,11 @@ class Purging:
                 older_than_s=self._days * purge.DAY_S).values())
         if self._rows:
             deleted += purge.trim(self._engine, now_s=now, rows=self._rows)
-        with connect.writing(self._engine) as connection:
-            claims.extend(connection, CLAIM, self._holder, now + EVERY_S)
-        if deleted:
-            LOG.info('%d rows were deleted that were over and old', deleted)
         return deleted
+
+    def _hold(self, until_s: float) -> None:
+        with connect.writing(self._engine) as connection:
+            claims.extend(connection, CLAIM, self._holder, until_s)
 
 
 def _quiet(table: str, rows: int) -> None:

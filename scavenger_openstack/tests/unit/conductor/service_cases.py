@@ -20,6 +20,7 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.conductor import purging
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import tables
@@ -87,6 +88,24 @@ class Service(cloud.Mixin):
         self.assertEqual([None] * 3, turns())
         self.now += 1801.0
         self.assertEqual([0, None, None], turns())
+
+    def test_deleting_after_a_failure(self) -> None:
+        """It is tried again after a minute."""
+        one, other = (purging.Purging(
+            self.engine, name, lambda: self.now, days=3, rows=0)
+            for name in ('one', 'other'))
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.text(
+                'ALTER TABLE audit RENAME TO gone'))
+        try:
+            self.assertRaises(errors.DatabaseError, one.turn)
+        finally:
+            with self.engine.begin() as connection:
+                connection.execute(sqlalchemy.text(
+                    'ALTER TABLE gone RENAME TO audit'))
+        self.assertIsNone(other.turn())
+        self.now += purging.AGAIN_S
+        self.assertEqual(0, other.turn())
 
     def test_so_many_rows_that_the_oldest_are_deleted(self) -> None:
         """However young; what is open stays, also above that."""
