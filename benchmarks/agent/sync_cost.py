@@ -39,12 +39,19 @@ sync_s = {}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--workloads', type=int, default=50)
-    parser.add_argument('--pairs', type=int, default=3)
-    parser.add_argument('--sync-s', type=float, default=10)
-    parser.add_argument('--warm-up', type=float, default=12)
-    parser.add_argument('--seconds', type=float, default=30)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--workloads', type=int, default=50,
+                        help='of the host (50)')
+    parser.add_argument('--pairs', type=int, default=3,
+                        help='measurements without and with (3)')
+    parser.add_argument('--sync-s', type=float, default=10,
+                        help='seconds between reports (10)')
+    parser.add_argument('--warm-up', type=float, default=12,
+                        help='seconds before each measurement (12)')
+    parser.add_argument('--seconds', type=float, default=30,
+                        help='of each measurement (30)')
     args = parser.parse_args()
     ratios = []
     for _ in range(args.pairs):

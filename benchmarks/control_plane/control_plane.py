@@ -10,15 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a report costs the conductor: CPU, time and bytes.
+"""What a report costs the conductor: CPU, time, transactions and bytes.
 
 First in one thread, on each database: reports as most are (facts, nothing
-new), with a new incident, with the list of 50 workloads.  Then over a real
-broker, with agents in processes of their own and 1 and 2 conductors, on
-MariaDB.  From that: what 10,000 hosts at a report in 10 s take.
+new), with a new incident, with the list of 50 workloads; and from that what an
+hour of a host takes.  Then over a real broker, with agents in processes of
+their own and 1 and 2 conductors, on MariaDB.  From that: what 10,000 hosts at
+a report in 10 s take.
 
     python benchmarks/control_plane/control_plane.py \\
         [--reports 1000] [--seconds 10]
+
+Listings among 1,000,000 incidents are in listings.py, what reports cost an
+agent in benchmarks/agent/sync_cost.py.
 """
 
 from __future__ import annotations
@@ -35,9 +39,12 @@ import sys
 import tempfile
 import time
 
+import sqlalchemy
+
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack import rpc
 from scavenger_openstack.tests.functional.servers import mariadb
@@ -54,6 +61,9 @@ AGENTS = 2
 """Processes that send reports; each has many hosts."""
 
 START_S = 60.0
+
+IN_AN_HOUR = {'facts': 360, 'incident': 1, 'workloads': 1}
+"""Reports of a host."""
 
 CLOUD_HOSTS = 10_000
 SYNC_S = 10
@@ -91,7 +101,8 @@ class Host:
         self.salt = 0
 
     def report(self, kind: str) -> bytes:
-        listed, entries = None, []
+        listed: list[wire.Workload] | None = None
+        entries: list[wire.AnyEntry] = []
         if kind == 'workloads' or not self.workloads_digest:
             self.salt += 1
             listed = workloads(self.salt)
@@ -137,23 +148,61 @@ def one_thread(url: str, count: int) -> None:
     for host in hosts:
         for _ in range(2):
             host.answered(conductor.answer(host.report('facts')))
+    transactions = [0]
+
+    @sqlalchemy.event.listens_for(engine, 'begin')
+    def begun(connection: sqlalchemy.Connection) -> None:
+        transactions[0] += 1
+
+    hour = {'wire': 0.0, 'disk': 0.0}
     for kind in ('facts', 'incident', 'workloads'):
         reports = [(hosts[number % HOSTS],
                     hosts[number % HOSTS].report(kind))
                    for number in range(count)]
         size = sum(len(data) for _, data in reports) / count
+        had, transactions[0] = disk_bytes(engine), 0
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         answers = [(host, conductor.answer(data)) for host, data in reports]
         cpu_s, wall_s = (time.thread_time() - cpu_s,
                          time.perf_counter() - wall_s)
+        answer = sum(len(data) for _, data in answers) / count
+        each = transactions[0] / count
+        disk = (disk_bytes(engine) - had) / count
         print(f'  {engine.dialect.name:<11}{kind:<10}'
               f'{1e3 * cpu_s / count:8.2f}{1e3 * wall_s / count:10.2f}'
-              f'{count / wall_s:10.0f}{size:9.0f}'
-              f'{sum(len(data) for _, data in answers) / count:9.0f}',
-              flush=True)
+              f'{count / wall_s:10.0f}{each:6.1f}{size:9.0f}{answer:9.0f}'
+              f'{disk:9.0f}', flush=True)
         for host, data in answers:
             host.answered(data)
+        hour['wire'] += IN_AN_HOUR[kind] * (size + answer)
+        hour['disk'] += IN_AN_HOUR[kind] * disk
+    print(f'  {engine.dialect.name:<11}an hour of a host, with '
+          + ', '.join(f'{number} x {kind}'
+                      for kind, number in IN_AN_HOUR.items())
+          + f': {hour["wire"] / 1e3:.0f} kB on the wire, '
+          f'{hour["disk"] / 1e3:.0f} kB more on disk', flush=True)
     engine.dispose()
+
+
+def disk_bytes(engine: sqlalchemy.Engine) -> float:
+    """What the database has on disk, without its log of transactions."""
+    with engine.connect().execution_options(
+            isolation_level='AUTOCOMMIT') as connection:
+        if engine.dialect.name == 'sqlite':
+            connection.exec_driver_sql('PRAGMA wal_checkpoint')
+            pages, size = (connection.exec_driver_sql(
+                f'PRAGMA {name}').scalar_one()
+                for name in ('page_count', 'page_size'))
+            return float(pages * size)
+        if engine.dialect.name == 'postgresql':
+            return float(connection.exec_driver_sql(
+                'SELECT pg_database_size(current_database())').scalar_one())
+        for name in tables.METADATA.tables:
+            connection.exec_driver_sql(f'ANALYZE TABLE {name}')
+        return float(connection.exec_driver_sql(
+            'SELECT SUM(data_length + index_length) FROM '
+            'information_schema.tables WHERE table_schema = DATABASE()'
+            ).scalar_one())
 
 
 def agents(url: str, seconds: float, name: str) -> None:
@@ -257,9 +306,13 @@ def cpu(*pids: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--reports', type=int, default=1000)
-    parser.add_argument('--seconds', type=float, default=10.0)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--reports', type=int, default=1000,
+                        help='of each kind and database (1000)')
+    parser.add_argument('--seconds', type=float, default=10.0,
+                        help='that reports go over the broker (10)')
     parser.add_argument('--agents', help=argparse.SUPPRESS)
     parser.add_argument('--url', help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -267,9 +320,9 @@ def main() -> None:
         agents(options.url, options.seconds, options.agents)
         return
     print(f'{HOSTS} hosts of {WORKLOADS} workloads, {options.reports} '
-          'reports, one thread; ms, reports/s, bytes')
+          'reports, one thread; ms, reports/s, transactions, bytes')
     print(f'  {"database":<11}{"report":<10}{"CPU":>8}{"time":>10}'
-          f'{"rate":>10}{"sent":>9}{"answer":>9}')
+          f'{"rate":>10}{"trans":>6}{"sent":>9}{"answer":>9}{"disk":>9}')
     with tempfile.TemporaryDirectory() as here:
         one_thread(f'sqlite:///{here}/db', options.reports)
     shared: tuple[Callable[[], mariadb.MariaDb | postgresql.PostgreSql], ...]
