@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -249,6 +250,17 @@ class Conductors(cloud.Mixin, databases.MariaDb):
         conductor = self.start()
         self.until('Connection refused')
         self.assertEqual(0, self.end(conductor))
+
+    def test_a_broker_that_never_answers(self) -> None:
+        """It says so in one line, waits, and ends when it is told."""
+        with socket.create_server(('127.0.0.1', 0)) as silent:
+            self.configuration.write_text(
+                self.configuration.read_text().replace(
+                    f':{self.broker.port}/', f':{silent.getsockname()[1]}/'))
+            conductor = self.start()
+            self.until('timed out')
+            self.assertEqual(0, self.end(conductor))
+        self.assertNotIn('Traceback', self.log.read_text())
 
     def test_no_tables(self) -> None:
         self.configuration.write_text(

@@ -37,6 +37,13 @@ from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
 
 
+READ_ONLY = {
+    'sqlite': ('PRAGMA query_only = OFF', 'PRAGMA query_only = ON'),
+    'mysql': ('SET TRANSACTION READ WRITE', 'SET TRANSACTION READ ONLY'),
+    'postgresql': ('SET TRANSACTION READ WRITE', 'SET TRANSACTION READ ONLY')}
+"""What makes a transaction one that may write, or not."""
+
+
 class Service(cloud.Mixin):
 
     def setUp(self) -> None:
@@ -215,6 +222,31 @@ class Service(cloud.Mixin):
                     'ALTER TABLE gone RENAME TO runs'))
         self.assertEqual(1, self.log.output.count('reports are not stored'))
         self.assertEqual(1, self.answer(report(incident(1))).acknowledged)
+
+    def test_a_database_that_is_read_only(self) -> None:
+        """Nothing is acknowledged, and nothing is lost."""
+        self.answer(report(incident(1)))
+        read_only = True
+
+        @sqlalchemy.event.listens_for(self.engine, 'begin')
+        def begun(connection: sqlalchemy.Connection) -> None:
+            connection.exec_driver_sql(READ_ONLY[connection.dialect.name][
+                read_only])
+
+        # Other tests have the engine, too.
+        self.addCleanup(sqlalchemy.event.remove, self.engine, 'begin', begun)
+        for _ in range(2):
+            self.assertRaises(errors.Unreachable, self.conductor.answer,
+                              codec.encode(report(incident(1), incident(2))))
+        self.assertEqual(1, self.log.output.count('reports are not stored'),
+                         self.log.output)
+        self.assertNotIn('Traceback', self.log.output)
+        read_only = False
+        self.engine.dispose()       # SQLite remembers it by connection
+        self.assertEqual(2, self.answer(report(
+            incident(1), incident(2))).acknowledged)
+        self.assertEqual(1, len(self.rows(tables.incidents)))
+        self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
 
     def test_one_host_at_once(self) -> None:
         """Two threads have the same report, of a host that is new."""
