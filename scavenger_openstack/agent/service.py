@@ -296,9 +296,8 @@ class Service:
                     self._recorder.close()
                 self._history.close()
                 (self._state_dir / 'status.json').unlink(missing_ok=True)
-        for problem in problems:
-            LOG.error('not removed, scavenger-restore tries again: %s',
-                      problem)
+        for one in problems:
+            LOG.error('not removed, scavenger-restore tries again: %s', one)
         return 1 if problems else 0
 
     def _turn(self) -> None:

@@ -83,8 +83,7 @@ class Actuator:
 
     def __init__(self, driver: base.Knobs, leases: base_.Leases,
                  deadline_s: float,
-                 executor: worker.WriteExecutor | None = None
-                 ) -> None:
+                 executor: worker.WriteExecutor | None = None) -> None:
         self._driver = driver
         self._leases = leases
         self._worker: worker.WriteExecutor = executor or worker.Worker(
@@ -183,8 +182,8 @@ class Actuator:
             elif why := self._why_not(cap):
                 outcome.problems.append(why)
             elif queues_.tightens(cap, current):
-                queues[self._queue_of(key, queues_.TIGHTEN)].tighten.append(
-                    cap)
+                queue = queues[self._queue_of(key, queues_.TIGHTEN)]
+                queue.tighten.append(cap)
             else:
                 queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
         for key in list(held):
@@ -295,8 +294,8 @@ class Actuator:
             held = None
         if held is None:
             if knob is Knob.CPU_SET:    # else their cap is our original
-                for kin in [k for k in self._leases.held()
-                            if k[1] is knob and originals.kin(k[0], workload)]:
+                for kin in [k for k in self._leases.held() if k[1] is knob
+                            and originals.kin(k[0], workload)]:
                     self._leases.lift(*kin)
                     self.forget(kin)
                 now = self._driver.restore_actions(*key)
@@ -392,7 +391,7 @@ class Actuator:
 
     def _check_drift(self, key: KnobKey, current: Value | None) -> bool:
         """Whether another program wrote the knob; that is noted."""
-        ours = self._ours[key]
+        knob, ours = key[1], self._ours[key]
         same = originals.same(current, ours.value)
         if same and originals.is_tree(ours.actions):
             self._trees.look(key, self._driver.restore_actions(*key))
@@ -412,8 +411,7 @@ class Actuator:
             held.actions, ours.actions, now), current)
         found = originals.Written(current, now)
         LOG.warning('%s %s: another program changed it %s, which will be '
-                    'restored', *key,
-                    originals.difference(key[1], ours, found))
+                    'restored', *key, originals.difference(knob, ours, found))
         self.in_force.pop(key, None)
         self._ours[key] = found
         return True
