@@ -37,7 +37,8 @@ class SyncTest(agents.AgentTestCase):
         self.tree.make('/batch/b')
         # Without it there would be a conductor in the process.
         self.configure('[DEFAULT]', 'transport_url = fake:/',
-                       '[scavenger]', 'mode = enforce', '[conductor]',
+                       '[scavenger]', 'mode = enforce',
+                       'use_cpu_leftover = false', '[conductor]',
                        'enabled = true', f'sync_s = {SYNC_S}')
         self.digest = 0
 
