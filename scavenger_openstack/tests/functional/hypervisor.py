@@ -331,9 +331,16 @@ class Hypervisor(fixtures.Fixture):
                 f'virsh {" ".join(arguments)}: not within {timeout_s} s') \
                 from None
         if done.returncode:
-            raise HypervisorError(
-                f'virsh {" ".join(arguments)}: {done.stderr.strip()}')
+            raise HypervisorError(f'virsh {" ".join(arguments)}: '
+                                  f'{done.stderr.strip()}{self._qemu_log()}')
         return done.stdout
+
+    def _qemu_log(self) -> str:
+        """The last words of the QEMU that wrote last."""
+        logs = sorted((self.directory / 'log/libvirt/qemu').glob('*.log'),
+                      key=lambda path: path.stat().st_mtime)
+        return '' if not logs else f'; {logs[-1].name}: ' + logs[-1].read_text(
+            errors='replace')[-600:]
 
     def connect(self) -> Any:
         """A connection of libvirt-python, closed with the fixture."""
