@@ -14,7 +14,7 @@
 
 A host may say so for :data:`GRACE_S`: a migration ends on the hosts before
 Nova knows.  Then nothing that it says about the instance is taken.  Only
-while Nova is read: without it nobody knows better than the host.
+while Nova is read: without it the host knows best.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 
 """Takes what nova-compute tells of instances.
 
-What comes over the broker is as trustworthy as whoever may write to it: an
+What comes over the broker is as trustworthy as those that may write to it: an
 agent makes nothing background for it unless ``allow_background`` says so in
 the file of its host.
 """
