@@ -285,8 +285,10 @@ class Leases:
     def prepare(self, keys: Iterable[KnobKey]) -> None:
         """Many knobs are about to be lifted: begin what takes a while, for
         all at once."""
-        program.prepare([self._records[key] for key in keys
-                         if key in self._records])
+        with self._mutex:       # other threads remove some meanwhile
+            found = [self._records[key] for key in keys
+                     if key in self._records]
+        program.prepare(found)
 
     def lift_all(self) -> list[str]:
         """Lift everything; return what did not come back, and why."""
