@@ -11,7 +11,7 @@
 # under the License.
 
 """Which antagonists Nova is asked to take away without an operator, or which
-ones an operator is told of.
+ones are only recommended.
 
 An instance whose limits helped its victims again and again (their outcome was
 ``confirmed``) disturbs them again and again, too.
