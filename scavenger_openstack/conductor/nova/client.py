@@ -25,6 +25,7 @@ from novaclient import api_versions
 from novaclient import client
 from novaclient import exceptions
 
+from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack import errors
 
 NEWEST = '2.96'
@@ -43,7 +44,8 @@ class Server(NamedTuple):
 
     ``busy`` while Nova does something with it;
     ``specs`` are the extra specs of its flavor; ``strays`` the names of
-    metadata and tags that look like them, which tenants write.
+    metadata and tags that look like them, which tenants write; ``stack`` the
+    name of the stack or cluster that these say, or ''.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Server(NamedTuple):
     strays: tuple[str, ...] = ()
     status: str = ''
     busy: bool = False
+    stack: str = ''
 
 
 class Flavor(NamedTuple):
@@ -181,12 +184,13 @@ class Nova:
 def _server(one: Any) -> Server:
     """From what novaclient has of it."""
     found = one.to_dict()
+    metadata, tags = found.get('metadata') or {}, found.get('tags') or ()
     return Server(
         found['id'], found['tenant_id'],
         found.get('OS-EXT-SRV-ATTR:host') or '',
         found['status'] in DELETED,
         found['flavor'].get('extra_specs') or {},
-        tuple(sorted(name for name in (*found.get('metadata', ()),
-                                       *found.get('tags', ()))
+        tuple(sorted(name for name in (*metadata, *tags)
                      if name.startswith(PREFIX))),
-        found['status'], bool(found.get('OS-EXT-STS:task_state')))
+        found['status'], bool(found.get('OS-EXT-STS:task_state')),
+        stacks.name(metadata, tags))

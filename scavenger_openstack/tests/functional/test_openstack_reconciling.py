@@ -61,3 +61,15 @@ class Reconciling(case.Case):
             ('foreground', name, host)], SOON_S)
         self.cloud.wait('its agent knows', lambda: self.workload(web)[
             'application'].endswith('/' + name), SOON_S)
+
+    def test_a_stack_is_an_application(self) -> None:
+        """As Heat's templates write it; it is no way to a priority."""
+        name = str(uuid.uuid4())
+        web = self.boot('web', metadata={
+            'metering.stack': name, 'scavenger:priority': 'background'})
+        host = self.cloud.server(web)['OS-EXT-SRV-ATTR:host']
+        self.cloud.wait('its application', lambda: self.tags(web) == [
+            ('foreground', name, host)], SOON_S)
+        self.cloud.wait('its agent knows', lambda: self.workload(web)[
+            'application'].endswith('/' + name), SOON_S)
+        self.assertEqual('foreground', self.workload(web)['priority'])
