@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge to python-novaclient: instances, their groups, and flavors."""
+"""The edge to python-novaclient: instances, their groups, host aggregates and
+flavors."""
 
 from __future__ import annotations
 
@@ -57,6 +58,14 @@ class Server(NamedTuple):
     status: str = ''
     busy: bool = False
     stack: str = ''
+
+
+class Aggregate(NamedTuple):
+    """A host aggregate."""
+
+    name: str
+    hosts: tuple[str, ...]
+    metadata: Mapping[str, str]
 
 
 class Flavor(NamedTuple):
@@ -134,6 +143,14 @@ class Nova:
             offset += len(page)
         return found
 
+    def aggregates(self) -> list[Aggregate]:
+        """All host aggregates.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        return [_aggregate(one) for one in self._ask(
+            lambda nova: nova.aggregates.list())]
+
     def flavors(self) -> dict[str, Flavor]:
         """All flavors, by name."""
         return {one.name: Flavor(one.id, one.vcpus, one.ram, one.disk, dict(
@@ -194,3 +211,11 @@ def _server(one: Any) -> Server:
                      if name.startswith(PREFIX))),
         found['status'], bool(found.get('OS-EXT-STS:task_state')),
         stacks.name(metadata, tags))
+
+
+def _aggregate(one: Any) -> Aggregate:
+    """Likewise.  To MariaDB a name is the same with blanks at its end."""
+    found = one.to_dict()
+    return Aggregate(found['name'].rstrip(' '), tuple(
+        host.rstrip(' ') for host in found.get('hosts') or ()),
+        found.get('metadata') or {})

@@ -14,7 +14,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy
+from sqlalchemy import event
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives
@@ -23,7 +26,44 @@ from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional import managing
 from scavenger_openstack.tests.functional.servers import databases
+from scavenger_openstack.tests.unit.conductor import aggregates_cases
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
+
+
+class OnServers(aggregates_cases.Aggregates):
+
+    def test_an_operator_meanwhile(self) -> None:
+        """What an operator names while Nova's are written is kept, also a
+        host that both have."""
+        self.turn(aggregates_cases.Aggregate(hosts=('h1',)))
+        done: list[str] = []
+
+        def meanwhile(connection: Any, cursor: Any, statement: str,
+                      *more: Any) -> None:
+            if not done and statement.startswith(
+                    ('INSERT INTO aggregate_hosts',
+                     'UPDATE aggregate_hosts',
+                     'DELETE FROM aggregate_hosts')):
+                done.append(statement)
+                self.named('rack', 'h1', 'h2')
+
+        event.listen(self.engine, 'before_cursor_execute', meanwhile)
+        self.addCleanup(event.remove, self.engine, 'before_cursor_execute',
+                        meanwhile)
+        self.turn(aggregates_cases.Aggregate(hosts=('h2', 'h3')))
+        self.assertEqual(1, len(done))
+        with connect.reading(self.engine) as connection:
+            self.assertEqual(
+                (frozenset(('h1', 'h2')), frozenset(('h2', 'h3'))),
+                aggregates.members(connection)['rack'])
+
+
+class OnMariaDb(OnServers, databases.MariaDb):
+    pass
+
+
+class OnPostgreSql(OnServers, databases.PostgreSql):
+    pass
 
 
 class Manage(managing.Command):

@@ -23,6 +23,8 @@ from keystoneauth1 import session
 from keystoneauth1 import token_endpoint
 import testtools
 
+from scavenger_openstack import errors
+
 NEWEST = '2.100'
 """That the Nova of these tests has."""
 
@@ -75,6 +77,20 @@ class Nova(testtools.TestCase):
                 pass
 
         return Handler
+
+    def test_aggregates(self) -> None:
+        self.answers['/v2.1/os-aggregates'] = {'aggregates': [
+            {'id': 1, 'name': 'rack ', 'hosts': ['node-2', 'node-1'],
+             'metadata': {'scavenger:priority': 'background'}},
+            {'id': 2, 'name': 'empty', 'hosts': [], 'metadata': {}}]}
+        self.assertEqual(
+            [('rack', ('node-2', 'node-1'),
+              {'scavenger:priority': 'background'}), ('empty', (), {})],
+            self.nova.aggregates())
+        self.assertEqual('compute 2.96', self.versions[-1])
+
+    def test_no_answer(self) -> None:
+        self.assertRaises(errors.Unreachable, self.nova.aggregates)
 
     def test_a_server(self) -> None:
         self.answers[f'/v2.1/servers/{SERVER["id"]}'] = {'server': SERVER}
