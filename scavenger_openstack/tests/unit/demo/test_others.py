@@ -66,7 +66,8 @@ class BetweenTest(testtools.TestCase):
                                       (64, 1.0, False)):
             found = others.between(look(0, 0), look(10, 10 * busy),
                                    cpus=cpus, demo=5)
-            self.assertEqual(disturbed, found['disturbed'], (cpus, busy))
+            self.assertEqual(disturbed, found['disturbed'],
+                             f'{busy} of {cpus} CPUs')
 
     def test_our_own(self) -> None:
         """The demo, the agent below it and the loads in the cgroups."""
