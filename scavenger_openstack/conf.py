@@ -26,7 +26,6 @@ from importlib import metadata
 import io
 import os
 import pathlib
-import socket
 from typing import TypeVar
 
 from oslo_config import cfg
@@ -34,11 +33,11 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms import attribution
 from scavenger_openstack.algorithms.cpi2 import cpi2
-from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack.algorithms.perfiso import io_shares
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import params as scavenger_params
+from scavenger_openstack import conf_agent
 from scavenger_openstack import conf_check
 from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
@@ -53,9 +52,6 @@ P = TypeVar('P')
 
 DEFAULT_CONFIG = '/etc/scavenger/scavenger.conf'
 DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
-DEFAULT_STATE_DIR = '/run/scavenger'
-DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
-DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
 DEFAULT_SYNC_DIR = '/var/lib/scavenger/sync'
 
 PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
@@ -77,147 +73,13 @@ DETECTORS: Mapping[str, tuple[Resource, ...]] = {
     'attribution': (Resource.CPU, Resource.DISK)}
 """The detectors that may set limits, and on what."""
 
-COMMON_OPTS: list[cfg.Opt] = [
-    cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
-               help='Directory for leases, status and lock.  It has to be '
-                    'gone after a reboot, as the limits of cgroups are.'),
-    cfg.StrOpt('root-dir', default='/',
-               help='Where /proc and /sys are looked for.'),
-]
-
-AGENT_OPTS: list[cfg.Opt] = [
-    cfg.StrOpt('host', default=socket.gethostname(),
-               sample_default='the host name',
-               help='Name of this hypervisor in reports.'),
-    cfg.StrOpt('driver', default='host',
-               help='Entry point in scavenger.drivers that reads and '
-                    'limits workloads.'),
-    cfg.ListOpt('protect', default=[],
-                item_type=cfg.types.String(choices=list(Resource)),
-                help='Resources that background workloads are kept from '
-                     'taking from the foreground, any of cpu, memory, '
-                     'network and disk.  The regulators of these resources '
-                     '([scavenger], [perfiso], [io_shares]) set limits on '
-                     'them, unless their own mode says something else; '
-                     'limits on all other resources are only shown.  '
-                     'Devices and links are found; what is still missing '
-                     'on this host is a line of the status.  Empty: the '
-                     'mode of each controller alone decides.'),
-    cfg.ListOpt('controllers',
-                default=['scavenger', 'io_shares', 'attribution'],
-                help='Entry points in scavenger.controllers that run in '
-                     'the slow loop, each with a section of its own.  '
-                     'perfiso runs beside it and is not listed.'),
-    cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=10,
-                 help='Seconds between two ticks of the slow loop.  '
-                      'Shorter reacts sooner and costs more CPU.  '
-                      'Source: Scavenger, section 4.1.'),
-    cfg.FloatOpt('lease_s', default=15.0, min=1, max=600,
-                 help='Seconds without a sign of life of the agent after '
-                      'which every limit is removed.'),
-    cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
-                 help='Seconds that one tick waits for memory limits and '
-                      'those of VMs to take hold: the kernel may have to '
-                      'reclaim first, and libvirt asks each QEMU.'),
-    cfg.BoolOpt('require_watcher', default=True,
-                help='Set no limit while no scavenger-restore --watch '
-                     'runs, since limits would stay if the agent died.'),
-    cfg.StrOpt('stop_file',
-               sample_default=DEFAULT_STOP_FILE,
-               help='While this file exists no limit is set and all are '
-                    'removed (scavenger-agent stop-all makes it).  It '
-                    'survives a reboot.  With another state_dir the '
-                    'default is the file "stop" in there.'),
-    cfg.StrOpt('history_file',
-               sample_default=DEFAULT_HISTORY_FILE,
-               help='Where limits that were set, changed and removed, '
-                    'incidents and kills are written, for scavenger-agent '
-                    'history.  It has to survive a reboot.  With another '
-                    'state_dir the default is history.jsonl in there.'),
-    cfg.IntOpt('history_mib', default=16, min=0, max=4096,
-               help='Most that the history takes, in MiB: half for the file '
-                    'that is written, half for the one before.  An event '
-                    'takes some 300 bytes.  0 writes none.'),
-]
-
-FLOORS = {
-    Knob.CPU_CORES: 'CPU that every background workload keeps, in cores.',
-    Knob.MEMORY_BYTES: 'Memory that every background container keeps, in '
-                       'bytes.',
-    Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
-                             'in bytes per second.',
-    Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
-                         'keeps, in bytes per second; of containers, each '
-                         'direction and device.',
-    Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
-                       'workload keeps; of containers, each direction '
-                       'and device.',
-}
-
-CGROUPS_OPTS: list[cfg.Opt] = [
-    cfg.ListOpt('background_parents', default=[],
-                help='Cgroups, as paths below the cgroup mount, whose '
-                     'direct children are background workloads, such as '
-                     '/batch.'),
-    cfg.ListOpt('background_groups', default=[],
-                help='Cgroups above background_parents that hold nothing '
-                     'else, now and later: what is set for the background '
-                     'as a whole (CPU set, idle scheduling) is set there.  '
-                     'Default: on each of background_parents; nothing '
-                     'above these is ever written to.'),
-    cfg.ListOpt('foreground_parents', default=[],
-                help='Cgroups whose direct children are shown as foreground '
-                     'workloads.  All that is not below '
-                     'background_parents is protected anyway.  VMs of '
-                     '[libvirt] uri, and what holds them, are left '
-                     'out, here and in background_parents.'),
-    cfg.ListOpt('killable_parents', default=[],
-                help='Those of background_parents whose containers may be '
-                     'killed, newest first, when the foreground needs '
-                     'their memory and the kernel cannot take it back.'),
-    cfg.StrOpt('memory_root',
-               help='Cgroup whose memory limit counts as the memory of the '
-                    'host.  Default: the machine itself.'),
-    cfg.ListOpt('io_devices', default=[],
-                help='Disks that I/O limits are set on, such as sda.  '
-                     'Default: all whole disks.'),
-    cfg.BoolOpt('pressure', default=False,
-                help='Sample the pressure stall information of each '
-                     'workload, where a cgroup v2 directory of the same '
-                     'path exists.  No rule needs it yet; it doubles the '
-                     'cost of sampling.'),
-    cfg.IntOpt('delay_tasks', default=500, min=0, max=1000000,
-               help='How many cgroups, processes and (where the cgroup does '
-                    'not count its own I/O) threads one tick may look at for '
-                    'the signals io_wait and run_delay; each takes some 5 us '
-                    'of CPU.  With more on this host the foreground comes '
-                    'first; of the other workloads some have the signals for '
-                    '60 ticks and then others.  0 leaves them off.  '
-                    'They are off, and cost nothing, while '
-                    'kernel.task_delayacct is 0, too.  Not in the papers.'),
-    cfg.FloatOpt('delay_cpu_s', default=0.005, min=0.0001, max=1,
-                 help='CPU time, in seconds, after which one tick lists no '
-                      'more processes for io_wait and run_delay, those of '
-                      'the foreground first; the other workloads wait for '
-                      'their turn.  Not in the papers.'),
-    *(cfg.FloatOpt(f'floor_{knob}', default=DEFAULT_FLOORS[knob],
-                   min=0, help=f'{text}  No limit goes below.')
-      for knob, text in FLOORS.items()),
-]
-
-REPLAY_OPTS: list[cfg.Opt] = [
-    cfg.StrOpt('file',
-               help='Recording that the driver "replay" plays back, one '
-                    'sample per tick.  It can only be observed.'),
-]
-
-SECTIONS: dict[str, list[cfg.Opt]] = {'agent': AGENT_OPTS,
-                                      'cgroups': CGROUPS_OPTS,
+SECTIONS: dict[str, list[cfg.Opt]] = {'agent': conf_agent.AGENT_OPTS,
+                                      'cgroups': conf_agent.CGROUPS_OPTS,
                                       'network': conf_host.NETWORK_OPTS,
                                       'libvirt': conf_host.LIBVIRT_OPTS,
                                       'perf': conf_host.PERF_OPTS,
                                       'conductor': conf_control.CONDUCTOR_OPTS,
-                                      'replay': REPLAY_OPTS,
+                                      'replay': conf_agent.REPLAY_OPTS,
                                       'database': conf_control.DATABASE_OPTS,
                                       'api': conf_control.API_OPTS,
                                       **conf_cloud.SECTIONS}
@@ -263,7 +125,7 @@ def params_of(conf: cfg.ConfigOpts, section: str, params: type[P]) -> P:
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """All options, for oslo-config-generator."""
-    return [(None, COMMON_OPTS), *SECTIONS.items(),
+    return [(None, conf_agent.COMMON_OPTS), *SECTIONS.items(),
             *((name, opts_of(params)) for name, params in PARAMS.items())]
 
 
@@ -271,7 +133,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     log.register_options(conf)
     # oslo.log would print to standard output, where our JSON goes.
     conf.set_default('use_stderr', True)
-    conf.register_cli_opts(COMMON_OPTS)
+    conf.register_cli_opts(conf_agent.COMMON_OPTS)
     for section, options in SECTIONS.items():
         conf.register_opts(options, section)
     for section, params in PARAMS.items():
@@ -422,11 +284,12 @@ def state_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
 
 def stop_file(conf: cfg.ConfigOpts) -> pathlib.Path:
     """Where the kill switch is."""
-    return _kept(conf, conf.agent.stop_file, DEFAULT_STOP_FILE)
+    return _kept(conf, conf.agent.stop_file, conf_agent.DEFAULT_STOP_FILE)
 
 
 def history_file(conf: cfg.ConfigOpts) -> pathlib.Path:
-    return _kept(conf, conf.agent.history_file, DEFAULT_HISTORY_FILE)
+    return _kept(conf, conf.agent.history_file,
+                 conf_agent.DEFAULT_HISTORY_FILE)
 
 
 def sync_dir(conf: cfg.ConfigOpts) -> pathlib.Path:
@@ -441,10 +304,11 @@ def _kept(conf: cfg.ConfigOpts, given: str | None, default: str
     if given:
         return pathlib.Path(given)
     if os.path.realpath(conf.state_dir) == os.path.realpath(
-            DEFAULT_STATE_DIR):
+            conf_agent.DEFAULT_STATE_DIR):
         return pathlib.Path(default)
     return state_dir(conf) / pathlib.Path(default).name
 
 
 def floors(conf: cfg.ConfigOpts) -> dict[Knob, float]:
-    return {knob: getattr(conf.cgroups, f'floor_{knob}') for knob in FLOORS}
+    return {knob: getattr(conf.cgroups, f'floor_{knob}')
+            for knob in conf_agent.FLOORS}

@@ -36,7 +36,7 @@ import time
 import uuid
 
 from scavenger_openstack.drivers.delay import accounting
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -84,7 +84,7 @@ def end(paths: list[str]) -> None:
                 time.sleep(0.01)    # its last process is still ending
 
 
-def measure(mount: cgroup_files.Mount, count: int, each: int, rounds: int
+def measure(mount: cgroup_mounts.Mount, count: int, each: int, rounds: int
             ) -> tuple[float, float, float, float]:
     """us in all: counts, threads, ask, off."""
     top = f'{mount.path}/scv-bench-{uuid.uuid4().hex[:8]}'
@@ -155,7 +155,7 @@ def main() -> int:
     if not SWITCH.exists():
         print(f'needs {SWITCH}', file=sys.stderr)
         return 2
-    mounts = cgroup_files.find_mounts()
+    mounts = cgroup_mounts.find_mounts()
     mount = mounts.get('blkio') or mounts['unified']
     was = SWITCH.read_text()
     print('us of CPU time per tick, all in; medians of '

@@ -37,6 +37,7 @@ import time
 import uuid
 
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.qemu.counters import DomainCounters
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -73,7 +74,7 @@ def dummies(count: int, vcpus: int, busy: bool) -> None:
         os.waitpid(pid, 0)
 
 
-def places(mounts: dict[str, cgroup_files.Mount], top: str,
+def places(mounts: dict[str, cgroup_mounts.Mount], top: str,
            ) -> list[tuple[str, str]]:
     """Controller and directory of the top of each hierarchy that is used."""
     found = {mount.path: name for name, mount in mounts.items()}
@@ -160,7 +161,7 @@ def plain(files: list[str]) -> None:
 
 def measure(args: argparse.Namespace, kind: str) -> tuple[float, ...]:
     """Files per domain; us per domain: sample, look, open+read."""
-    mounts = cgroup_files.find_mounts()
+    mounts = cgroup_mounts.find_mounts()
     top = f'/scv-bench-{uuid.uuid4().hex[:8]}'
     tops = places(mounts, top)
     name = str(uuid.uuid4())

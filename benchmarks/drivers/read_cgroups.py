@@ -32,10 +32,10 @@ import time
 import uuid
 
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 
 
-def make(mounts: dict[str, cgroup_files.Mount], paths: list[str]) -> None:
+def make(mounts: dict[str, cgroup_mounts.Mount], paths: list[str]) -> None:
     for mount in set(mounts.values()):
         for path in paths:
             os.mkdir(mount.path + path)
@@ -48,7 +48,7 @@ def make(mounts: dict[str, cgroup_files.Mount], paths: list[str]) -> None:
                         target.write(text)
 
 
-def remove(mounts: dict[str, cgroup_files.Mount], paths: list[str]) -> None:
+def remove(mounts: dict[str, cgroup_mounts.Mount], paths: list[str]) -> None:
     for mount in set(mounts.values()):
         for path in reversed(paths):
             for _ in range(100):
@@ -62,7 +62,7 @@ def remove(mounts: dict[str, cgroup_files.Mount], paths: list[str]) -> None:
                 break
 
 
-def use_some(mounts: dict[str, cgroup_files.Mount],
+def use_some(mounts: dict[str, cgroup_mounts.Mount],
              paths: list[str]) -> None:
     """Let a process use CPU and memory in each cgroup, then end."""
     child = os.fork()
@@ -98,7 +98,7 @@ def cpu_us(what: object) -> float:
     return (time.process_time_ns() - start) / 1000
 
 
-def measure(mounts: dict[str, cgroup_files.Mount], count: int, rounds: int,
+def measure(mounts: dict[str, cgroup_mounts.Mount], count: int, rounds: int,
             busy: bool) -> tuple[int, list[float]]:
     """Files per workload; us per workload: sample(), pread, open+read."""
     top = f'/scv-bench-{uuid.uuid4().hex[:8]}'
@@ -140,7 +140,7 @@ def main() -> int:
     if os.geteuid() != 0:
         print('needs root: it makes cgroups', file=sys.stderr)
         return 2
-    mounts = cgroup_files.find_mounts()
+    mounts = cgroup_mounts.find_mounts()
     if args.without_v2 and mounts['cpu'].version == 1:
         mounts.pop('unified', None)
     print('us of CPU time per workload and tick, all in; medians of '

@@ -20,7 +20,7 @@ from traces import Group
 from traces import of_points
 from traces import Point
 
-from scavenger_openstack.algorithms.scavenger.scavenger import foreground_rate
+from scavenger_openstack.algorithms.scavenger.usage import foreground_rate
 from scavenger_openstack.decision.rates import rates
 from scavenger_openstack.simulator.driver import LINK
 from scavenger_openstack.simulator.driver import Simulator

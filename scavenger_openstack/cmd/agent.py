@@ -140,9 +140,9 @@ def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
 
 
 def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
-    from scavenger_openstack.agent import service
+    from scavenger_openstack.agent import parts
     from scavenger_openstack.types import as_json
-    driver = service.load_driver(conf)
+    driver = parts.load_driver(conf)
     try:
         until = time.monotonic() + options.seconds
         while True:

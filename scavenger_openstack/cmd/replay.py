@@ -90,7 +90,7 @@ def parser() -> command_line.Parser:
 def _main(arguments: Sequence[str]) -> int:
     options = command_line.parse(parser(), arguments)
     from scavenger_openstack.cmd import configuration
-    from scavenger_openstack.recording import rates_table
+    from scavenger_openstack.recording import table_files
     conf = configuration.load(PROG, options)
     if options.verify and (options.compare or options.set):
         raise errors.ConfigError(
@@ -105,7 +105,7 @@ def _main(arguments: Sequence[str]) -> int:
             f'{path}: not a regular file, and it is read more than once; '
             'write what it gives to a file first')
     try:
-        code = (_table(conf, options, path) if rates_table.is_table(path)
+        code = (_table(conf, options, path) if table_files.is_table(path)
                 else _recording(options, path))
         sys.stdout.flush()
         return code
@@ -146,6 +146,7 @@ def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
     from scavenger_openstack.laboratory import replay
     from scavenger_openstack.laboratory import replay_settings
     from scavenger_openstack.recording import rates_table
+    from scavenger_openstack.recording import table_files
     if options.verify:
         raise errors.ConfigError(
             f'--verify: {path} is a table, which says nothing of decisions')
@@ -155,7 +156,7 @@ def _table(conf: cfg.ConfigOpts, options: argparse.Namespace,
             raise errors.ConfigError(
                 f'--{option.replace("_", "-")}: {value} is not a finite '
                 'number')
-    table = rates_table.read(path, conf_.floors(conf))
+    table = table_files.read(path, conf_.floors(conf))
     _note(table.warnings)
     capacity = rates_table.Capacity(options.cpus, options.memory_bytes,
                                     options.link_bytes_per_s)

@@ -30,6 +30,7 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_agent
 from scavenger_openstack import errors
 
 DEFAULT_DIRECTORY = '/var/lib/scavenger/standalone'
@@ -74,7 +75,7 @@ def of(conf: cfg.ConfigOpts) -> Files:
     """With another state directory they are beside it, as only its owner may
     enter that."""
     if os.path.realpath(conf.state_dir) == os.path.realpath(
-            conf_.DEFAULT_STATE_DIR):
+            conf_agent.DEFAULT_STATE_DIR):
         return Files(pathlib.Path(DEFAULT_DIRECTORY))
     state_dir = pathlib.Path(os.path.abspath(conf.state_dir))
     return Files(state_dir.with_name(f'{state_dir.name}-standalone'))

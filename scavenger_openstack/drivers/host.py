@@ -29,7 +29,7 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.cgroup import cpuset_tree
 from scavenger_openstack.drivers.delay import accounting
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.libvirt import client
 from scavenger_openstack.drivers.libvirt import domains
@@ -114,12 +114,12 @@ class Host:
             accounting.Settings(
                 tasks=group.delay_tasks,
                 cpu_s=group.delay_cpu_s),
-            cgroup_files.find_mounts(conf.root_dir), conf.root_dir)
+            cgroup_mounts.find_mounts(conf.root_dir), conf.root_dir)
         self._link_of = dict(self._interfaces.values())
         self._with_interfaces: dict[str, tuple[Workload, Workload]] = {}
         self._taps: dict[str, tuple[str, ...]] = {}
         self._machines = cgroup_overlap.DomainCgroups(
-            cgroup_files.find_mounts(conf.root_dir))
+            cgroup_mounts.find_mounts(conf.root_dir))
         self._linked: list[tuple[str, ...]] = []
         self._seen_changes = 0
         self._runs: dict[str, float] = {}

@@ -26,7 +26,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.controller import is_detector
@@ -138,7 +138,7 @@ def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
     notes: list[str] = []
     found = []
     for one in header.controllers:
-        kind = service.controller_type(one.name, 'the recording')
+        kind = parts.controller_type(one.name, 'the recording')
         params = {}
         options = _options(kind.params_type)
         for name, value in one.params.items():
@@ -163,7 +163,7 @@ def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
     """
     found = []
     for name in conf.agent.controllers:
-        kind = service.controller_type(name, '[agent] controllers')
+        kind = parts.controller_type(name, '[agent] controllers')
         params: Any = conf_.params_of(conf, name, kind.params_type)
         mode = conf_.mode(conf, name)
         setting = Setting(

@@ -40,6 +40,7 @@ from scavenger_openstack.simulator.load import SHAPES
 from scavenger_openstack.simulator.machine import Machine
 from scavenger_openstack.simulator.machine import Tenant
 from scavenger_openstack.simulator.plant import FINE_S
+from scavenger_openstack.simulator import safe_yaml
 from scavenger_openstack.types import Priority
 
 SCHEMA = 1
@@ -51,9 +52,7 @@ LONGEST_FINE_S = 0.02
 SHORTEST_PHASE_S = 0.001
 LONGEST_S = 1e7
 LARGEST = 1e15
-LARGEST_INT = 1 << 64
 MOST_BYTES = 1 << 20
-MOST_KEYS = 1000
 MOST_TENANTS = 500
 MOST_CPUS = 1024
 
@@ -76,27 +75,6 @@ GROUP_KEYS = {
              'requests_per_s',
 }
 """Keys of a tenant in a file that are no fields of a Tenant."""
-
-
-class _Loader(yaml.SafeLoader):     # type: ignore[misc]
-    """Plain values only: a scenario must not be able to make objects, nor
-    a few lines to become what fills the memory or cannot be printed."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_KEYS:
-            raise yaml.constructor.ConstructorError(
-                None, None, f'more than {MOST_KEYS} keys', node.start_mark)
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        value: int = super().construct_yaml_int(node)
-        if not -LARGEST_INT < value < LARGEST_INT:
-            raise yaml.constructor.ConstructorError(
-                None, None, 'too large a number', node.start_mark)
-        return value
-
-
-_Loader.add_constructor('tag:yaml.org,2002:int', _Loader.construct_yaml_int)
 
 
 class Drawn(NamedTuple):
@@ -129,7 +107,7 @@ class Scenario:
         self._path = path
         self.name = pathlib.PurePath(path).stem
         try:
-            document = yaml.load(text, _Loader)
+            document = yaml.load(text, safe_yaml.Loader)
         except (yaml.YAMLError, RecursionError, ValueError) as exc:
             raise errors.ConfigError(
                 f'{path}: not YAML: {" ".join(str(exc).split())}') from exc

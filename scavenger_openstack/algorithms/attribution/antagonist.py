@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 import dataclasses
 import enum
+from typing import NamedTuple
 
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
@@ -139,6 +140,15 @@ class Limit:
             self.loose, self.fresh = 0, True
         if change in (Change.GROW, Change.PROBE):
             self.futile, self.levels = 0, {}
+
+
+class GoodLimit(NamedTuple):
+    """The last good limit of an antagonist; ``proved`` when no victim
+    suffered while it was used up."""
+
+    value: float
+    proved: bool
+    until_s: float
 
 
 @dataclasses.dataclass(slots=True)

@@ -27,11 +27,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
-from typing import NamedTuple
 
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.attribution.antagonist import Antagonist
 from scavenger_openstack.algorithms.attribution.antagonist import Event
+from scavenger_openstack.algorithms.attribution.antagonist import GoodLimit
 from scavenger_openstack.algorithms.attribution.antagonist import Limit
 from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
@@ -39,19 +39,18 @@ from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
-from scavenger_openstack.algorithms.attribution import evidence
-from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
+from scavenger_openstack.algorithms.attribution.use import held_to
+from scavenger_openstack.algorithms.attribution.use import KNOBS
+from scavenger_openstack.algorithms.attribution.use import use_of
+from scavenger_openstack.algorithms.attribution.use import working
+from scavenger_openstack.algorithms.attribution.use import WORKING
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
-
-KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
-         'io_wait': Knob.IO_BYTES_PER_S}
-
 
 LOOSE = 2.0
 """A limit is removed when it has been so many times the use for
@@ -63,9 +62,6 @@ OBEYED = 1.3
 """A workload that uses more than so many times its limit is not held by it:
 the detector observes, or the write failed.  Such a limit proves nothing."""
 
-DIRECTIONS = 2
-"""A disk's limit counts each direction and each device; its use does not."""
-
 IGNORED_SAMPLES = 12
 """A limit that holds nothing for so long is removed; an antagonist that is
 named again gets a new one."""
@@ -74,20 +70,6 @@ FUTILE_SAMPLES = 6
 """Of suffering more than half as much as before, with an antagonist at its
 floor; then the victim is like that without it, and its limit may grow until
 it gets worse."""
-
-WORKING = 0.5
-"""Part of what it uses when it works, or of its limit, from which an
-antagonist is at work.  What is suffered while it rests is attributed to
-nothing."""
-
-
-class GoodLimit(NamedTuple):
-    """The last good limit of an antagonist; ``proved`` when no victim
-    suffered while it was used up."""
-
-    value: float
-    proved: bool
-    until_s: float
 
 
 class CapControl:
@@ -173,7 +155,7 @@ class CapControl:
                     one.trials[disturbance] = None
                     effects.limited.add(disturbance)
                 continue
-            use = _working(samples, name, knob)
+            use = working(samples, name, knob)
             if (use is None
                     or not self._harmful(now, key, use, name in again)):
                 continue
@@ -200,13 +182,13 @@ class CapControl:
         obeyed: dict[KnobKey, float] = {}
         for key, one, limit in self._limited():
             point = sample.get(key[0])
-            use = None if point is None else _use(key[1], point)
+            use = None if point is None else use_of(key[1], point)
             if point is None or use is None:
                 continue
             if limit.fresh:     # set at the end of this sample
                 limit.fresh = False
                 continue
-            if use <= OBEYED * _held_to(key[1], limit.cap.value, point):
+            if use <= OBEYED * held_to(key[1], limit.cap.value, point):
                 obeyed[key] = use
                 limit.ignored = 0
                 continue
@@ -363,7 +345,7 @@ class CapControl:
                 self._forget(key)
                 continue
             point = sample.get(key[0])
-            use = None if point is None else _use(key[1], point)
+            use = None if point is None else use_of(key[1], point)
             one = self.antagonists.get(key)
             if (point is None or use is None or use <= good.value
                     or one is None or one.state is not State.REMEMBERED):
@@ -417,28 +399,3 @@ def _reason(disturbance: Disturbance, chance: float) -> str:
             f'{", ".join(list(disturbance.members)[:3])} rises from '
             f'{disturbance.base:.3g} to {disturbance.raised:.3g} with its '
             f'use; an innocent seems so guilty with a chance of {chance:.1g}')
-
-
-def _use(knob: Knob, point: Point) -> float | None:
-    return (point.io_bytes_per_s if knob is Knob.IO_BYTES_PER_S
-            else point.cores)
-
-
-def _held_to(knob: Knob, cap: float, point: Point) -> float:
-    """What a workload can use at most under a cap."""
-    if knob is Knob.IO_BYTES_PER_S:
-        return cap * DIRECTIONS * max(1, len(point.workload.disks))
-    return cap
-
-
-def _working(samples: Sequence[Sample], name: str, knob: Knob
-             ) -> float | None:
-    """What an antagonist uses now, ``None`` while it does not work."""
-    uses = [found for one in samples if name in one
-            and (found := _use(knob, one[name])) is not None]
-    point = samples[-1].get(name)
-    use = None if point is None else _use(knob, point)
-    if (use is None or use <= 0
-            or use < WORKING * evidence.low_and_high(uses)[1]):
-        return None
-    return use

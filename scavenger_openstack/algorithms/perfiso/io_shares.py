@@ -59,6 +59,10 @@ from typing import Any
 from scavenger_openstack.algorithms.floors import floors as floors_of
 from scavenger_openstack.algorithms.floors import Overcommitted
 from scavenger_openstack.algorithms.max_min import split
+from scavenger_openstack.algorithms.perfiso.deficit import deficit
+from scavenger_openstack.algorithms.perfiso.deficit import fair_part
+from scavenger_openstack.algorithms.perfiso.deficit import parts_of
+from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_budget import IoBudget
 from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
 from scavenger_openstack.algorithms import saved_state
@@ -76,9 +80,6 @@ KNOB = Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
 """A floor below this counts as this: 0 would lift some limits."""
-
-MOST_PRIORITY = 2.0
-"""A deficit changes a weight by this factor at the most, either way."""
 
 DIRECTIONS = 2
 """A floor holds for reads and for writes."""
@@ -163,46 +164,6 @@ class Params:
                 'the foreground. After them background work falls to its '
                 'floor.',
         'min': 0, 'max': 3600, 'source': 'not in the paper'})
-
-
-def fair_part(parts: Sequence[float], curr: Sequence[float]) -> float:
-    """D_i: what a workload is due of what was done.
-
-    ``parts`` are w_i / sum_j w_j and ``curr`` the operations per second of
-    all, one per tick of delta.  Source: PerfIso, section 4.1; the mean is
-    ours.
-    """
-    return math.fsum(part * ops for part, ops in
-                     zip(parts, curr, strict=True)) / len(curr)
-
-
-def deficit(curr_i: float, lim_i: float, D_i: float) -> float | None:
-    """Def_i, from -1 up; ``None`` if nothing is due.
-
-    Source: PerfIso, section 4.1.
-    """
-    due = min(lim_i, D_i)
-    return (curr_i - due) / due if due > 0 else None
-
-
-def priority(deficit: float | None) -> float:
-    """What a weight is multiplied by: due over done, within bounds.
-
-    Not in the paper.
-    """
-    if deficit is None:
-        return 1.0
-    return 1 / min(MOST_PRIORITY, max(1 / MOST_PRIORITY, 1 + deficit))
-
-
-def parts_of(weights: Sequence[float]) -> list[float]:
-    """w_i / sum_j w_j.  A weight that is not above 0 has no part; if none
-    is, all have the same."""
-    sound = [weight if 0 < weight < math.inf else 0.0 for weight in weights]
-    total = math.fsum(sound)
-    if not 0 < total < math.inf:
-        return [1 / max(1, len(sound))] * len(sound)
-    return [weight / total for weight in sound]
 
 
 class _Background:

@@ -43,6 +43,7 @@ from scavenger_openstack.algorithms.scavenger import pins as pins_
 from scavenger_openstack.algorithms.scavenger.quota import Quota
 from scavenger_openstack.algorithms.scavenger.reserve import reason
 from scavenger_openstack.algorithms.scavenger.reserve import Resource
+from scavenger_openstack.algorithms.scavenger import usage
 from scavenger_openstack.algorithms.window import samples as samples
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -54,49 +55,6 @@ from scavenger_openstack.types import WorkloadRates
 
 NAME = 'scavenger'
 GIB, MBIT = 2.0 ** 30, 125_000.0
-
-
-def foreground_memory(total: float | None, available: float | None,
-                      background: float) -> float | None:
-    """x(t) of memory in bytes: all that is used and is not background's.
-
-    Daemons and unknown cgroups are foreground.  Source: Scavenger, section
-    4.2; DESIGN 7.1.
-    """
-    if total is None or available is None:
-        return None
-    x = total - available - background
-    return 0.0 if -math.inf < x < 0 else x
-
-
-def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
-    """Whether a limit of memory in bytes is tighter than the workload's own.
-
-    A VM cannot use more than its RAM, a container no more than its own
-    limit, so a limit from there on is none.  What uses more than that has
-    another limit by now, which the original of the knob tells.  Ours.
-    """
-    own = one[0].memory_allotment_bytes
-    if own is None or limit < own:
-        return True
-    used = one.memory_bytes
-    return floor < own and (used is None or used > own)
-
-
-def foreground_rate(sent: float | None, background: float,
-                    foreground: float = 0.0) -> float | None:
-    """x(t) of a link in bytes per second.
-
-    What one workload sends to another of the same host never leaves by the
-    link, yet counts in ``background``, what that has sent in all.  So x is
-    no less than what is known of the ``foreground``, as far as the link
-    carried so much.  Source: Scavenger, section 4.3; DESIGN 7.1; the second
-    part is ours.
-    """
-    if sent is None:
-        return None
-    x = max(sent - background, min(sent, foreground))
-    return 0.0 if -math.inf < x < 0 else x
 
 
 class _Tick:
@@ -247,10 +205,10 @@ class Controller:
 
     def _regulate_memory(self, tick: _Tick) -> dict[str, Any]:
         memory, rates, background = self._memory, tick.rates, tick.background
-        used = _known(one.memory_bytes for one in background)
+        used = usage.known(one.memory_bytes for one in background)
         known = [use for use in used if use is not None]
         memory.observe(
-            foreground_memory(rates.memory_total_bytes,
+            usage.foreground_memory(rates.memory_total_bytes,
                               rates.memory_available_bytes, sum(known)),
             rates.memory_total_bytes,
             [((one[0].id, one[0].created_s), one.memory_bytes,
@@ -282,7 +240,7 @@ class Controller:
             tick.check(str(Knob.MEMORY_BYTES), floors, budget)
         limits = [(one, share) for one, share, low in
                   zip(background, shares, floors, strict=True)
-                  if binds(share, one, low)]
+                  if usage.binds(share, one, low)]
         tick.cap([one for one, _ in limits], Knob.MEMORY_BYTES,
                  [share for _, share in limits],
                  reason(facts, 'memory', 'GiB', GIB, len(background)))
@@ -290,8 +248,8 @@ class Controller:
 
     def _regulate_network(self, tick: _Tick) -> dict[str, Any]:
         rates = tick.rates
-        ours = _by_link(tick.background, rates.link_of)
-        theirs = _by_link(tick.foreground, rates.link_of)
+        ours = usage.by_link(tick.background, rates.link_of)
+        theirs = usage.by_link(tick.foreground, rates.link_of)
         for link in rates.links:
             if link not in self._links:
                 self._links[link] = self._new_link()
@@ -301,12 +259,12 @@ class Controller:
             if link not in rates.links and not senders:
                 del self._links[link]
                 continue
-            sent = _known(one.net_tx_bytes_per_s for one in senders)
+            sent = usage.known(one.net_tx_bytes_per_s for one in senders)
             known = [rate for rate in sent if rate is not None]
             resource.observe(
-                foreground_rate(
+                usage.foreground_rate(
                     rates.link_tx_bytes_per_s.get(link), sum(known),
-                    sum(rate or 0.0 for rate in _known(
+                    sum(rate or 0.0 for rate in usage.known(
                         one.net_tx_bytes_per_s
                         for one in theirs.get(link, ())))),
                 rates.links.get(link),
@@ -351,7 +309,7 @@ class Controller:
             why = (f'IPC of {quota.by or "no foreground workload"} asks to '
                    f'{quota.verdict.name.lower()}: {cores:.2f} cores for '
                    f'{len(background)} background workloads')
-        used = _known(one.cpu_cores for one in background)
+        used = usage.known(one.cpu_cores for one in background)
         tick.cap(background, Knob.CPU_CORES,
                  split(cores, self._demands(used), weights, floors), why)
         return facts
@@ -416,22 +374,3 @@ def groups(background: Iterable[WorkloadRates]) -> list[str]:
     """The groups that ``cpu_idle`` and ``cpu_set`` are set on, each once."""
     return list(dict.fromkeys(
         one[0].group or one[0].id for one in background))
-
-
-def _known(values: Iterable[float | None]) -> list[float | None]:
-    """``None`` for what is not a number from 0 up."""
-    return [value if value is not None and 0 <= value < math.inf else None
-            for value in values]
-
-
-def _by_link(workloads: Iterable[WorkloadRates],
-             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
-    """What sends over which link: the first one that is known."""
-    found: dict[str, list[WorkloadRates]] = {}
-    for one in workloads:
-        for interface in one[0].interfaces:
-            link = link_of.get(interface)
-            if link is not None:
-                found.setdefault(link, []).append(one)
-                break
-    return found

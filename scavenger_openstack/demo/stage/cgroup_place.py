@@ -34,6 +34,7 @@ import pathlib
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 
 NEEDED = ('cpu', 'cpuacct', 'cpuset', 'memory', 'freezer')
@@ -71,7 +72,7 @@ def find(*also_needed: str) -> Place:
     :raises DriverError: nowhere; the message says why and what to do.
     """
     needed = (*NEEDED, *also_needed)
-    mounts = cgroup_files.find_mounts()
+    mounts = cgroup_mounts.find_mounts()
     versions = {name: mounts[name].version for name in needed
                 if name in mounts and name in PASSED_ON}
     first = sorted(name for name in versions if versions[name] == 1)

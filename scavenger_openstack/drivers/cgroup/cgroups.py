@@ -33,11 +33,13 @@ from scavenger_openstack.drivers.cgroup import counters as cgroup_counters
 from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import directories
 from scavenger_openstack.drivers.cgroup import discovery
+from scavenger_openstack.drivers.cgroup import disks
 from scavenger_openstack.drivers.cgroup import kill
 from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack.drivers.cgroup import memory
 from scavenger_openstack.drivers.cgroup import own_limits
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus
@@ -103,7 +105,7 @@ class Cgroups:
                  io_devices: Sequence[str] = (),
                  root_dir: str = '/', *, pressure: bool = True,
                  background_groups: Sequence[str] = ()) -> None:
-        self._mounts = cgroup_files.find_mounts(root_dir)
+        self._mounts = cgroup_mounts.find_mounts(root_dir)
         if not self._mounts:
             raise errors.ConfigError(
                 'no cgroup file system is mounted; mount one at '
@@ -116,7 +118,7 @@ class Cgroups:
             None if memory_root is None else memory.MemoryRoot(
                 self._mounts, discovery.normal(memory_root)))
         self._root_dir = root_dir
-        self._devices = knobs.device_numbers(tuple(io_devices),
+        self._devices = disks.device_numbers(tuple(io_devices),
                                              root_dir)
         self._rules = knobs.rules(self._disks)
         self._opened = directories.Directories(self._mounts, root_dir)
@@ -134,7 +136,7 @@ class Cgroups:
         cgroup_files.allow_many_files()
 
     def _disks(self) -> tuple[str, ...]:
-        return self._devices or knobs.whole_disks(self._root_dir)
+        return self._devices or disks.whole_disks(self._root_dir)
 
     # --- what there is
 

@@ -21,12 +21,10 @@ when another one was made under the same path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import errno
 import logging
 import os
-import re
 import resource
 from typing import Any
 from typing import NamedTuple
@@ -41,9 +39,6 @@ GONE = frozenset((errno.ENODEV, errno.ENOENT))
 
 OUT_OF_FILES = frozenset((errno.EMFILE, errno.ENFILE))
 """There are no descriptors left: says nothing about any cgroup."""
-
-V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
-                  'perf_event')
 
 NO_MEMORY_LIMIT = 1 << 62
 """v1 says 'no limit' with a number just below 2**63."""
@@ -70,13 +65,6 @@ _ADVICE = {
 _LASTING = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.EINVAL,
                       errno.ERANGE, errno.ENOSPC, errno.EOPNOTSUPP))
 """What the kernel would hardly take a moment later."""
-
-
-class Mount(NamedTuple):
-    """Where a controller is mounted; ``version`` is that of cgroups."""
-
-    path: str
-    version: int
 
 
 class Entry(NamedTuple):
@@ -131,65 +119,6 @@ def allow_many_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
-    """Where each cgroup controller of this host is mounted.
-
-    The key ``unified`` is the cgroup v2 tree, if there is one; a controller
-    is looked for in the v1 mounts first, then in what the v2 root offers;
-    what v2 has without a controller (freezing, counting CPU time) there
-    first, where ``cpu`` is in v2.
-    The names are those of v1: ``blkio`` is the v2 controller ``io``.
-
-    :raises DriverError: the list of mounts cannot be read.
-    """
-    root = root_dir.rstrip('/')
-    table = f'{root}/proc/self/mounts'
-    try:
-        with open(table, encoding='utf-8', errors='surrogateescape') as file:
-            lines = file.read().splitlines()
-    except OSError as exc:
-        raise errors.DriverError(
-            f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
-    found: dict[str, Mount] = {}
-    for line in lines:
-        fields = line.split(' ')
-        if len(fields) < 4:
-            continue
-        path = root + re.sub(r'\\(\d{3})', lambda m: chr(int(m[1], 8)),
-                             fields[1])
-        if fields[2] == 'cgroup':
-            for name in fields[3].split(','):
-                if name in V1_CONTROLLERS:
-                    found.setdefault(name, Mount(path, 1))
-        elif fields[2] == 'cgroup2':
-            found.setdefault('unified', Mount(path, 2))
-    if 'unified' in found:
-        for name in _v2_controllers(found['unified']):
-            found.setdefault(name, found['unified'])
-        if found['unified'] == found.get('cpu'):
-            # Programs mount these two in version 1 beside version 2, where
-            # containers are.  It does not take them out of version 2.
-            found['freezer'] = found['cpuacct'] = found['unified']
-    return found
-
-
-def _v2_controllers(mount: Mount) -> Iterator[str]:
-    yield from ('freezer', 'perf_event')    # always there, never listed
-    try:
-        with open(f'{mount.path}/cgroup.controllers') as file:
-            names = file.read().split()
-    except OSError as exc:
-        LOG.warning('cannot read %s/cgroup.controllers: %s; cgroup v2 '
-                    'controllers stay unused', mount.path, exc.strerror)
-        return
-    for name in names:
-        if name == 'cpu':
-            yield 'cpuacct'
-        name = 'blkio' if name == 'io' else name
-        if name in V1_CONTROLLERS:
-            yield name
 
 
 class CgroupDirectory:

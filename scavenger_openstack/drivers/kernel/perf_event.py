@@ -33,7 +33,7 @@ import platform
 import struct
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 
 HARDWARE, SOFTWARE = 0, 1
 """Types of events (PERF_TYPE_*)."""
@@ -151,7 +151,7 @@ def find_mount(root_dir: str = '') -> str | None:
 
     :raises DriverError: the list of mounts cannot be read.
     """
-    mount = cgroup_files.find_mounts(root_dir).get('perf_event')
+    mount = cgroup_mounts.find_mounts(root_dir).get('perf_event')
     return mount.path if mount else None
 
 

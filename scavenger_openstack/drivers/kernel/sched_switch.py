@@ -25,20 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 import ctypes
-import errno
 import fcntl
 import mmap
 import os
-import pathlib
-import platform
-import re
 import struct
 import threading
 import time
-from typing import NamedTuple
 
+from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import online_cpus
-from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack import errors
 
 IDLE = 1
@@ -48,38 +43,9 @@ STRIDE = 64
 """Bytes per CPU in the array: a cache line each, so that the switches of one
 CPU do not slow down those of its neighbours."""
 
-
 VISIT_S = 1.0
 """So long the start waits for the thread that visits each CPU: on one that a
 real-time guest keeps for itself no other thread may ever run."""
-
-
-class _Calls(NamedTuple):
-    bpf: int
-    perf_event_open: int
-    fsopen: int = 430
-    fsconfig: int = 431
-    fsmount: int = 432
-
-
-_CALLS = {'x86_64': _Calls(321, 298), 'aarch64': _Calls(280, 241)}
-
-_MAP_CREATE, _PROG_LOAD = 0, 5
-_MAP_TYPE_ARRAY, _F_MMAPABLE = 2, 1 << 10
-_PROG_TYPE_TRACEPOINT = 5
-_PERF_TYPE_TRACEPOINT, _FLAG_FD_CLOEXEC = 2, 8
-_IOC_ENABLE, _IOC_SET_BPF = 0x2400, 0x40042408
-_EVENT = 'events/sched/sched_switch'
-_TRACEFS = ('/sys/kernel/tracing', '/sys/kernel/debug/tracing')
-
-
-def instruction(code: int, dst: int = 0, src: int = 0, offset: int = 0,
-                immediate: int = 0) -> bytes:
-    """One BPF instruction: 8 bytes in the byte order of the machine.
-
-    Source: the kernel's Documentation/bpf/standardization, section 3.
-    """
-    return struct.pack('=BBhi', code, src << 4 | dst, offset, immediate)
 
 
 def program(next_pid_offset: int, map_fd: int, cpus: int) -> bytes:
@@ -98,32 +64,20 @@ def program(next_pid_offset: int, map_fd: int, cpus: int) -> bytes:
     jeq_reg, jge, call, leave = 0x1d, 0x35, 0x85, 0x95
     map_value, get_smp_processor_id = 2, 8
     return b''.join((
-        instruction(ldxw, r6, r1, next_pid_offset),
-        instruction(add, r6, immediate=1),
-        instruction(ld_imm64, r7, map_value, immediate=map_fd),
-        instruction(0),
-        instruction(ldxdw, r1, r7),
-        instruction(jeq_reg, r6, r1, 5),
-        instruction(call, immediate=get_smp_processor_id),
-        instruction(jge, r0, offset=3, immediate=cpus),
-        instruction(lsh, r0, immediate=STRIDE.bit_length() - 1),
-        instruction(add_reg, r7, r0),
-        instruction(stxdw, r7, r6, STRIDE),
-        instruction(mov, r0),
-        instruction(leave),
+        bpf.instruction(ldxw, r6, r1, next_pid_offset),
+        bpf.instruction(add, r6, immediate=1),
+        bpf.instruction(ld_imm64, r7, map_value, immediate=map_fd),
+        bpf.instruction(0),
+        bpf.instruction(ldxdw, r1, r7),
+        bpf.instruction(jeq_reg, r6, r1, 5),
+        bpf.instruction(call, immediate=get_smp_processor_id),
+        bpf.instruction(jge, r0, offset=3, immediate=cpus),
+        bpf.instruction(lsh, r0, immediate=STRIDE.bit_length() - 1),
+        bpf.instruction(add_reg, r7, r0),
+        bpf.instruction(stxdw, r7, r6, STRIDE),
+        bpf.instruction(mov, r0),
+        bpf.instruction(leave),
     ))
-
-
-def parse_format(text: str) -> tuple[int, int]:
-    """Id of the event and offset of its ``next_pid``, in bytes.
-
-    :raises ValueError: the text does not describe sched_switch.
-    """
-    event = re.search(r'^ID: (\d+)$', text, re.MULTILINE)
-    field = re.search(r'\bnext_pid;\s*offset:(\d+);\s*size:4;', text)
-    if event is None or field is None:
-        raise ValueError('no ID, or no next_pid of 4 bytes, in the format')
-    return int(event[1]), int(field[1])
 
 
 def layout(cpus: Iterable[int]) -> struct.Struct:
@@ -241,31 +195,31 @@ class SchedSwitch:
         return self._words
 
     def _open(self) -> None:
-        event, offset = _event()
-        calls = system_calls()
+        event, offset = bpf.event()
+        calls = bpf.system_calls()
         cpus = max(online_cpus.possible()) + 1
-        array = self._keep(_bpf(
-            calls, _MAP_CREATE, 'make an array',
-            struct.pack('=IIIII', _MAP_TYPE_ARRAY, 4, (cpus + 1) * STRIDE, 1,
-                        _F_MMAPABLE)))
+        array = self._keep(bpf.call(
+            calls, bpf.MAP_CREATE, 'make an array',
+            struct.pack('=IIIII', bpf.MAP_TYPE_ARRAY, 4,
+                        (cpus + 1) * STRIDE, 1, bpf.F_MMAPABLE)))
         code = program(offset, array, cpus)
         text = ctypes.create_string_buffer(code, len(code))
         licence = ctypes.create_string_buffer(b'Apache-2.0')
-        loaded = self._keep(_bpf(
-            calls, _PROG_LOAD, 'load a program',
-            struct.pack('=IIQQIIQII', _PROG_TYPE_TRACEPOINT, len(code) // 8,
+        loaded = self._keep(bpf.call(
+            calls, bpf.PROG_LOAD, 'load a program',
+            struct.pack('=IIQQIIQII', bpf.PROG_TYPE_TRACEPOINT, len(code) // 8,
                         ctypes.addressof(text), ctypes.addressof(licence),
                         0, 0, 0, 0, 0)))
         # One event on any CPU is enough: the program hangs on the
         # tracepoint, which all CPUs share.
-        source = self._keep(_perf_event(calls, event))
+        source = self._keep(bpf.perf_event(calls, event))
         try:
-            fcntl.ioctl(source, _IOC_SET_BPF, loaded)
-            fcntl.ioctl(source, _IOC_ENABLE, 0)
+            fcntl.ioctl(source, bpf.IOC_SET_BPF, loaded)
+            fcntl.ioctl(source, bpf.IOC_ENABLE, 0)
             self._memory = mmap.mmap(array, (cpus + 1) * STRIDE)
         except OSError as exc:
-            raise _unsupported('attach a BPF program to sched_switch',
-                               exc.errno or 0) from exc
+            raise bpf.unsupported('attach a BPF program to sched_switch',
+                                  exc.errno or 0) from exc
         with memoryview(self._memory) as raw, raw.cast('Q') as flat:
             self._observer = flat[:1]
             self._words = flat[STRIDE // 8::STRIDE // 8]
@@ -287,120 +241,3 @@ class SchedSwitch:
 def _closed() -> errors.DriverError:
     return errors.DriverError('what runs on each CPU is not watched any more: '
                               'the reader is closed')
-
-
-def system_calls() -> _Calls:
-    machine = platform.machine()
-    if machine not in _CALLS:
-        raise errors.Unsupported(
-            f'cannot tell what runs on each CPU: no system call numbers for '
-            f'{machine}; set perfiso to off')
-    return _CALLS[machine]
-
-
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    return libc
-
-
-def _bpf(calls: _Calls, command: int, what: str, attributes: bytes) -> int:
-    # The kernel takes a longer argument whose rest is zero.
-    size = 128
-    buffer = ctypes.create_string_buffer(attributes, size)
-    fd = int(_libc().syscall(ctypes.c_long(calls.bpf), ctypes.c_int(command),
-                             buffer, ctypes.c_uint(size)))
-    if fd < 0:
-        raise _unsupported(f'{what} by bpf()', ctypes.get_errno())
-    return fd
-
-
-def _perf_event(calls: _Calls, event: int) -> int:
-    # struct perf_event_attr, first version: 64 bytes; flag 1 is "disabled".
-    attributes = struct.pack('=IIQQQQQIIQ', _PERF_TYPE_TRACEPOINT, 64, event,
-                             0, 0, 0, 1, 0, 0, 0)
-    cpu = min(os.sched_getaffinity(0))
-    fd = int(_libc().syscall(
-        ctypes.c_long(calls.perf_event_open), attributes, ctypes.c_int(-1),
-        ctypes.c_int(cpu), ctypes.c_int(-1),
-        ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
-    if fd < 0:
-        raise _unsupported('open sched:sched_switch by perf_event_open()',
-                           ctypes.get_errno(), perf_event.demands_more())
-    return fd
-
-
-def _unsupported(what: str, number: int, more: str = ''
-                 ) -> errors.Unsupported:
-    if number in (errno.EPERM, errno.EACCES):
-        todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a kernel in '
-                        'lockdown refuses even then)')
-    else:
-        todo = 'it needs Linux 5.8 with CONFIG_BPF_SYSCALL and tracepoints'
-    return errors.Unsupported(
-        f'cannot tell what runs on each CPU, so no CPU buffer can be kept: '
-        f'{what}: {os.strerror(number)}; {todo}')
-
-
-def _event() -> tuple[int, int]:
-    """Id of sched_switch and the offset of its next_pid.
-
-    :raises Unsupported: tracefs cannot be read.
-    """
-    try:
-        text = _format()
-    except OSError as exc:
-        raise _unsupported(f'read {_EVENT}/format of tracefs',
-                           exc.errno or 0) from exc
-    try:
-        return parse_format(text)
-    except ValueError as exc:
-        raise errors.Unsupported(
-            f'cannot tell what runs on each CPU: {_EVENT}/format of tracefs: '
-            f'{exc}') from exc
-
-
-def _format() -> str:
-    for directory in _TRACEFS:
-        try:
-            return pathlib.Path(directory, _EVENT, 'format').read_text()
-        except OSError:
-            continue
-    # Not mounted here.  A mount that is attached nowhere shows the same
-    # files and changes no mount table.
-    top = _detached_tracefs()
-    try:
-        fd = os.open(f'{_EVENT}/format', os.O_RDONLY | os.O_CLOEXEC,
-                     dir_fd=top)
-        with open(fd) as file:
-            return file.read()
-    finally:
-        os.close(top)
-
-
-def _detached_tracefs() -> int:
-    """Descriptor of the top directory of tracefs, mounted nowhere.
-
-    :raises OSError: the kernel is older than 5.2, or does not let us.
-    """
-    libc, calls = _libc(), system_calls()
-    create, cloexec = 6, 1
-    context = _checked(libc.syscall(ctypes.c_long(calls.fsopen), b'tracefs',
-                                    ctypes.c_uint(cloexec)))
-    try:
-        _checked(libc.syscall(ctypes.c_long(calls.fsconfig),
-                              ctypes.c_int(context), ctypes.c_uint(create),
-                              None, None, ctypes.c_int(0)))
-        return _checked(libc.syscall(ctypes.c_long(calls.fsmount),
-                                     ctypes.c_int(context),
-                                     ctypes.c_uint(cloexec),
-                                     ctypes.c_uint(0)))
-    finally:
-        os.close(context)
-
-
-def _checked(result: int) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return result

@@ -32,7 +32,7 @@ import threading
 import time
 from typing import Any
 
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.drivers.libvirt import handle
 from scavenger_openstack.drivers.libvirt import versions
@@ -123,7 +123,7 @@ class Libvirt:
     :raises ConfigError: the URI is of another kind.
     """
 
-    def __init__(self, uri: str, cpu: cgroup_files.Mount | None = None
+    def __init__(self, uri: str, cpu: cgroup_mounts.Mount | None = None
                  ) -> None:
         if not re.fullmatch(grammar.URI, uri):
             raise errors.ConfigError(

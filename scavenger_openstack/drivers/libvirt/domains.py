@@ -32,6 +32,7 @@ import time
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel import perf_event
 from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 from scavenger_openstack.drivers.libvirt import adopt
@@ -82,7 +83,7 @@ class Domains:
                  floors: Mapping[Knob, float] = DEFAULT_FLOORS,
                  stats_ticks: int = 5, timeout_s: float = 2.0,
                  root_dir: str = '/', pressure: bool = False) -> None:
-        self._mounts = cgroup_files.find_mounts(root_dir)
+        self._mounts = cgroup_mounts.find_mounts(root_dir)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
         self._health = health.Health(self._libvirt, timeout_s)
         self.libvirt_facts = self._health.facts

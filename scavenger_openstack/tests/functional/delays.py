@@ -27,7 +27,7 @@ import fixtures
 from scavenger_openstack.drivers.cgroup import cgroups
 from scavenger_openstack.drivers.delay import accounting
 from scavenger_openstack.drivers.delay.accounting import Settings
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.types import WorkloadSample
 
@@ -74,7 +74,7 @@ class DelaysTestCase(base.FunctionalTestCase):
                                       io_devices=disks)
         self.addCleanup(self.cgroup.close)
         self.io = accounting.DelayAccounting(
-            settings, cgroup_files.find_mounts())
+            settings, cgroup_mounts.find_mounts())
         self.addCleanup(self.io.close)
 
     def look(self) -> dict[str, WorkloadSample]:

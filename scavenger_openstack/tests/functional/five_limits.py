@@ -21,7 +21,7 @@ from collections.abc import Mapping
 import sys
 from typing import Any
 
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
@@ -66,5 +66,5 @@ class Five:
 
 
 if __name__ == '__main__':
-    service.load_controllers = lambda conf: [(Five(), Mode.ENFORCE)]
+    parts.load_controllers = lambda conf: [(Five(), Mode.ENFORCE)]
     sys.exit(agent.main())

@@ -25,7 +25,7 @@ from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision.controller import Controller
@@ -116,7 +116,7 @@ class LoopTestCase(base.FunctionalTestCase):
         conf_.register(conf)
         conf_.load(conf, ['--config-file', str(path), '--state-dir',
                           str(self.state_dir)], 'test')
-        self.driver: Any = Unsteady(service.load_driver(conf))
+        self.driver: Any = Unsteady(parts.load_driver(conf))
         driver = self.driver
         self.addCleanup(driver.close)
         self.leases = leases_.Leases(self.state_dir, 600)

@@ -25,7 +25,7 @@ import pathlib
 import sys
 from typing import Any
 
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.cmd import agent
 from scavenger_openstack.cmd import standalone
 from scavenger_openstack import errors
@@ -58,13 +58,13 @@ def answer(data: bytes) -> bytes:
 
 
 def main() -> int:
-    load = service.load_sync
+    load = parts.load_sync
 
     def with_files(conf: Any, call: object,
                    evidence: Callable[[str, Incident], Any]) -> Any:
         return load(conf, answer, evidence)
 
-    service.load_sync = with_files
+    parts.load_sync = with_files
     return (agent.main() if sys.argv[1:2] == ['run'] else standalone.main())
 
 

@@ -31,6 +31,7 @@ from oslo_config import cfg
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.agent import parts
 from scavenger_openstack.agent import service
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.restore import watcher
@@ -97,14 +98,14 @@ def main(config: str, ticks: int) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     conf_.load(conf, ['--config-file', config], 'scripted')
-    driver = service.load_driver(conf)
+    driver = parts.load_driver(conf)
     leases = leases_.Leases(conf_.state_dir(conf), conf.agent.lease_s)
     actuator = actuator_.Actuator(driver, leases,
                                   conf.agent.write_deadline_s)
     loop = loop_.Loop(driver, [(Script(), Mode.ENFORCE)], leases, actuator,
                       conf_.stop_file(conf))
     ticked = [service.now()]
-    kinds = service.kinds(conf)
+    kinds = parts.kinds(conf)
     leases.want(kinds)
     leases.open()
     renewer = leases_.Renewer(leases, lambda: ticked[0],

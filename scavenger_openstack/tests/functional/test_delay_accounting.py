@@ -64,11 +64,11 @@ def read(times, pause):
 ALONE = '''
 import logging, sys, time
 from scavenger_openstack.drivers.delay import accounting as delay_accounting
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.types import Priority, Workload, WorkloadSample
 logging.basicConfig(format='%(message)s')
 one = delay_accounting.DelayAccounting(delay_accounting.Settings(),
-                                 cgroup_files.find_mounts())
+                                 cgroup_mounts.find_mounts())
 for _ in range(3):
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
     [sample] = one.add((WorkloadSample(Workload(

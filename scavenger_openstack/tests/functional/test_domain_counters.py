@@ -30,7 +30,7 @@ import uuid
 import fixtures
 
 from scavenger_openstack.decision import rates
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel.cgroup_files import Mount
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.qemu.counters import DomainCounters
@@ -175,7 +175,7 @@ class TestDomainCounters(base.FunctionalTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.mounts = cgroup_files.find_mounts()
+        self.mounts = cgroup_mounts.find_mounts()
         self.devices = rtnetlink.Rtnetlink()
         self.addCleanup(self.devices.close)
 

@@ -24,6 +24,7 @@ import fixtures
 from testtools import matchers
 
 from scavenger_openstack.drivers.kernel import online_cpus
+from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors
@@ -35,7 +36,7 @@ def programs() -> set[int]:
     found: set[int] = set()
     last = 0
     libc = ctypes.CDLL(None, use_errno=True)
-    number = ctypes.c_long(sched_switch.system_calls().bpf)
+    number = ctypes.c_long(bpf.system_calls().bpf)
     while True:
         buffer = ctypes.create_string_buffer(struct.pack('=II', last, 0), 128)
         if libc.syscall(number, 11, buffer, 128):

@@ -28,7 +28,7 @@ from oslo_config import cfg
 
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.drivers import host as host_
@@ -171,7 +171,7 @@ class HostAgent:
         conf_.register(conf)
         conf_.load(conf, ['--config-file', str(self.config), '--state-dir',
                           str(self.state_dir)], 'test')
-        driver = service.load_driver(conf)
+        driver = parts.load_driver(conf)
         assert isinstance(driver, host_.Host)
         self.driver = driver
         self.leases = leases_.Leases(self.state_dir, 600)

@@ -22,7 +22,7 @@ import fixtures
 from oslo_config import cfg
 import testtools
 
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
 from scavenger_openstack import errors
@@ -235,7 +235,7 @@ class TestModes(ConfTestCase):
     def modes(self, *lines: str) -> dict[str, Mode]:
         conf = self.load(*lines)
         return {**{controller.name: mode for controller, mode
-                   in service.load_controllers(conf)},
+                   in parts.load_controllers(conf)},
                 'perfiso': conf_.mode(conf, 'perfiso')}
 
     def test_with_nothing_configured_all_observe(self) -> None:

@@ -25,6 +25,7 @@ from oslo_config import cfg
 import testtools
 
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_agent
 from scavenger_openstack.restore import options
 from scavenger_openstack.restore import program
 
@@ -34,8 +35,8 @@ ETC = pathlib.Path(__file__).parents[3] / 'etc'
 class Paths(testtools.TestCase):
 
     def test_agent_and_restorer(self) -> None:
-        self.assertEqual(options.STATE_DIR, conf_.DEFAULT_STATE_DIR)
-        self.assertEqual(options.STOP_FILE, conf_.DEFAULT_STOP_FILE)
+        self.assertEqual(options.STATE_DIR, conf_agent.DEFAULT_STATE_DIR)
+        self.assertEqual(options.STOP_FILE, conf_agent.DEFAULT_STOP_FILE)
 
     def test_files_follow_the_state_directory(self) -> None:
         """However it is spelt: tab completion ends it with a slash."""
@@ -62,8 +63,8 @@ class Paths(testtools.TestCase):
                              program.default_stop_file(state_dir))
 
     def test_units_make_them(self) -> None:
-        state = pathlib.Path(conf_.DEFAULT_STATE_DIR)
-        stop = pathlib.Path(conf_.DEFAULT_STOP_FILE).parent
+        state = pathlib.Path(conf_agent.DEFAULT_STATE_DIR)
+        stop = pathlib.Path(conf_agent.DEFAULT_STOP_FILE).parent
         for unit in ('scavenger-agent', 'scavenger-restore'):
             lines = (ETC / f'systemd/{unit}.service').read_text().split('\n')
             self.assertIn(f'RuntimeDirectory={state.relative_to("/run")}',

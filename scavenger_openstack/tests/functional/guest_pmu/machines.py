@@ -23,7 +23,7 @@ import signal
 import time
 
 from scavenger_openstack.decision import rates
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.perf import perf
 from scavenger_openstack.drivers.qemu import domain_cgroup
@@ -75,7 +75,7 @@ class Machines(counted.PmuTestCase):
     def follow(self, pid: int, virt_type: str) -> None:
         machine = domain_cgroup.machine(
             pathlib.Path(f'/proc/{pid}/cgroup').read_text(),
-            cgroup_files.find_mounts())
+            cgroup_mounts.find_mounts())
         assert machine is not None
         self.places[UUID] = machine.place(virt_type)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
@@ -233,7 +233,7 @@ class CpuSet(tree.GuestTestCase):
             pids.append(vm.run(f'{one}/{part}', tree.spin))
         before = vm.texts()
         machine = domain_cgroup.machine(f'0::{vm.name}{one}/emulator',
-                                        cgroup_files.find_mounts())
+                                        cgroup_mounts.find_mounts())
         cpus_of = cpuset.CpuSet('one', machine)
         self.assertIsNone(cpus_of.read())
         lease = records.Lease('one', 'cpu_set', records.boot_id(),

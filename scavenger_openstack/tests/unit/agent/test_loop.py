@@ -27,7 +27,7 @@ import testtools
 from scavenger_openstack.agent.apply import actuator as actuator_
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.unit import host_tree
@@ -98,7 +98,7 @@ class LoopTest(testtools.TestCase):
         conf_.load(conf, ['--config-file', str(file), '--root-dir',
                           str(self.host.root), '--state-dir',
                           str(self.state_dir)], 'test')
-        driver = service.load_driver(conf)
+        driver = parts.load_driver(conf)
         self.addCleanup(driver.close)
         self.leases = leases_.Leases(self.state_dir, lease_s)
         self.leases.open()

@@ -25,7 +25,7 @@ from scavenger_openstack.agent.apply import refusals
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.agent import loop as loop_
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import errors
@@ -101,7 +101,7 @@ class OddKernel(testtools.TestCase):
         conf_.load(conf, [
             '--config-file', str(where / 'conf'), '--state-dir',
             str(where / 'state'), '--root-dir', str(self.host.root)], 'test')
-        self.driver = service.load_driver(conf)
+        self.driver = parts.load_driver(conf)
         self.addCleanup(self.driver.close)
         self.leases = leases.Leases(where / 'state', 600.0)
         self.leases.open()

@@ -22,7 +22,7 @@ import testtools
 
 from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import parameters
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.algorithms.scavenger import params as scavenger_params
@@ -71,7 +71,7 @@ class Tuning(testtools.TestCase):
         """Whatever a controller makes of a parameter follows it, but for
         those that hold from the start on."""
         for section in SECTIONS:
-            cls = service.controller_type(section, 'test')
+            cls = parts.controller_type(section, 'test')
             names = {one.name for one in dataclasses.fields(cls.params_type)}
             self.assertEqual(set(), cls.at_start - names)
             for field in dataclasses.fields(cls.params_type):
@@ -103,7 +103,7 @@ class ParametersTest(testtools.TestCase):
         self.parameters = parameters.Parameters(self.conf)
         self.parameters.begin(self.names(asked))
         self.controllers: dict[str, Any] = {
-            one.name: one for one, _ in service.load_controllers(self.conf)}
+            one.name: one for one, _ in parts.load_controllers(self.conf)}
         self.controllers['perfiso'] = blind_isolation.BlindIsolation(
             None, None,                         # type: ignore[arg-type]
             conf_.params_of(self.conf, 'perfiso', perfiso.Params), Mode.OFF)

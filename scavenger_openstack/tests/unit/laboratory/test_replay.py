@@ -32,6 +32,7 @@ from scavenger_openstack.laboratory import replay_output
 from scavenger_openstack.laboratory import replay_settings
 from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
+from scavenger_openstack.recording import table_files
 from scavenger_openstack.recording import replay as recordings_
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack import text as text_
@@ -142,7 +143,7 @@ class ReplayTestCase(testtools.TestCase):
     def table(self, *rows: str) -> rates_table.Table:
         path = self.directory / 'rates.csv'
         path.write_text('\n'.join((HEADER, *rows)))
-        return rates_table.read(path, {})
+        return table_files.read(path, {})
 
 
 class VerifyTest(ReplayTestCase):

@@ -28,6 +28,7 @@ import testtools
 
 from scavenger_openstack import errors
 from scavenger_openstack.recording import rates_table
+from scavenger_openstack.recording import table_files
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
@@ -46,7 +47,7 @@ class TableTestCase(testtools.TestCase):
 
     def read(self, *lines: str, end: str = '\n') -> rates_table.Table:
         self.write(end.join((*lines, '')).encode())
-        return rates_table.read(self.path, FLOOR)
+        return table_files.read(self.path, FLOOR)
 
     def write(self, data: bytes) -> None:
         self.path.write_bytes(data)
@@ -55,7 +56,7 @@ class TableTestCase(testtools.TestCase):
               read: Callable[[], Any] | None = None) -> None:
         error = self.assertRaises(
             errors.DriverError,
-            read or (lambda: rates_table.read(self.path, FLOOR)))
+            read or (lambda: table_files.read(self.path, FLOOR)))
         said = str(error)
         self.assertTrue(said.startswith(f'{self.path}:{line}: '), said)
         self.assertNotIn('\n', said)
@@ -201,7 +202,7 @@ class CsvTest(TableTestCase):
         with self.path.open('r+b') as file:
             file.truncate(1 << 33)      # zeros, and no room on the disk
         self.fails(1, 'longer than')
-        self.write(b'a\n\xff' + b'x' * (2 * rates_table.MAX_LINE))
+        self.write(b'a\n\xff' + b'x' * (2 * table_files.MAX_LINE))
         self.fails(2, 'longer than')
 
     def test_a_table_is_told_from_a_recording(self) -> None:
@@ -209,7 +210,7 @@ class CsvTest(TableTestCase):
                                (b'PAR1..', True), (b'{"type":', False),
                                (b' \n{', False)):
             self.write(data)
-            self.assertEqual(expected, rates_table.is_table(self.path))
+            self.assertEqual(expected, table_files.is_table(self.path))
 
 
 class HostTest(TableTestCase):
@@ -271,8 +272,8 @@ class ParquetTest(TableTestCase):
         patch = mock.patch.dict(sys.modules, {**hidden, 'pyarrow': None})
         patch.start()
         self.addCleanup(patch.stop)
-        self.write(rates_table.PARQUET + b'...')
-        error = self.assertRaises(errors.DriverError, rates_table.read,
+        self.write(table_files.PARQUET + b'...')
+        error = self.assertRaises(errors.DriverError, table_files.read,
                                   self.path, FLOOR)
         self.assertIn('install', str(error))
         self.assertIn(str(self.path), str(error))
@@ -281,7 +282,7 @@ class ParquetTest(TableTestCase):
         expected = self.read(COLUMNS, ROW, '12,web' + ',' * 11)
         self.write_rows(self.row(), dict.fromkeys(self.row()) | {
             'time_s': 12.0, 'workload': 'web'})
-        found = rates_table.read(self.path, FLOOR)
+        found = table_files.read(self.path, FLOOR)
         self.assertEqual(list(expected.hosts['local'].rates(NOTHING)),
                          list(found.hosts['local'].rates(NOTHING)))
 
@@ -299,7 +300,7 @@ class ParquetTest(TableTestCase):
         self.write_rows({'time_s': 1.0})
         self.fails(1, 'no column workload')
         self.write_rows(self.row(color=1))
-        self.assertIn("'color'", rates_table.read(
+        self.assertIn("'color'", table_files.read(
             self.path, FLOOR).warnings[0])
-        self.write(rates_table.PARQUET + b'\0' * 40)
+        self.write(table_files.PARQUET + b'\0' * 40)
         self.fails(1, 'not a Parquet file')

@@ -26,7 +26,7 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.agent import service
+from scavenger_openstack.agent import parts
 from scavenger_openstack.decision import orders
 from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
@@ -316,7 +316,7 @@ class ReadTest(RecordingTestCase):
 class DriverTest(RecordingTestCase):
 
     def driver(self) -> replay.Replay:
-        driver = service.load_driver(recordings.options(
+        driver = parts.load_driver(recordings.options(
             'agent.driver=replay', f'replay.file={self.path}'))
         self.addCleanup(driver.close)
         assert isinstance(driver, replay.Replay)
@@ -358,6 +358,6 @@ class DriverTest(RecordingTestCase):
             self.assertIn('[replay] file', str(error))
             self.assertIn(word, str(error))
         error = self.assertRaises(
-            errors.ConfigError, service.load_driver,
+            errors.ConfigError, parts.load_driver,
             recordings.options('agent.driver=replay'))
         self.assertIn('not set', str(error))

@@ -23,12 +23,12 @@ from typing import Any
 
 import testtools
 
+from scavenger_openstack.algorithms.perfiso.deficit import deficit
+from scavenger_openstack.algorithms.perfiso.deficit import fair_part
+from scavenger_openstack.algorithms.perfiso.deficit import parts_of
+from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
-from scavenger_openstack.algorithms.perfiso.io_shares import deficit
-from scavenger_openstack.algorithms.perfiso.io_shares import fair_part
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
-from scavenger_openstack.algorithms.perfiso.io_shares import parts_of
-from scavenger_openstack.algorithms.perfiso.io_shares import priority
 from scavenger_openstack.decision.rates import rates as rates_of
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample

@@ -31,12 +31,12 @@ from scavenger_openstack.algorithms.perfiso.io_budget import judge
 from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
 from scavenger_openstack.algorithms.perfiso.io_budget import strain
 from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
+from scavenger_openstack.algorithms.perfiso.deficit import deficit
+from scavenger_openstack.algorithms.perfiso.deficit import fair_part
+from scavenger_openstack.algorithms.perfiso.deficit import parts_of
+from scavenger_openstack.algorithms.perfiso.deficit import priority
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
-from scavenger_openstack.algorithms.perfiso.io_shares import deficit
-from scavenger_openstack.algorithms.perfiso.io_shares import fair_part
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
-from scavenger_openstack.algorithms.perfiso.io_shares import parts_of
-from scavenger_openstack.algorithms.perfiso.io_shares import priority
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.tests.unit.algorithms.strategies import caps
 from scavenger_openstack.types import Decision

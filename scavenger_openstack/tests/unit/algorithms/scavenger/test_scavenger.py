@@ -25,11 +25,10 @@ from typing import Any
 import testtools
 
 from scavenger_openstack.algorithms.scavenger.scavenger import Controller
-from scavenger_openstack.algorithms.scavenger.scavenger import (
-    foreground_memory)
-from scavenger_openstack.algorithms.scavenger.scavenger import foreground_rate
 from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.algorithms.scavenger.scavenger import samples
+from scavenger_openstack.algorithms.scavenger.usage import foreground_memory
+from scavenger_openstack.algorithms.scavenger.usage import foreground_rate
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob

@@ -24,7 +24,7 @@ import testtools
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup import knobs
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 
@@ -401,7 +401,7 @@ class TestMounts(CgroupsCase):
         self.tree.put('proc/self/mounts', text)
         root = str(self.tree.root)
         return {name: (mount.path.removeprefix(root), mount.version)
-                for name, mount in cgroup_files.find_mounts(root).items()}
+                for name, mount in cgroup_mounts.find_mounts(root).items()}
 
     def test_v1_hybrid_and_v2(self) -> None:
         self.assertEqual(
@@ -416,7 +416,7 @@ class TestMounts(CgroupsCase):
                 'cgroup /sys/fs/cgroup/systemd cgroup rw,name=systemd 0 0\n'))
         v2 = ('/sys/fs/cgroup', 2)
         self.assertEqual(
-            dict.fromkeys((*cgroup_files.V1_CONTROLLERS, 'unified'), v2),
+            dict.fromkeys((*cgroup_mounts.V1_CONTROLLERS, 'unified'), v2),
             self.find(V2_MOUNTS))
         found = self.find('cgroup /mnt cgroup rw,memory 0 0\n' + V2_MOUNTS)
         self.assertEqual((('/mnt', 1), v2), (found['memory'], found['cpu']))

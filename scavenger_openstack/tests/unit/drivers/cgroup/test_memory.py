@@ -18,7 +18,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers.cgroup import memory
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.tests.unit import host_tree
 from scavenger_openstack.tests.unit.host_tree import MIB
 
@@ -34,7 +34,7 @@ class MemoryRootTest(testtools.TestCase):
 
     def root(self) -> memory.MemoryRoot:
         return memory.MemoryRoot(
-            cgroup_files.find_mounts(str(self.host.root)), TOP)
+            cgroup_mounts.find_mounts(str(self.host.root)), TOP)
 
     def test_limit_and_what_is_left_of_it(self) -> None:
         """Page cache and slabs that can be dropped are available."""

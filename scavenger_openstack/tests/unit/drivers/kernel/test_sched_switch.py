@@ -20,6 +20,7 @@ import sys
 import fixtures
 import testtools
 
+from scavenger_openstack.drivers.kernel import bpf
 from scavenger_openstack.drivers.kernel import sched_switch
 
 FORMAT = '''name: sched_switch
@@ -108,11 +109,11 @@ class ProgramTestCase(testtools.TestCase):
         low = sys.byteorder == 'little'
         self.assertEqual(
             b'\x61\x16' + (b'\x38\0' if low else b'\0\x38') + bytes(4),
-            sched_switch.instruction(0x61, 6, 1, 56))
+            bpf.instruction(0x61, 6, 1, 56))
         self.assertEqual(
             b'\x07\x02' + b'\xff\xfe'[::1 if not low else -1]
             + b'\xff\xff\xff\xfc'[::1 if not low else -1],
-            sched_switch.instruction(0x07, 2, 0, -2, -4))
+            bpf.instruction(0x07, 2, 0, -2, -4))
 
     def test_next_pid_plus_one_for_this_cpu(self):
         value = bytearray(5 * 64)
@@ -154,14 +155,14 @@ class ProgramTestCase(testtools.TestCase):
 class FormatTestCase(testtools.TestCase):
 
     def test_id_and_offset(self):
-        self.assertEqual((372, 56), sched_switch.parse_format(FORMAT))
+        self.assertEqual((372, 56), bpf.parse_format(FORMAT))
 
     def test_not_the_format_of_sched_switch(self):
         for text in ('', 'garbage', FORMAT.replace('ID:', 'id:'),
                      FORMAT.replace('next_pid;', 'next;'),
                      FORMAT.replace('offset:56;\tsize:4',
                                     'offset:56;\tsize:8')):
-            self.assertRaises(ValueError, sched_switch.parse_format, text)
+            self.assertRaises(ValueError, bpf.parse_format, text)
 
 
 class LayoutTestCase(testtools.TestCase):

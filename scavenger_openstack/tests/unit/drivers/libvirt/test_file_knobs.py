@@ -22,7 +22,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers import base
-from scavenger_openstack.drivers.kernel import cgroup_files
+from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.libvirt.metadata import build
 from scavenger_openstack.drivers.libvirt.metadata import uri
@@ -54,7 +54,7 @@ class Version1(testtools.TestCase):
             self.host.cgroup(f'{ONE}/{part}')
         self.root = str(self.host.root)
         self.machine = domain_cgroup.machine(
-            f'{self.line}{ONE}/emulator', cgroup_files.find_mounts(self.root))
+            f'{self.line}{ONE}/emulator', cgroup_mounts.find_mounts(self.root))
         self.cpus = self.open()
 
     def open(self) -> cpuset.CpuSet:

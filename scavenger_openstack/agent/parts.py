@@ -1,0 +1,147 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The parts of an agent that the configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import pathlib
+from typing import Any
+
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+from stevedore import exception as stevedore_exception
+
+from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_host
+from scavenger_openstack.decision.controller import Controller
+from scavenger_openstack.decision.controller import is_detector
+from scavenger_openstack.drivers import base
+from scavenger_openstack import errors
+from scavenger_openstack.restore import abilities
+from scavenger_openstack.restore import records
+from scavenger_openstack.types import Incident
+from scavenger_openstack.types import Mode
+
+
+def load_driver(conf: cfg.ConfigOpts) -> base.Driver:
+    """The configured driver.
+
+    :raises ConfigError: there is none of that name.
+    """
+    cls = _plugin('scavenger.drivers', conf.agent.driver, '[agent] driver')
+    driver: base.Driver = cls(conf)
+    return driver
+
+
+def load_controllers(conf: cfg.ConfigOpts
+                     ) -> list[tuple[Controller, Mode]]:
+    """The configured controllers and their modes.
+
+    :raises ConfigError: one of them does not exist.
+    """
+    found = []
+    for name in conf.agent.controllers:
+        cls = controller_type(name, '[agent] controllers')
+        try:
+            params = conf_.params_of(conf, name, cls.params_type)
+        except (cfg.Error, ValueError) as exc:
+            raise errors.ConfigError(f'[{name}]: {exc}') from exc
+        mode = conf_.mode(conf, name)
+        if mode is Mode.ENFORCE and is_detector(cls) and cls.only_observes:
+            raise errors.ConfigError(
+                f'[{name}] mode: enforce: as published it names too many '
+                'workloads that are innocent; set mode = observe, or use '
+                'attribution')
+        found.append((cls(params, interval_s=conf.agent.interval_s,
+                          host=conf.agent.host,
+                          boot_id=records.boot_id()),
+                      mode))
+    return found
+
+
+def controller_type(name: str, where: str) -> Any:
+    """The class behind a controller's entry point.
+
+    :param where: what names it, for the message
+    :raises ConfigError: there is none of that name.
+    """
+    return _plugin('scavenger.controllers', name, where)
+
+
+def _plugin(namespace: str, name: str, option: str) -> Any:
+    try:
+        return stevedore_driver.DriverManager(
+            namespace, name, invoke_on_load=False,
+            warn_on_missing_entrypoint=False).driver
+    except stevedore_exception.NoMatches:
+        raise errors.ConfigError(
+            f'{option}: {name!r} is not an entry point of {namespace}'
+        ) from None
+
+
+def kinds(conf: cfg.ConfigOpts) -> list[str]:
+    """The kinds of limits that may be set besides those of cgroups."""
+    found = uris(conf)
+    namespaces = {
+        entry.rpartition('=')[2].partition('/')[0].rpartition(':')[0]
+        for entry in conf.network.interfaces}
+    if found:
+        namespaces.add('')      # the taps
+    return [*map(abilities.of_libvirt, found),
+            *map(abilities.of_network, sorted(namespaces))]
+
+
+def uris(conf: cfg.ConfigOpts) -> list[str]:
+    """The libvirtds of this host that are used: one or none."""
+    return [uri] if (uri := conf_host.libvirt_uri(conf)) else []
+
+
+def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
+              evidence: Callable[[str, Incident], Sequence[Any]]) -> Any:
+    """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
+    control plane, of which nothing is imported then.
+
+    :param call: what takes a report and answers; over RPC without
+    :raises ConfigError: packages are missing.
+    """
+    if not conf.conductor.enabled:
+        return None
+    from scavenger_openstack import version
+    try:
+        from scavenger_openstack.agent.control_plane import sync
+        token_file = pathlib.Path(conf.conductor.token_file)
+        if call is None and conf.conductor.url:
+            from scavenger_openstack.agent.control_plane import https
+            call = https.caller(conf.conductor.url, conf.agent.host,
+                                token_file, conf.conductor.ca_file)
+        if call is None:
+            from scavenger_openstack.agent.control_plane import host_token
+            from scavenger_openstack import rpc
+            call = rpc.Client(conf, token=lambda: host_token.read(token_file)
+                              if token_file.exists() else '').sync
+            if not conf.transport_url:
+                raise errors.ConfigError(
+                    '[conductor] enabled: it takes transport_url in '
+                    '[DEFAULT], such as rabbit://USER:PASSWORD@HOST:5672/')
+    except ImportError as exc:
+        raise errors.ConfigError(
+            f'[conductor] enabled: {exc}; install '
+            'scavenger_openstack[rpc]') from exc
+    return sync.make(
+        call, conf_.sync_dir(conf), host=conf.agent.host,
+        boot_id=records.boot_id(), version=version(),
+        sync_s=conf.conductor.sync_s,
+        allow_background=conf.conductor.allow_background,
+        spool_bytes=conf.conductor.spool_mib * 2 ** 20, evidence=evidence)

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How much an antagonist uses, and at most under a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scavenger_openstack.algorithms.attribution import evidence
+from scavenger_openstack.algorithms.attribution.history import Point
+from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.types import Knob
+
+KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
+         'io_wait': Knob.IO_BYTES_PER_S}
+"""What a signal of a victim leads to a limit on."""
+
+DIRECTIONS = 2
+"""A disk's limit counts each direction and each device; its use does not."""
+
+WORKING = 0.5
+"""Part of what it uses when it works, or of its limit, from which an
+antagonist is at work.  What is suffered while it rests is attributed to
+nothing."""
+
+
+def use_of(knob: Knob, point: Point) -> float | None:
+    return (point.io_bytes_per_s if knob is Knob.IO_BYTES_PER_S
+            else point.cores)
+
+
+def held_to(knob: Knob, cap: float, point: Point) -> float:
+    """What a workload can use at most under a cap."""
+    if knob is Knob.IO_BYTES_PER_S:
+        return cap * DIRECTIONS * max(1, len(point.workload.disks))
+    return cap
+
+
+def working(samples: Sequence[Sample], name: str, knob: Knob
+             ) -> float | None:
+    """What an antagonist uses now, ``None`` while it does not work."""
+    uses = [found for one in samples if name in one
+            and (found := use_of(knob, one[name])) is not None]
+    point = samples[-1].get(name)
+    use = None if point is None else use_of(knob, point)
+    if (use is None or use <= 0
+            or use < WORKING * evidence.low_and_high(uses)[1]):
+        return None
+    return use

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who uses how much, and over which link: what one sample tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import math
+
+from scavenger_openstack.types import WorkloadRates
+
+def foreground_memory(total: float | None, available: float | None,
+                      background: float) -> float | None:
+    """x(t) of memory in bytes: all that is used and is not background's.
+
+    Daemons and unknown cgroups are foreground.  Source: Scavenger, section
+    4.2; DESIGN 7.1.
+    """
+    if total is None or available is None:
+        return None
+    x = total - available - background
+    return 0.0 if -math.inf < x < 0 else x
+
+
+def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
+    """Whether a limit of memory in bytes is tighter than the workload's own.
+
+    A VM cannot use more than its RAM, a container no more than its own
+    limit, so a limit from there on is none.  What uses more than that has
+    another limit by now, which the original of the knob tells.  Ours.
+    """
+    own = one[0].memory_allotment_bytes
+    if own is None or limit < own:
+        return True
+    used = one.memory_bytes
+    return floor < own and (used is None or used > own)
+
+
+def foreground_rate(sent: float | None, background: float,
+                    foreground: float = 0.0) -> float | None:
+    """x(t) of a link in bytes per second.
+
+    What one workload sends to another of the same host never leaves by the
+    link, yet counts in ``background``, what that has sent in all.  So x is
+    no less than what is known of the ``foreground``, as far as the link
+    carried so much.  Source: Scavenger, section 4.3; DESIGN 7.1; the second
+    part is ours.
+    """
+    if sent is None:
+        return None
+    x = max(sent - background, min(sent, foreground))
+    return 0.0 if -math.inf < x < 0 else x
+
+
+def known(values: Iterable[float | None]) -> list[float | None]:
+    """``None`` for what is not a number from 0 up."""
+    return [value if value is not None and 0 <= value < math.inf else None
+            for value in values]
+
+
+def by_link(workloads: Iterable[WorkloadRates],
+            link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
+    """What sends over which link: the first one that is known."""
+    found: dict[str, list[WorkloadRates]] = {}
+    for one in workloads:
+        for interface in one[0].interfaces:
+            link = link_of.get(interface)
+            if link is not None:
+                found.setdefault(link, []).append(one)
+                break
+    return found

@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Options of the agent itself, of containers, and of replays."""
+
+from __future__ import annotations
+
+import socket
+
+from oslo_config import cfg
+
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
+from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Resource
+
+DEFAULT_STATE_DIR = '/run/scavenger'
+
+DEFAULT_STOP_FILE = '/var/lib/scavenger/stop'
+
+DEFAULT_HISTORY_FILE = '/var/lib/scavenger/history.jsonl'
+
+COMMON_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('state-dir', default=DEFAULT_STATE_DIR,
+               help='Directory for leases, status and lock.  It has to be '
+                    'gone after a reboot, as the limits of cgroups are.'),
+    cfg.StrOpt('root-dir', default='/',
+               help='Where /proc and /sys are looked for.'),
+]
+
+AGENT_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('host', default=socket.gethostname(),
+               sample_default='the host name',
+               help='Name of this hypervisor in reports.'),
+    cfg.StrOpt('driver', default='host',
+               help='Entry point in scavenger.drivers that reads and '
+                    'limits workloads.'),
+    cfg.ListOpt('protect', default=[],
+                item_type=cfg.types.String(choices=list(Resource)),
+                help='Resources that background workloads are kept from '
+                     'taking from the foreground, any of cpu, memory, '
+                     'network and disk.  The regulators of these resources '
+                     '([scavenger], [perfiso], [io_shares]) set limits on '
+                     'them, unless their own mode says something else; '
+                     'limits on all other resources are only shown.  '
+                     'Devices and links are found; what is still missing '
+                     'on this host is a line of the status.  Empty: the '
+                     'mode of each controller alone decides.'),
+    cfg.ListOpt('controllers',
+                default=['scavenger', 'io_shares', 'attribution'],
+                help='Entry points in scavenger.controllers that run in '
+                     'the slow loop, each with a section of its own.  '
+                     'perfiso runs beside it and is not listed.'),
+    cfg.FloatOpt('interval_s', default=1.0, min=0.1, max=10,
+                 help='Seconds between two ticks of the slow loop.  '
+                      'Shorter reacts sooner and costs more CPU.  '
+                      'Source: Scavenger, section 4.1.'),
+    cfg.FloatOpt('lease_s', default=15.0, min=1, max=600,
+                 help='Seconds without a sign of life of the agent after '
+                      'which every limit is removed.'),
+    cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
+                 help='Seconds that one tick waits for memory limits and '
+                      'those of VMs to take hold: the kernel may have to '
+                      'reclaim first, and libvirt asks each QEMU.'),
+    cfg.BoolOpt('require_watcher', default=True,
+                help='Set no limit while no scavenger-restore --watch '
+                     'runs, since limits would stay if the agent died.'),
+    cfg.StrOpt('stop_file',
+               sample_default=DEFAULT_STOP_FILE,
+               help='While this file exists no limit is set and all are '
+                    'removed (scavenger-agent stop-all makes it).  It '
+                    'survives a reboot.  With another state_dir the '
+                    'default is the file "stop" in there.'),
+    cfg.StrOpt('history_file',
+               sample_default=DEFAULT_HISTORY_FILE,
+               help='Where limits that were set, changed and removed, '
+                    'incidents and kills are written, for scavenger-agent '
+                    'history.  It has to survive a reboot.  With another '
+                    'state_dir the default is history.jsonl in there.'),
+    cfg.IntOpt('history_mib', default=16, min=0, max=4096,
+               help='Most that the history takes, in MiB: half for the file '
+                    'that is written, half for the one before.  An event '
+                    'takes some 300 bytes.  0 writes none.'),
+]
+
+FLOORS = {
+    Knob.CPU_CORES: 'CPU that every background workload keeps, in cores.',
+    Knob.MEMORY_BYTES: 'Memory that every background container keeps, in '
+                       'bytes.',
+    Knob.EGRESS_BYTES_PER_S: 'Egress that every background workload keeps, '
+                             'in bytes per second.',
+    Knob.IO_BYTES_PER_S: 'Disk throughput that every background workload '
+                         'keeps, in bytes per second; of containers, each '
+                         'direction and device.',
+    Knob.IO_OPS_PER_S: 'Disk operations per second that every background '
+                       'workload keeps; of containers, each direction '
+                       'and device.',
+}
+
+CGROUPS_OPTS: list[cfg.Opt] = [
+    cfg.ListOpt('background_parents', default=[],
+                help='Cgroups, as paths below the cgroup mount, whose '
+                     'direct children are background workloads, such as '
+                     '/batch.'),
+    cfg.ListOpt('background_groups', default=[],
+                help='Cgroups above background_parents that hold nothing '
+                     'else, now and later: what is set for the background '
+                     'as a whole (CPU set, idle scheduling) is set there.  '
+                     'Default: on each of background_parents; nothing '
+                     'above these is ever written to.'),
+    cfg.ListOpt('foreground_parents', default=[],
+                help='Cgroups whose direct children are shown as foreground '
+                     'workloads.  All that is not below '
+                     'background_parents is protected anyway.  VMs of '
+                     '[libvirt] uri, and what holds them, are left '
+                     'out, here and in background_parents.'),
+    cfg.ListOpt('killable_parents', default=[],
+                help='Those of background_parents whose containers may be '
+                     'killed, newest first, when the foreground needs '
+                     'their memory and the kernel cannot take it back.'),
+    cfg.StrOpt('memory_root',
+               help='Cgroup whose memory limit counts as the memory of the '
+                    'host.  Default: the machine itself.'),
+    cfg.ListOpt('io_devices', default=[],
+                help='Disks that I/O limits are set on, such as sda.  '
+                     'Default: all whole disks.'),
+    cfg.BoolOpt('pressure', default=False,
+                help='Sample the pressure stall information of each '
+                     'workload, where a cgroup v2 directory of the same '
+                     'path exists.  No rule needs it yet; it doubles the '
+                     'cost of sampling.'),
+    cfg.IntOpt('delay_tasks', default=500, min=0, max=1000000,
+               help='How many cgroups, processes and (where the cgroup does '
+                    'not count its own I/O) threads one tick may look at for '
+                    'the signals io_wait and run_delay; each takes some 5 us '
+                    'of CPU.  With more on this host the foreground comes '
+                    'first; of the other workloads some have the signals for '
+                    '60 ticks and then others.  0 leaves them off.  '
+                    'They are off, and cost nothing, while '
+                    'kernel.task_delayacct is 0, too.  Not in the papers.'),
+    cfg.FloatOpt('delay_cpu_s', default=0.005, min=0.0001, max=1,
+                 help='CPU time, in seconds, after which one tick lists no '
+                      'more processes for io_wait and run_delay, those of '
+                      'the foreground first; the other workloads wait for '
+                      'their turn.  Not in the papers.'),
+    *(cfg.FloatOpt(f'floor_{knob}', default=DEFAULT_FLOORS[knob],
+                   min=0, help=f'{text}  No limit goes below.')
+      for knob, text in FLOORS.items()),
+]
+
+
+REPLAY_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt('file',
+               help='Recording that the driver "replay" plays back, one '
+                    'sample per tick.  It can only be observed.'),
+]

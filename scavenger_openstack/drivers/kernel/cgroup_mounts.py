@@ -1,0 +1,93 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where each controller of cgroups is mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import logging
+import re
+from typing import NamedTuple
+
+from scavenger_openstack import errors
+
+LOG = logging.getLogger(__name__)
+
+V1_CONTROLLERS = ('cpu', 'cpuacct', 'memory', 'cpuset', 'blkio', 'freezer',
+                  'perf_event')
+
+
+class Mount(NamedTuple):
+    """Where a controller is mounted; ``version`` is that of cgroups."""
+
+    path: str
+    version: int
+
+
+def find_mounts(root_dir: str = '/') -> dict[str, Mount]:
+    """Where each cgroup controller of this host is mounted.
+
+    The key ``unified`` is the cgroup v2 tree, if there is one; a controller
+    is looked for in the v1 mounts first, then in what the v2 root offers;
+    what v2 has without a controller (freezing, counting CPU time) there
+    first, where ``cpu`` is in v2.
+    The names are those of v1: ``blkio`` is the v2 controller ``io``.
+
+    :raises DriverError: the list of mounts cannot be read.
+    """
+    root = root_dir.rstrip('/')
+    table = f'{root}/proc/self/mounts'
+    try:
+        with open(table, encoding='utf-8', errors='surrogateescape') as file:
+            lines = file.read().splitlines()
+    except OSError as exc:
+        raise errors.DriverError(
+            f'cannot read {table}: {exc.strerror}; is /proc mounted?') from exc
+    found: dict[str, Mount] = {}
+    for line in lines:
+        fields = line.split(' ')
+        if len(fields) < 4:
+            continue
+        path = root + re.sub(r'\\(\d{3})', lambda m: chr(int(m[1], 8)),
+                             fields[1])
+        if fields[2] == 'cgroup':
+            for name in fields[3].split(','):
+                if name in V1_CONTROLLERS:
+                    found.setdefault(name, Mount(path, 1))
+        elif fields[2] == 'cgroup2':
+            found.setdefault('unified', Mount(path, 2))
+    if 'unified' in found:
+        for name in _v2_controllers(found['unified']):
+            found.setdefault(name, found['unified'])
+        if found['unified'] == found.get('cpu'):
+            # Programs mount these two in version 1 beside version 2, where
+            # containers are.  It does not take them out of version 2.
+            found['freezer'] = found['cpuacct'] = found['unified']
+    return found
+
+
+def _v2_controllers(mount: Mount) -> Iterator[str]:
+    yield from ('freezer', 'perf_event')    # always there, never listed
+    try:
+        with open(f'{mount.path}/cgroup.controllers') as file:
+            names = file.read().split()
+    except OSError as exc:
+        LOG.warning('cannot read %s/cgroup.controllers: %s; cgroup v2 '
+                    'controllers stay unused', mount.path, exc.strerror)
+        return
+    for name in names:
+        if name == 'cpu':
+            yield 'cpuacct'
+        name = 'blkio' if name == 'io' else name
+        if name in V1_CONTROLLERS:
+            yield name
