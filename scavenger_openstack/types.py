@@ -57,7 +57,7 @@ class Knob(enum.StrEnum):
 
     ``cpu_set`` holds text such as ``0-1,4``; ``cpu_idle`` and ``paused``
     hold 0 or 1; the others hold a number.  The ``io_*`` knobs count each
-    direction and each device on its own.
+    direction and each device on its own.  No driver sets ``llc_ways`` yet.
     """
 
     CPU_CORES = 'cpu_cores'
@@ -169,8 +169,10 @@ class WorkloadSample(NamedTuple):
 
     Fields that end in ``_s``, counts and byte totals only ever grow while
     the workload lives; ``memory_bytes`` is a gauge: the working set without
-    page cache that can be dropped.  A named tuple, not a dataclass: one is
-    made per workload and tick, and this costs a sixth.
+    page cache that can be dropped; ``psi_*_s`` are the times of ``some`` in
+    the files ``*.pressure``, read on request only.  A named tuple, not a
+    dataclass: one is made per workload and tick, and this costs a sixth.
+    Drivers and :mod:`.decision.rates` go by the order of the fields.
     """
 
     workload: Workload

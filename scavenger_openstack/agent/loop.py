@@ -210,9 +210,9 @@ class Loop:
         tick.reset, tick.rates = proposal.reset, proposal.rates
         self._say_faults(proposal.faults)
         fast = self._follow(proposal)
-        claims = settle.claim(proposal, fast)
-        seen = self._actuator.look(claims.caps)
-        decided = tick.decided = settle.settle(claims, seen.originals)
+        wished = settle.wish(proposal, fast)
+        seen = self._actuator.look(wished.caps)
+        decided = tick.decided = settle.settle(wished, seen.originals)
         lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()

@@ -40,8 +40,8 @@ from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parameters
 from scavenger_openstack.agent import parts
-from scavenger_openstack.agent import signals
 from scavenger_openstack.agent import status
+from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
@@ -110,7 +110,7 @@ class Service:
         self._controllers = parts.load_controllers(conf)
         modes = {'perfiso': conf_.mode(conf, 'perfiso'),
                  **{one.name: mode for one, mode in self._controllers}}
-        self._signals = signals.Signals(conf, modes)
+        self._signals = unix_signals.Signals(conf, modes)
         self._enforcing = Mode.ENFORCE in modes.values()
         self._leases = leases_.Leases(
             self._state_dir, conf.agent.lease_s,

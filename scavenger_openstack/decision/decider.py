@@ -17,7 +17,7 @@ The core is asked four times in a tick, and never calls out:
 
 1. :meth:`Decider.propose` turns the controllers.  The shell brings the fast
    loop up to date with what they wish.
-2. :func:`.settle.claim` says which caps are left.  The shell reads their
+2. :func:`.settle.wish` says which caps are left.  The shell reads their
    knobs, and what each would hold without us.
 3. :func:`.settle.settle` says what should be in force.  The shell writes it.
 4. :meth:`Decider.answer` says what follows from the memory limits that the

@@ -70,7 +70,7 @@ class FastLoopState(NamedTuple):
 NO_FAST_LOOP = FastLoopState()
 
 
-class ClaimedCaps(NamedTuple):
+class WishedCaps(NamedTuple):
     """What the slow loop is to set, as far as each knob allows it.
 
     ``caps`` are those whose knobs are to be looked at: what is wished, then
@@ -103,8 +103,8 @@ class Decided(NamedTuple):
     refused: Mapping[str, str] = {}
 
 
-def claim(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
-          ) -> ClaimedCaps:
+def wish(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
+         ) -> WishedCaps:
     """What is to be set, once it is known what the fast loop does."""
     wishes, taken = proposal.wishes, fast.keys
     if taken or fast.floors:
@@ -119,25 +119,25 @@ def claim(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
     caps = wishes
     if resolved.overrides:
         caps = [*wishes, *(cap for cap in resolved.overrides.values() if cap)]
-    return ClaimedCaps(proposal, fast, wishes, resolved, caps)
+    return WishedCaps(proposal, fast, wishes, resolved, caps)
 
 
-def settle(claims: ClaimedCaps, originals: Mapping[KnobKey, Value | None]
+def settle(wished: WishedCaps, originals: Mapping[KnobKey, Value | None]
            ) -> Decided:
     """What should be in force.
 
-    :param originals: what each claimed knob would hold without us
+    :param originals: what each of these knobs would hold without us
     """
-    proposal, resolved = claims.proposal, claims.resolved
+    proposal, resolved = wished.proposal, wished.resolved
     rates = proposal.rates
     floors = {one.workload.id: one.workload.floor
               for one in rates.workloads
-              } if claims.wishes or resolved.overrides else {}
+              } if wished.wishes or resolved.overrides else {}
     return Decided(
         rates=rates, decisions=proposal.decisions, would=proposal.would,
-        fast=claims.fast, originals=originals,
+        fast=wished.fast, originals=originals,
         wanted=arbitrate.arbitrate(
-            claims.wishes, arbitrate.in_effect(originals, rates.topology),
+            wished.wishes, arbitrate.in_effect(originals, rates.topology),
             floors, overrides=resolved.overrides, exempt=resolved.exempt,
             stopped=proposal.held_back),
         exempt=resolved.exempt, refused=resolved.refused)

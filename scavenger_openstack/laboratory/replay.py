@@ -130,7 +130,7 @@ class Player:
                  else self._asked.add)(key)
         if isinstance(moment, Rates):
             decided = settle.settle(
-                settle.claim(self._decider.propose_from(moment)), {})
+                settle.wish(self._decider.propose_from(moment)), {})
         elif moment.sample is not None:
             time_s = moment.sample.time_s
             decided = self._turn(moment)
@@ -156,7 +156,7 @@ class Player:
         proposal = self._decider.propose(
             turn.sample, held_back=turn.stopped or turn.unwatched,
             orders=turn.orders)
-        decided = settle.settle(settle.claim(proposal, settle.FastLoopState(
+        decided = settle.settle(settle.wish(proposal, settle.FastLoopState(
             tuple(turn.fast_sets), turn.floors)), turn.originals)
         self._decider.answer(decided, self._unmet(turn, decided),
                              turn.pending)

@@ -13,7 +13,7 @@
 """The actions that a lease may hold: a closed set, standard library only.
 
 A lease file must not be a way to write as root.  So an action is either the
-write of a known text to a known file of a cgroup (:mod:`.program.cgroup`), or
+write of a known text to a known file of a cgroup (:mod:`.cgroup`), or
 a call of a known program with arguments from a template (:data:`PROGRAMS`).
 Anything else is refused before anything is carried out.
 """

@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the watcher publishes: that it turns, and what it can restore.
+"""What the watcher (:func:`.program.watch`) publishes: that it turns, and
+what it can restore.
 
 A file in the state directory, written in place: a line with the time
 (CLOCK_BOOTTIME), a checksum and the length of the rest, then JSON.  Every

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 
-KNOBS = {'cpi': Knob.CPU_CORES, 'run_delay': Knob.CPU_CORES,
-         'io_wait': Knob.IO_BYTES_PER_S}
+KNOBS = {name: one.knob for name, one in SIGNALS.items()}
 """What a signal of a victim leads to a limit on."""
 
 DIRECTIONS = 2

@@ -38,7 +38,7 @@ LARGEST = 2.0 ** 53
 
 OVERRIDABLE = tuple(knob for knob in Knob
                     if knob not in (Knob.PAUSED, Knob.LLC_WAYS))
-"""What agents follow."""
+"""What agents follow: those of :mod:`.decision.orders`."""
 
 FILTERS = {
     'host': schemas.NAME,

@@ -214,9 +214,9 @@ class Host:
         proposal = self.decider.propose(sample, held_back=held_back,
                                         orders=self.orders)
         tick.reset, tick.rates = proposal.reset, proposal.rates
-        claims = settle.claim(proposal, self.fast(held_back)
+        wished = settle.wish(proposal, self.fast(held_back)
                                if dice.random() < 0.3 else settle.NO_FAST_LOOP)
-        tick.decided = settle.settle(claims, self.found(claims.caps))
+        tick.decided = settle.settle(wished, self.found(wished.caps))
         if dice.random() < 0.2:
             tick.unmet = {workload: dice.choice((0, dice.randrange(GIB)))
                           for workload, knob in tick.decided.wanted
@@ -226,13 +226,13 @@ class Host:
                                       (ODD, Knob.MEMORY_BYTES)})
         self.decider.answer(tick.decided, tick.unmet, tick.pending)
 
-    def found(self, claims: Iterable[Cap]) -> dict[KnobKey, Value | None]:
+    def found(self, wished: Iterable[Cap]) -> dict[KnobKey, Value | None]:
         if self.dice.random() < 0.1:
             self.originals = {
                 (ODD, Knob.MEMORY_BYTES): self.dice.randrange(GIB),
                 ('/batch', Knob.CPU_SET): '0-1'}
         return {(cap.workload, cap.knob): self.originals.get(cap[:2])
-                for cap in claims if self.dice.random() < 0.9}
+                for cap in wished if self.dice.random() < 0.9}
 
     @staticmethod
     def fast(held_back: bool) -> settle.FastLoopState:

@@ -36,7 +36,7 @@ LEVELS = {
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
-    'dashboard': 3, 'ibench': 3, 'demo': 3,
+    'demo': 3,
     'laboratory': 4, 'wsgi': 4,
     'cmd': 5,
 }
@@ -54,13 +54,12 @@ DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
 """The rooms and modules of ``drivers`` and their levels; likewise."""
 
 HOMES = {
-    'oslo_config': ('conf', 'conf_check', 'conf_cloud', 'conf_control',
-                    'conf_host', 'conductor.sessions', 'rpc',
-                    'agent.parts', 'agent.service', 'agent.signals', 'api',
-                    'wsgi',
-                     'agent.parameters', 'drivers.host', 'recording.replay',
-                     'recording.writer', 'laboratory.replay_settings', 'cmd',
-                     'nova'),
+    'oslo_config': ('conf', 'conf_agent', 'conf_check', 'conf_cloud',
+                    'conf_control', 'conf_host', 'conductor.sessions', 'rpc',
+                    'agent.parameters', 'agent.parts', 'agent.service',
+                    'agent.unix_signals', 'api', 'wsgi', 'drivers.host',
+                    'recording.replay', 'recording.writer',
+                    'laboratory.replay_settings', 'cmd', 'nova'),
     'oslo_log': ('conf', 'drivers', 'recording.writer', 'rpc', 'agent',
                  'conductor', 'nova', 'wsgi', 'cmd', 'demo'),
     'libvirt': ('drivers.libvirt.client',),

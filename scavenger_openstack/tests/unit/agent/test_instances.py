@@ -136,6 +136,9 @@ class TableTest(testtools.TestCase):
             instances.table(document([instance(3)], rates(3),
                                      caps=tuple(ALL)))[1:])
 
+    def test_each_knob_has_words(self) -> None:
+        self.assertEqual(set(Knob), {cap.knob for cap in ALL})
+
     def test_nothing_is_known_of_it(self) -> None:
         self.assertEqual([
             '  instance-00000001  -  -  foreground (default)',

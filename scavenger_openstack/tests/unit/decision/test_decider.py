@@ -75,7 +75,7 @@ def rates(*background: str, killable: bool = False, created_s: float = 0.0,
 
 
 class DeciderTestCase(testtools.TestCase):
-    """Decides once, and keeps what was proposed and claimed."""
+    """Decides once, and keeps what was proposed and wished."""
 
     def decide(self, one: decider.Decider, seen: Rates | None = None, *,
                held_back: bool = False, now: float = 1.0,
@@ -84,8 +84,8 @@ class DeciderTestCase(testtools.TestCase):
                ) -> settle.Decided:
         self.proposal = one.propose_from(dataclasses.replace(
             seen or rates('/a'), time_s=now), held_back=held_back)
-        self.claims = settle.claim(self.proposal, fast)
-        return settle.settle(self.claims, originals or {})
+        self.wished = settle.wish(self.proposal, fast)
+        return settle.settle(self.wished, originals or {})
 
 
 class DecideTest(DeciderTestCase):
@@ -99,7 +99,7 @@ class DecideTest(DeciderTestCase):
         self.assertEqual({('/a', Knob.CPU_CORES): wish}, found.wanted)
         self.assertEqual([other], found.would)
         self.assertEqual(['one', 'two'], list(found.decisions))
-        self.assertEqual([wish], self.claims.caps)
+        self.assertEqual([wish], self.wished.caps)
 
     def test_what_is_not_protected_is_only_shown(self) -> None:
         memory = HALF._replace(knob=Knob.MEMORY_BYTES, value=1000)
@@ -139,7 +139,7 @@ class DecideTest(DeciderTestCase):
         found = self.decide(one, held_back=True)
         self.assertEqual(({}, [HALF], ()), (
             found.wanted, found.would, self.proposal.pauses))
-        self.assertEqual([], self.claims.caps)
+        self.assertEqual([], self.wished.caps)
         self.decide(one)
         self.assertEqual((), self.proposal.pauses)
 
@@ -173,18 +173,18 @@ class DecideTest(DeciderTestCase):
 
         found = self.decide(one, fast=settle.FastLoopState(('/g',), (floor,)))
         self.assertEqual([cpus, HALF], self.proposal.wishes)
-        self.assertEqual([HALF, floor], self.claims.caps)
+        self.assertEqual([HALF, floor], self.wished.caps)
         self.assertEqual({('/a', Knob.CPU_CORES): floor}, found.wanted)
 
-    def test_claims_may_be_settled_again(self) -> None:
-        """Proposals and claims are values."""
+    def test_what_was_wished_may_be_settled_again(self) -> None:
+        """What was proposed and wished are values."""
         one = decider.Decider([(Fixed('one', HALF), Mode.ENFORCE)])
         key = ('/a', Knob.CPU_CORES)
         first = self.decide(one)
-        claims = self.claims
+        wished = self.wished
         self.decide(one, held_back=True)
-        self.assertEqual(first, settle.settle(claims, {}))
-        self.assertEqual({}, settle.settle(claims, {key: 0.4}).wanted)
+        self.assertEqual(first, settle.settle(wished, {}))
+        self.assertEqual({}, settle.settle(wished, {key: 0.4}).wanted)
 
     def test_state_goes_to_its_controller(self) -> None:
         controllers = [Fixed('one'), Fixed('two'), Fixed('three')]
@@ -232,7 +232,7 @@ class AnswerTest(DeciderTestCase):
         self.assertEqual([], found.kills)
         seen = self.decide(self.one, rates('/a', '/b'))
         self.assertEqual({('/a', Knob.PAUSED): pause}, seen.wanted)
-        self.assertEqual([pause], self.claims.caps)
+        self.assertEqual([pause], self.wished.caps)
         self.assertEqual((), self.one.answer(seen, {}, ()).pauses)
         self.assertEqual([], self.paused())
 
