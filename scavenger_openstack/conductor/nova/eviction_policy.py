@@ -20,70 +20,30 @@ An instance whose limits helped its victims again and again (their outcome was
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import functools
 import uuid
 
 from oslo_log import log
 
+from scavenger_openstack.conductor.nova.eviction_params import hold
+from scavenger_openstack.conductor.nova.eviction_params import HOUR_S
+from scavenger_openstack.conductor.nova.eviction_params import NONE
+from scavenger_openstack.conductor.nova.eviction_params import Params
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import eviction_policy as rows
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import Row
-from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
 CLAIM = 'eviction-policy'
 EVERY_S = 60.0
-HOUR_S = 3600.0
 RECOMMENDED_S = 86400.0
 """The same instance is recommended once in so long."""
 
-NONE = 'none'
-POLICIES = (NONE, 'pause', 'stop', 'shelve', 'live-migrate')
 ACTOR = 'policy'
-
-
-@dataclasses.dataclass(frozen=True)
-class Params:
-    """The options of section ``[eviction]``.
-
-    :param policy: where no aggregate of a host has another
-    :param aggregate_policies: by the name of the aggregate; the first by
-        name counts
-    :param confirmed: so often within ``window_h`` hours
-    :param cool_down_s: between two from one host
-    :param per_hour: in the whole cloud, those of operators too
-    """
-
-    policy: str
-    aggregate_policies: Mapping[str, str]
-    confirmed: int
-    window_h: float
-    cool_down_s: float
-    per_hour: int
-
-    def of(self, aggregates: Sequence[str]) -> str:
-        """The policy of a host in these aggregates."""
-        for name in sorted(aggregates):
-            if name in self.aggregate_policies:
-                return self.aggregate_policies[name]
-        return self.policy
-
-
-def check(params: Params) -> None:
-    """
-    :raises ConfigError: a policy does not exist.
-    """
-    for name, policy in params.aggregate_policies.items():
-        if policy not in POLICIES:
-            raise errors.ConfigError(
-                f'[eviction] aggregate_policies: {name}:{policy}: it has to '
-                f'be one of {", ".join(POLICIES)}')
 
 
 class Policy:
@@ -140,22 +100,6 @@ def apply(connection: connect.Connection, params: Params, now: float
             said.append(f"{one['instance']}: {row['reason']}: Nova is asked "
                         f'to {policy} it')
     return said
-
-
-def hold(one: Row, recent: Sequence[Row], params: Params, now: float) -> str:
-    """Why an antagonist stays for now, '' when nothing speaks for it.
-
-    :param recent: evictions of the last hours
-    """
-    if any(row['instance'] == one['instance'] for row in recent):
-        return 'it was evicted, or tried to be, a short time ago'
-    if any(row['host'] == one['host']
-           and now - row['created_s'] < params.cool_down_s for row in recent):
-        return 'another one of this host was a short time ago'
-    if sum(now - row['created_s'] < HOUR_S for row in recent
-           ) >= params.per_hour:
-        return 'enough were in this hour'
-    return ''
 
 
 def _why(one: Row, params: Params) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import fixtures
 import sqlalchemy
 
+from scavenger_openstack.conductor.nova import eviction_params
 from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -30,7 +31,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import NOW
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 OTHER = '77777777-7777-4888-8999-aaaaaaaaaaaa'
 HOUR_S = 3600
-PARAMS = eviction_policy.Params(
+PARAMS = eviction_params.Params(
     policy='stop', aggregate_policies={}, confirmed=5, window_h=24.0,
     cool_down_s=3600.0, per_hour=10)
 
@@ -141,6 +142,6 @@ class Policy(cloud.Sqlite, cloud.Mixin):
 
     def test_a_policy_that_does_not_exist(self) -> None:
         error = self.assertRaises(
-            errors.ConfigError, eviction_policy.check, dataclasses.replace(
+            errors.ConfigError, eviction_params.check, dataclasses.replace(
                 PARAMS, aggregate_policies={'batch': 'kill'}))
         self.assertIn('batch:kill', str(error))
