@@ -56,7 +56,8 @@ NOVA_OPTS: list[cfg.Opt] = [
 
 EVICTION_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('policy', default='none', choices=[
-        ('none', 'it is only recommended, in the log and in the audit'),
+        ('none', 'it is only recommended, in the log, in the audit and as an '
+         'incident'),
         ('pause', 'it keeps its memory'), ('stop', 'it is shut down'),
         ('shelve', 'it is shut down and leaves the host'),
         ('live-migrate', 'to a host that Nova chooses')],

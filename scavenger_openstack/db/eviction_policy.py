@@ -10,9 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What decides whether an antagonist is evicted without an operator."""
+"""What decides whether an instance is evicted without an operator."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from sqlalchemy import Connection
 from sqlalchemy import func
@@ -31,6 +33,8 @@ _A = tables.audit.c
 RECOMMENDED = 'eviction.recommended'
 """The action in the audit."""
 
+AT_ONCE = 500
+
 SEEN_S = 120.0
 """A host that has not reported for longer is left alone."""
 
@@ -41,8 +45,8 @@ def candidates(connection: Connection, since_s: float, confirmed: int,
     limits, and that were confirmed so often since then; the worst first."""
     total = func.sum(_S.confirmed)
     return rows.rows(connection, select(
-        _H.name.label('host'), _W.instance, _W.project,
-        total.label('confirmed'))
+        _H.id.label('host_id'), _H.name.label('host'), _W.name, _W.instance,
+        _W.project, total.label('confirmed'))
         .select_from(tables.antagonist_hours
                      .join(tables.hosts, _H.id == _S.host_id)
                      .join(tables.workloads, (_W.host_id == _S.host_id)
@@ -50,7 +54,7 @@ def candidates(connection: Connection, since_s: float, confirmed: int,
         .where(_S.hour_s >= since_s, _W.until_s.is_(None), _W.instance != '',
                _W.priority == Priority.BACKGROUND, _H.enforcing.is_(True),
                _H.last_seen_s > now - SEEN_S)
-        .group_by(_H.name, _W.instance, _W.project)
+        .group_by(_H.id, _H.name, _W.name, _W.instance, _W.project)
         .having(total >= confirmed)
         .order_by(total.desc(), _W.instance))
 
@@ -72,9 +76,13 @@ def exempt(connection: Connection) -> set[tuple[str, str]]:
         table.kind == 'exemption')).tuples())
 
 
-def recommended(connection: Connection, instance: str, since_s: float
-                ) -> bool:
-    """Whether it was, since then."""
-    return connection.execute(select(_A.id).where(
-        _A.action == RECOMMENDED, _A.target == instance,
-        _A.time_s >= since_s).limit(1)).first() is not None
+def recommended(connection: Connection, instances: Collection[str],
+                since_s: float) -> set[str]:
+    """Those of these instances that were, since then."""
+    wanted = sorted(set(instances))
+    found: set[str] = set()
+    for begin in range(0, len(wanted), AT_ONCE):
+        found.update(connection.scalars(select(_A.target).where(
+            _A.action == RECOMMENDED, _A.time_s >= since_s,
+            _A.target.in_(wanted[begin:begin + AT_ONCE]))))
+    return found

@@ -41,9 +41,14 @@ LOG = log.getLogger(__name__)
 CLAIM = 'eviction-policy'
 EVERY_S = 60.0
 RECOMMENDED_S = 86400.0
-"""The same instance is recommended once in so long."""
+"""The same instance is recommended once in so long: the longest cool-down."""
+MOST = 100
+"""So many are recommended in one look, the others in the next."""
 
 ACTOR = 'policy'
+CAUSE = 'eviction'
+OUTCOME = 'recommended'
+"""Those of the incident that recommends one."""
 
 
 class Policy:
@@ -77,59 +82,95 @@ def apply(connection: connect.Connection, params: Params, now: float
                             params.confirmed, now)
     if not found:
         return []
-    recent = evictions.since(connection, now - max(
-        HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
-    aggregates = rows.aggregates(connection)
-    exempt = rows.exempt(connection)
-    said = []
-    for one in found:
-        names = aggregates.get(one['host'], ())
-        policy = params.of(names)
-        if exempt & {('instance', one['instance']),
-                     ('project', one['project']),
-                     *(('aggregate', name) for name in names)}:
-            continue
-        if policy == NONE:
-            if rows.recommended(connection, one['instance'],
-                                now - RECOMMENDED_S):
+    look = _Look(connection, params, now)
+    look.antagonists(found)
+    return look.said
+
+
+class _Look:
+    """What one look asks for and recommends.
+
+    An instance is a row with ``host_id``, ``host``, ``name``, ``instance``
+    and ``project``.
+    """
+
+    def __init__(self, connection: connect.Connection, params: Params,
+                 now: float) -> None:
+        self.said: list[str] = []
+        self._connection = connection
+        self._params = params
+        self._now = now
+        self._recent = evictions.since(connection, now - max(
+            HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
+        self._aggregates = rows.aggregates(connection)
+        self._exempt = rows.exempt(connection)
+        self._left = MOST
+
+    def antagonists(self, found: Sequence[Row]) -> None:
+        """Those that were confirmed often enough, the worst first."""
+        known = self._known(found)
+        for one in found:
+            policy = self._params.of(self._names(one))
+            if self._is_exempt(one):
                 continue
-            said.append(_recommend(connection, one, params, now))
-        elif not hold(one, recent, params, now):
-            row = _ask(connection, one, policy, params, now)
-            recent.append(row)
-            said.append(f"{one['instance']}: {row['reason']}: Nova is asked "
-                        f'to {policy} it')
-    return said
+            why = (f"it disturbed others {one['confirmed']} times within "
+                   f'{self._params.window_h:g} h, which limits on it '
+                   'confirmed')
+            if policy != NONE:
+                if not hold(one, self._recent, self._params, self._now):
+                    self._ask(one, policy, why)
+            elif one['instance'] not in known and self._left > 0:
+                self._recommend(one, why, 'disturbs others')
+                known.add(one['instance'])
 
+    def _names(self, one: Row) -> Sequence[str]:
+        """The aggregates that it is in."""
+        return self._aggregates.get(one['host'], ())
 
-def _why(one: Row, params: Params) -> str:
-    return (f"it disturbed others {one['confirmed']} times within "
-            f'{params.window_h:g} h, which limits on it confirmed')
+    def _is_exempt(self, one: Row) -> bool:
+        return bool(self._exempt & {
+            ('instance', one['instance']), ('project', one['project']),
+            *(('aggregate', name) for name in self._names(one))})
 
+    def _known(self, found: Sequence[Row]) -> set[str]:
+        """The instances of these that need not be recommended again."""
+        return rows.recommended(
+            self._connection, [one['instance'] for one in found],
+            self._now - RECOMMENDED_S)
 
-def _recommend(connection: connect.Connection, one: Row, params: Params,
-               now: float) -> str:
-    sentence = (f"{one['instance']} on {one['host']}: {_why(one, params)}; to "
-                'have Nova take it away: openstack antagonist evict '
-                f"{one['instance']} --reason \"disturbs others\"")
-    reports.add_audit(connection, [{
-        'time_s': now, 'actor': ACTOR, 'project': one['project'],
-        'action': rows.RECOMMENDED, 'target': one['instance'],
-        'reason': sentence}])
-    return sentence
+    def _recommend(self, one: Row, why: str, in_short: str) -> None:
+        """In log, audit and an incident, which readers of the project see:
+        so that one has no number of others, and the command only where they
+        see none."""
+        command = (f"openstack antagonist evict {one['instance']} --reason "
+                   f'"{in_short}" --how live-migrate')
+        sentence = (f"{one['instance']} on {one['host']}: {why}; to have "
+                    f'Nova take it away: {command}')
+        reports.add_audit(self._connection, [{
+            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
+            'action': rows.RECOMMENDED, 'target': one['instance'],
+            'reason': sentence}])
+        reports.add_incidents(self._connection, [{
+            'host_id': one['host_id'], 'uuid': uuid.uuid4().hex,
+            'victim': one['name'], 'victim_instance': one['instance'],
+            'project': one['project'], 'signal': '', 'cause': CAUSE,
+            'controller': ACTOR, 'action': f'recommended: {command}',
+            'outcome': OUTCOME, 'begun_s': self._now,
+            'changed_s': self._now, 'ended_s': self._now, 'evidence': []}])
+        self._left -= 1
+        self.said.append(sentence)
 
-
-def _ask(connection: connect.Connection, one: Row, policy: str,
-         params: Params, now: float) -> Row:
-    row = {'uuid': uuid.uuid4().hex, 'instance': one['instance'],
-           'host': one['host'], 'project': one['project'], 'how': policy,
-           'reason': _why(one, params), 'created_by': ACTOR,
-           'created_s': now, 'state': evictions.ASKED, 'detail': '',
-           'changed_s': now}
-    evictions.add(connection, **row)
-    reports.add_audit(connection, [{
-        'time_s': now, 'actor': ACTOR, 'project': one['project'],
-        'action': 'eviction.ask', 'target': one['instance'],
-        'after': {'how': policy, 'host': one['host']},
-        'reason': row['reason']}])
-    return row
+    def _ask(self, one: Row, policy: str, why: str) -> None:
+        row = {'uuid': uuid.uuid4().hex, 'instance': one['instance'],
+               'host': one['host'], 'project': one['project'], 'how': policy,
+               'reason': why, 'created_by': ACTOR, 'created_s': self._now,
+               'state': evictions.ASKED, 'detail': '',
+               'changed_s': self._now}
+        evictions.add(self._connection, **row)
+        reports.add_audit(self._connection, [{
+            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
+            'action': 'eviction.ask', 'target': one['instance'],
+            'after': {'how': policy, 'host': one['host']}, 'reason': why}])
+        self._recent.append(row)
+        self.said.append(f"{one['instance']}: {why}: Nova is asked to "
+                         f'{policy} it')

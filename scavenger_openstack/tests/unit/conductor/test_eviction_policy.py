@@ -100,6 +100,37 @@ class Policy(cloud.Sqlite, cloud.Mixin):
         self.assertEqual(['eviction.recommended'],
                          self.rows(tables.audit, 'action'))
 
+    def test_a_recommendation_is_an_incident(self) -> None:
+        """Of the project of the instance, with no number of others, and it
+        changes no statistics."""
+        before = self.rows(tables.antagonist_hours)
+        self.turn(policy='none')
+        self.turn(policy='none')
+        [row] = self.rows(
+            tables.incidents, 'host_id', 'victim', 'victim_instance',
+            'project', 'cause', 'controller', 'outcome', 'value', 'threshold',
+            'evidence', 'begun_s', 'ended_s')
+        self.assertEqual((1, HOG, HOG, 'p1', 'eviction', 'policy',
+                          'recommended', None, None, [], NOW + 60, NOW + 60),
+                         row)
+        self.assertEqual(
+            [f'recommended: openstack antagonist evict {HOG} --reason '
+             '"disturbs others" --how live-migrate'],
+            self.rows(tables.incidents, 'action'))
+        self.assertEqual([], self.rows(tables.suspects))
+        self.assertEqual(before, self.rows(tables.antagonist_hours))
+
+    def test_not_too_many_recommended_at_once(self) -> None:
+        for number in range(eviction_policy.MOST + 20):
+            self.antagonist(f'{number:08}{HOG[8:]}', f'node-{number % 7}')
+        self.turn(policy='none')
+        self.assertEqual(eviction_policy.MOST,
+                         len(self.rows(tables.incidents, 'id')))
+        self.turn(policy='none')
+        found = self.rows(tables.incidents, 'victim_instance')
+        self.assertEqual(eviction_policy.MOST + 21, len(found))
+        self.assertEqual(len(found), len(set(found)))
+
     def test_never_the_foreground(self) -> None:
         self.antagonist(OTHER, priority='foreground')
         self.assertEqual([HOG], self.turn())
