@@ -194,7 +194,7 @@ def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
     return leader.Leader(
         engine, eviction_policy.CLAIM, name, time.time, work.turn,
         every_s=eviction_policy.EVERY_S,
-        what='no policy looks at antagonists')
+        what='no policy looks at antagonists and shortages of CPU')
 
 
 class _Version:

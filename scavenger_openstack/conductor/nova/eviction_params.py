@@ -37,6 +37,7 @@ class Params:
     :param confirmed: so often within ``window_h`` hours
     :param cool_down_s: between two from one host
     :param per_hour: in the whole cloud, those of operators too
+    :param shortage_s: so long a host has to be short of CPU; 0: no matter
     """
 
     policy: str
@@ -45,6 +46,7 @@ class Params:
     window_h: float
     cool_down_s: float
     per_hour: int
+    shortage_s: float
 
     def of(self, aggregates: Sequence[str]) -> str:
         """The policy of a host in these aggregates."""
@@ -66,7 +68,7 @@ def check(params: Params) -> None:
 
 
 def hold(one: Row, recent: Sequence[Row], params: Params, now: float) -> str:
-    """Why an antagonist stays for now, '' when nothing speaks for it.
+    """Why an instance stays for now, '' when nothing speaks for it.
 
     :param recent: evictions of the last hours
     """

@@ -10,11 +10,13 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which antagonists Nova is asked to take away without an operator, or which
+"""Which instances Nova is asked to take away without an operator, or which
 ones are only recommended.
 
 An instance whose limits helped its victims again and again (their outcome was
-``confirmed``) disturbs them again and again, too.
+``confirmed``) disturbs them again and again, too.  And where the background
+instances of a host hold more vCPUs than there are cores for them, the newest
+of these go.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from scavenger_openstack.conductor.nova.eviction_params import hold
 from scavenger_openstack.conductor.nova.eviction_params import HOUR_S
 from scavenger_openstack.conductor.nova.eviction_params import NONE
 from scavenger_openstack.conductor.nova.eviction_params import Params
+from scavenger_openstack.conductor.nova import shortage
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import eviction_policy as rows
 from scavenger_openstack.db import evictions
@@ -52,7 +55,8 @@ OUTCOME = 'recommended'
 
 
 class Policy:
-    """Looks at all antagonists; for one thread.
+    """Looks at all antagonists, and hosts that are short of CPU; for one
+    thread.
 
     :param clock: UNIX time in seconds
     """
@@ -62,29 +66,37 @@ class Policy:
         self._engine = engine
         self._params = params
         self._clock = clock
+        self._seen = shortage.Seen()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Ask for what the policies say; for how many.
 
         :raises DatabaseError: the database cannot be used.
         """
-        said: list[str] = connect.retried(self._engine, functools.partial(
-            apply, params=self._params, now=self._clock()))
+        said: list[str]
+        said, self._seen = connect.retried(self._engine, functools.partial(
+            apply, params=self._params, now=self._clock(),
+            before=self._seen))
         for sentence in said:
             LOG.warning('%s', sentence)
         return len(said)
 
 
-def apply(connection: connect.Connection, params: Params, now: float
-          ) -> list[str]:
-    """One look; what an operator is told."""
+def apply(connection: connect.Connection, params: Params, now: float,
+          before: shortage.Seen) -> tuple[list[str], shortage.Seen]:
+    """One look; what an operator is told, and what the next look needs."""
     found = rows.candidates(connection, now - params.window_h * HOUR_S,
                             params.confirmed, now)
-    if not found:
-        return []
+    short = {row['host_id']: row for row in rows.short(
+        connection, shortage.SLACK_CORES, now)} if params.shortage_s else {}
+    seen = shortage.look(before, short, now)
+    due = shortage.due(seen, params)
+    if not (found or due):
+        return [], seen
     look = _Look(connection, params, now)
     look.antagonists(found)
-    return look.said
+    done = look.shortages([short[host] for host in due])
+    return look.said, shortage.done(seen, done, params)
 
 
 class _Look:
@@ -122,6 +134,47 @@ class _Look:
             elif one['instance'] not in known and self._left > 0:
                 self._recommend(one, why, 'disturbs others')
                 known.add(one['instance'])
+
+    def shortages(self, short: Sequence[Row]) -> set[int]:
+        """Hosts that have been short for long enough; those of them of which
+        nothing is left to do for now."""
+        policies = {row['host_id']: self._policy_now(row) for row in short}
+        by_id = {row['host_id']: row for row in [
+            row for row in short if policies[row['host_id']]][:MOST]}
+        if not by_id:
+            return set()
+        found = rows.instances(self._connection, by_id)
+        instances: dict[int, list[Row]] = {host: [] for host in by_id}
+        for one in found:
+            one['exempt'] = self._is_exempt(one)
+            instances[one['host_id']].append(one)
+        decision = shortage.decide(
+            [shortage.Host(host, row['cores'], policies[host],
+                           instances[host]) for host, row in by_id.items()],
+            self._recent, self._known(found), self._left, self._params,
+            self._now)
+        for policy, one in decision.steps:
+            host = by_id[one['host_id']]
+            why = ('it is one of the newest background instances of a host '
+                   f"where these hold {host['held']:.1f} vCPUs and have "
+                   f"{host['cores']:.1f} cores, too few for at least "
+                   f'{self._params.shortage_s / 60:.0f} min')
+            if policy == NONE:
+                self._recommend(one, why, 'lasting shortage of CPU')
+            else:
+                self._ask(one, policy, why)
+        return by_id.keys() - decision.later
+
+    def _policy_now(self, host: Row) -> str:
+        """The policy of a host, '' while no instance of it may go."""
+        names = self._names(host)
+        policy = self._params.of(names)
+        if self._exempt & {('aggregate', name) for name in names} or (
+                policy != NONE and hold({**host, 'instance': ''},
+                                        self._recent, self._params,
+                                        self._now)):
+            return ''
+        return policy
 
     def _names(self, one: Row) -> Sequence[str]:
         """The aggregates that it is in."""
