@@ -12,7 +12,10 @@
 
 """Print test results as they come, then count them in one plain line.
 
-Reads subunit from standard input.  Exits with 0 when nothing failed.
+Reads subunit from standard input.  Exits with 0 when nothing failed.  With
+``--again`` the few tests that failed run once more, by themselves, in the
+order of their names; those that pass then are counted as passed, and listed:
+each is a test that needs a quieter machine than it had, or a rare fault.
 """
 
 from __future__ import annotations
@@ -20,8 +23,11 @@ from __future__ import annotations
 import argparse
 import pathlib
 import signal
+import subprocess
 import sys
+import tempfile
 from typing import Any
+from typing import IO
 
 import subunit
 import testtools
@@ -30,6 +36,8 @@ WORDS = {'success': 'ok', 'skip': 'SKIPPED', 'fail': 'FAILED',
          'inprogress': 'DID NOT END', 'xfail': 'ok',
          'uxsuccess': 'FAILED'}
 
+PREFIX = 'scavenger_openstack.tests.'
+AGAIN_TIMEOUT_S = 900
 NO_MATCH = 'The specified regex doesn\'t match with anything'
 
 
@@ -37,9 +45,10 @@ class Printer:
     """Prints each test that ends, and remembers what it came to."""
 
     def __init__(self) -> None:
-        self.passed = 0
+        self.passed: list[str] = []
         self.failed: list[str] = []
         self.skipped: list[tuple[str, str]] = []
+        self.only_again: list[str] = []
 
     def __call__(self, test: dict[str, Any]) -> None:
         name, status = test['id'], test['status']
@@ -48,7 +57,7 @@ class Printer:
         started, ended = test['timestamps']
         took_s = ((ended - started).total_seconds()
                   if started and ended else 0.0)
-        name = name.removeprefix('scavenger_openstack.tests.')
+        name = name.removeprefix(PREFIX)
         print(f'{WORDS[status]:>7} {took_s:7.2f} s  {name}')
         reason = test['details'].get('reason')
         self.count(status, name, reason.as_text() if reason else 'no reason')
@@ -62,11 +71,38 @@ class Printer:
 
     def count(self, status: str, name: str, reason: str) -> None:
         if WORDS[status] == 'ok':
-            self.passed += 1
+            self.passed.append(name)
         elif status == 'skip':
             self.skipped.append((name, reason))
         else:
             self.failed.append(name)
+
+    def again(self, most: int) -> None:
+        """Run the tests that failed once more, if they are at most ``most``.
+
+        A test whose class could not be set up has no name that can be run.
+        """
+        names = sorted(name for name in self.failed
+                       if name.startswith(('unit.', 'functional.')))
+        if not names or len(names) > most or names != sorted(self.failed):
+            return
+        print(f'\n== once more, by themselves: {len(names)} that failed',
+              flush=True)
+        before, self.failed = self.failed, []
+        with tempfile.NamedTemporaryFile('w', suffix='.tests') as ids:
+            ids.writelines(f'{PREFIX}{name}\n' for name in names)
+            ids.flush()
+            with subprocess.Popen(
+                    ['timeout', '--signal=INT', '--kill-after=60',
+                     str(AGAIN_TIMEOUT_S), 'stestr', 'run', '--subunit',
+                     '--serial', '--load-list', ids.name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE) as stestr:
+                assert stestr.stdout
+                listen(stestr.stdout, self)
+        passed = set(self.passed)
+        self.only_again = [name for name in before if name in passed]
+        self.failed = [name for name in before if name not in passed]
 
 
 class Plain(testtools.StreamResult):
@@ -87,23 +123,32 @@ class Plain(testtools.StreamResult):
             print(text.rstrip())
 
 
+def listen(stream: IO[bytes], printer: Printer) -> None:
+    """Print and count what subunit tells."""
+    result = testtools.CopyStreamResult(
+        [Plain(), testtools.StreamToDict(printer)])
+    result.startTestRun()
+    subunit.ByteStreamToStreamResult(
+        stream, non_subunit_name='output').run(result)
+    result.stopTestRun()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--checks', type=pathlib.Path, required=True,
                         help='what was checked besides the tests: lines of '
                              '"success", "fail" or "skip", a space, a name, '
                              'and for "skip" a tab and the reason')
+    parser.add_argument('--again', type=int, default=0, metavar='N',
+                        help='run tests that failed once more, by '
+                             'themselves, where they are at most N')
     args = parser.parse_args()
     # On Ctrl-C the tests end; what they said until then is worth a summary.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     printer = Printer()
-    result = testtools.CopyStreamResult(
-        [Plain(), testtools.StreamToDict(printer)])
-    result.startTestRun()
-    subunit.ByteStreamToStreamResult(
-        sys.stdin.buffer, non_subunit_name='output').run(result)
-    result.stopTestRun()
+    listen(sys.stdin.buffer, printer)
+    printer.again(args.again)
 
     for line in args.checks.read_text().splitlines():
         status, _, said = line.partition(' ')
@@ -112,11 +157,14 @@ def main() -> int:
     for reason in sorted({reason for _, reason in printer.skipped}):
         names = [name for name, why in printer.skipped if why == reason]
         print(f'\nSKIPPED, {reason}:', *names, sep='\n  ')
+    if printer.only_again:
+        print('\nFAILED FIRST, PASSED BY ITSELF:', *printer.only_again,
+              sep='\n  ')
     if printer.failed:
         print('\nFAILED:', *printer.failed, sep='\n  ')
-    print(f'{printer.passed} passed, {len(printer.failed)} failed, '
+    print(f'{len(printer.passed)} passed, {len(printer.failed)} failed, '
           f'{len(printer.skipped)} skipped')
-    return bool(printer.failed or not printer.passed + len(printer.skipped))
+    return bool(printer.failed or not (printer.passed or printer.skipped))
 
 
 if __name__ == '__main__':

@@ -22,7 +22,8 @@ set -euo pipefail
 profile=${1:-test}
 case $profile in
     demo) requirements=(-r requirements.txt) ;;
-    test) requirements=(-r requirements.txt -r test-requirements.txt) ;;
+    test) requirements=(-r requirements.txt -r test-requirements.txt
+                        -c tools/test-constraints.txt) ;;
     *) echo "usage: tools/setup.sh [demo|test]" >&2; exit 2 ;;
 esac
 
@@ -143,7 +144,7 @@ fingerprint() {
     echo "$top"
     .venv/bin/python --version
     cat setup.cfg setup.py pyproject.toml requirements.txt \
-        test-requirements.txt
+        test-requirements.txt tools/test-constraints.txt
 }
 
 # A copy of another place, or one whose interpreter was replaced, does not.

@@ -16,6 +16,9 @@
 #     tools/test.sh          everything
 #     tools/test.sh unit     only the unit tests: no linters, no root
 #     tools/test.sh REGEX    only the tests whose name matches, no linters
+#     tools/test.sh --again [unit | REGEX]
+#                            the same; up to eight tests that failed run once
+#                            more, by themselves, and are listed
 #
 # As root also the functional tests, on real cgroups and devices; else they
 # are skipped.  The last line is "N passed, N failed, N skipped".
@@ -24,6 +27,11 @@ set -euo pipefail
 
 cd "$(dirname "$0")/.."
 exec </dev/null
+again=0
+if [ "${1:-}" = --again ]; then
+    again=8
+    shift
+fi
 tools/setup.sh test
 
 export PATH=$PWD/.venv/bin:$PATH
@@ -156,7 +164,8 @@ export checks
 export -f check static_checks docs shell_syntax
 
 status=0
-"${only:-everything}" | python tools/results.py --checks "$checks" || status=$?
+"${only:-everything}" | python tools/results.py --checks "$checks" \
+    --again "$again" || status=$?
 
 # What root made in somebody's checkout belongs to its owner.
 if [ "$(id -u)" = 0 ] && [ "$(stat -c %u .)" != 0 ]; then

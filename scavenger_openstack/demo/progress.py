@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import sys
 from typing import TextIO
 
@@ -29,19 +30,31 @@ PAIR_S = 8.0
 class Progress:
     """Tells on stderr which phase plays and how long it will take."""
 
-    def __init__(self, names: list[str], rounds: int, seconds: float,
+    def __init__(self, names: Sequence[str], rounds: int, seconds: float,
                  stream: TextIO = sys.stderr, *, turns: int = 0) -> None:
         self._stream = stream
         self._bar = stream.isatty()
         self._rounds = rounds
-        self.total_s = rounds * sum(
-            phases.PHASES[name].warm_up_s + seconds + OVERHEAD_S
-            for name in names) + (
-                phases.LEARN_S + PAIR_S * turns if turns else 0.0)
+        self._seconds = seconds
+        self.total_s = rounds * self.round_s(names) + (
+            phases.LEARN_S + PAIR_S * turns if turns else 0.0)
         self._before_s = 0.0
         self._phase_s = 0.0
         self._warm_up_s = 0.0
         self._label = ''
+
+    def round_s(self, names: Sequence[str]) -> float:
+        """What one round of these phases takes."""
+        return sum(phases.PHASES[name].warm_up_s + self._seconds + OVERHEAD_S
+                   for name in names)
+
+    def more(self, names: Sequence[str]) -> None:
+        """One more round of these phases."""
+        self.say('the batch work, or the file transfer, missed its limit in '
+                 'a round: one more round tells whether by chance')
+        self._rounds += 1
+        self._before_s, self._phase_s = self.total_s, 0.0
+        self.total_s += self.round_s(names)
 
     def begin(self, number: int, phase: phases.Phase,
               seconds: float) -> None:

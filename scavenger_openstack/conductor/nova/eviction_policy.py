@@ -37,6 +37,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import eviction_policy as rows
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
 
 LOG = log.getLogger(__name__)
@@ -114,7 +115,7 @@ class _Look:
         self._now = now
         self._recent = evictions.since(connection, now - max(
             HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
-        self._aggregates = rows.aggregates(connection)
+        self._aggregates = aggregates.by_host(connection)
         self._exempt = rows.exempt(connection)
         self._left = MOST
 

@@ -66,7 +66,8 @@ def play(options: argparse.Namespace, interrupt: interrupt_.Interrupt) -> int:
         options, settings, options.turns or length.turns, length.most_s,
         cpus, interrupt)
     found = result.summary(records, {
-        'rounds': settings.rounds, 'seconds': settings.seconds,
+        'rounds': 1 + max(one['round'] for one in records),
+        'seconds': settings.seconds,
         'seed': settings.seed, 'cpus': len(cpus),
         'memory_bytes': options.memory * acts.MIB,
         'link_bytes_per_s': acts.LINK_BYTES_PER_S,
@@ -94,8 +95,10 @@ def _records(options: argparse.Namespace, settings: play_.Settings,
     progress = progress_.Progress(
         names, settings.rounds, settings.seconds,
         turns=min(turns, interval.LEAST) if judged else 0)
+    more = max(0, verdict.ENOUGH - settings.rounds)
+    longest_s = most_s + more * progress.round_s(verdict.NEEDED)
     print(f'scavenger-demo: about {progress.total_s / 60:.0f} minutes'
-          + (f', up to {most_s / 60:.0f} if the machine is busy or the '
+          + (f', up to {longest_s / 60:.0f} if the machine is busy or the '
              'figures scatter' if judged else ''), file=sys.stderr)
     stage = stage_.Stage(memory_bytes=options.memory * acts.MIB,
                          link_bytes_per_s=acts.LINK_BYTES_PER_S, cpus=cpus)
@@ -108,12 +111,21 @@ def _records(options: argparse.Namespace, settings: play_.Settings,
         playing = play_.Play(stage, settings,
                             load.calibrate(stage.programs), interrupt,
                             progress)
-        playing.rounds()
-        if judged:
+        for _ in range(settings.rounds):
+            playing.round(names)
+        # Turns that would all be set aside tell nothing.
+        if judged and (options.turns or not all(
+                one['others']['disturbed'] for one in playing.records)):
             playing_turns = turns_.Turns(stage, playing, interrupt, progress,
                                          settings.seed)
             playing_turns.play(most=turns, until_s=begun_s + most_s,
                                limit=verdict.P99_LIMIT)
+            for _ in range(more):
+                if not result.takes_a_round(playing.records,
+                                            playing_turns.pairs):
+                    break
+                progress.more(verdict.NEEDED)
+                playing.round(verdict.NEEDED)
     except (errors.DriverError, OSError) as exc:
         if playing is None or not playing.records:
             raise

@@ -63,26 +63,28 @@ class Play:
         self._progress = progress
         self._agent = product.Agent(stage, interrupt)
         self._requests: list[tuple[float, float]] = []
+        self._repeats = settings.repeats
         self.records: list[dict[str, Any]] = []
+        self.rounds = 0
 
-    def rounds(self) -> None:
-        """Play all rounds; :attr:`records` grows by what
+    def round(self, names: Sequence[str]) -> None:
+        """Play one round; :attr:`records` grows by what
         :func:`result.summary` takes.
 
         :raises Interrupted: a signal asks to stop.
         :raises DriverError: a phase could not be played.
         """
-        repeats = self._settings.repeats
-        for number in range(self._settings.rounds):
-            for name in phases_.order(list(self._settings.names), number):
-                phase = phases_.PHASES[name]
-                self._progress.begin(number, phase, self._settings.seconds)
-                self.records.append(self.phase(phase, number))
-                if self.records[-1]['others']['disturbed'] and repeats:
-                    repeats -= 1
-                    self._progress.again(
-                        others.said([self.records[-1]['others']]))
-                    self._settle(self.phase(phase, number))
+        number = self.rounds
+        for name in phases_.order(list(names), number):
+            phase = phases_.PHASES[name]
+            self._progress.begin(number, phase, self._settings.seconds)
+            self.records.append(self.phase(phase, number))
+            if self.records[-1]['others']['disturbed'] and self._repeats:
+                self._repeats -= 1
+                self._progress.again(
+                    others.said([self.records[-1]['others']]))
+                self._settle(self.phase(phase, number))
+        self.rounds += 1
 
     def _settle(self, again: dict[str, Any]) -> None:
         """Keep the quieter one of the last two."""

@@ -154,29 +154,7 @@ def summary(records: Sequence[Mapping[str, Any]],
     :param pairs: as :class:`turns.Turns` makes them
     :param problem: what ended the demo too early
     """
-    turned = compare(pairs)
-    phases: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(str(one['phase']) for one in records):
-        rounds = _rounds(records, name)
-        phase: dict[str, Any] = {
-            key: figures.median(one[key] for one in verdict.quiet(rounds))
-            for key in FIGURES}
-        phase['background_work'] = {
-            kind: figures.median(one['background_work'][kind]
-                         for one in verdict.quiet(rounds))
-            for kind in WORK}
-        phase['p99_to_alone'] = _against(records, name, 'alone', 'p99_ms')
-        phase['transfer_to_alone'] = _against(
-            records, name, 'alone', 'foreground_transfer_s')
-        phase['background_to_unmanaged'] = {
-            kind: _against(records, name, 'unmanaged', kind)
-            for kind in WORK}
-        phase['disturbed'] = all(one['others']['disturbed']
-                                 for one in rounds)
-        phase['rounds'] = [{key: value for key, value in one.items()
-                            if key not in ('series', 'phase')}
-                           for one in rounds]
-        phases[name] = phase
+    phases, turned = _phases(records), compare(pairs)
     if 'scavenger' in phases and turned and turned['p99_to_alone']:
         phases['scavenger']['p99_to_alone'] = turned['p99_to_alone']
     tests = verdict.criteria(phases, turned)
@@ -187,6 +165,46 @@ def summary(records: Sequence[Mapping[str, Any]],
             'disturbed': noise, 'problem': problem,
             'memory_by_hindsight_gib': _hindsight(records, settings),
             'settings': dict(settings)}
+
+
+def takes_a_round(records: Sequence[Mapping[str, Any]],
+                  pairs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether another round of :data:`verdict.NEEDED` would tell more."""
+    return verdict.takes_a_round(
+        verdict.criteria(_phases(records), compare(pairs)))
+
+
+def _phases(records: Sequence[Mapping[str, Any]]
+            ) -> dict[str, dict[str, Any]]:
+    """The figures of each phase over its rounds."""
+    phases: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(str(one['phase']) for one in records):
+        rounds = _rounds(records, name)
+        phase: dict[str, Any] = {
+            key: figures.median(one[key] for one in verdict.quiet(rounds))
+            for key in FIGURES}
+        phase['background_work'] = {
+            kind: figures.median(one['background_work'][kind]
+                         for one in verdict.quiet(rounds))
+            for kind in WORK}
+        phase['p99_to_alone'] = figures.median(
+            _against(records, name, 'alone', 'p99_ms'))
+        phase['transfer_to_alone_each'] = _against(
+            records, name, 'alone', 'foreground_transfer_s')
+        phase['transfer_to_alone'] = figures.median(
+            phase['transfer_to_alone_each'])
+        phase['cpu_to_unmanaged_each'] = _against(records, name, 'unmanaged',
+                                                  'cpu')
+        phase['background_to_unmanaged'] = {
+            kind: figures.median(_against(records, name, 'unmanaged', kind))
+            for kind in WORK}
+        phase['disturbed'] = all(one['others']['disturbed']
+                                 for one in rounds)
+        phase['rounds'] = [{key: value for key, value in one.items()
+                            if key not in ('series', 'phase')}
+                           for one in rounds]
+        phases[name] = phase
+    return phases
 
 
 def compare(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -234,7 +252,8 @@ def _rounds(records: Sequence[Mapping[str, Any]],
 
 
 def _against(records: Sequence[Mapping[str, Any]], name: str, base: str,
-             key: str) -> float | None:
+             key: str) -> list[float]:
+    """The ratio in each round that has both."""
     def value(one: Mapping[str, Any]) -> float | None:
         work: Mapping[str, float] = one['background_work']
         found: float | None = work[key] if key in WORK else one[key]
@@ -242,8 +261,9 @@ def _against(records: Sequence[Mapping[str, Any]], name: str, base: str,
 
     bases = {one['round']: value(one)
              for one in verdict.quiet(_rounds(records, base))}
-    return figures.median(figures.ratio(value(one), bases.get(one['round']))
-                  for one in verdict.quiet(_rounds(records, name)))
+    ratios = (figures.ratio(value(one), bases.get(one['round']))
+              for one in verdict.quiet(_rounds(records, name)))
+    return [found for found in ratios if found is not None]
 
 
 def _hindsight(records: Sequence[Mapping[str, Any]],

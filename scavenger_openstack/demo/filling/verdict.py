@@ -36,6 +36,9 @@ TRANSFER = 'file transfer against alone'
 KNOBS = 'knobs left changed'
 NEEDED = ('alone', 'unmanaged', 'scavenger')
 """Phases without which nothing is judged."""
+ENOUGH = 3
+"""Rounds in each of which the work, or the file transfer, has to miss its
+limit before the demo has failed: one of 12 s scatters by 0.1."""
 
 
 def disturbance(records: Sequence[Mapping[str, Any]],
@@ -64,14 +67,23 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
     found: list[dict[str, Any]] = []
 
     def add(name: str, value: float | None, sign: str,
-            limit: float | None) -> None:
-        if value is not None and limit is not None:
-            holds = {'<=': value <= limit, '>=': value >= limit,
-                     '>': value > limit}[sign]
+            limit: float) -> None:
+        if value is not None:
             found.append({'name': name, 'value': value, 'sign': sign,
                           'limit': limit,
-                          'outcome': figures.PASSED if holds
+                          'outcome': figures.PASSED
+                          if _holds(value, sign, limit)
                           else figures.FAILED})
+
+    def add_rounds(name: str, values: Sequence[float], sign: str,
+                   limit: float) -> None:
+        add(name, figures.median(values), sign, limit)
+        if values:
+            found[-1]['rounds'] = list(values)
+        if values and found[-1]['outcome'] == figures.FAILED and (
+                len(values) < ENOUGH
+                or any(_holds(value, sign, limit) for value in values)):
+            found[-1]['outcome'] = figures.INCONCLUSIVE
 
     if turned and turned['pairs'] and turned['p99_to_alone']:
         known = interval.Interval(turned['p99_to_alone'], turned['low'],
@@ -83,12 +95,13 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
             'outcome': known.against(P99_LIMIT)
             if turned['pairs'] >= interval.LEAST else figures.INCONCLUSIVE})
     if ours:
-        add(CPU_WORK, ours['background_to_unmanaged']['cpu'], '>=',
-            CPU_WORK_LIMIT)
+        add_rounds(CPU_WORK, ours['cpu_to_unmanaged_each'], '>=',
+                   CPU_WORK_LIMIT)
         add('memory violations left unanswered',
             sum(one['memory_unanswered'] for one in quiet(ours['rounds'])),
             '<=', 0)
-        add(TRANSFER, ours['transfer_to_alone'], '<=', TRANSFER_LIMIT)
+        add_rounds(TRANSFER, ours['transfer_to_alone_each'], '<=',
+                   TRANSFER_LIMIT)
     if ours and half and not half['disturbed']:
         whole = {'memory': not any(one['memory_violations']
                                    for one in half['rounds']),
@@ -103,6 +116,21 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
                     if half['background_work'][kind] else None, '>', 1.0)
     add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
     return found
+
+
+def _holds(value: float, sign: str, limit: float) -> bool:
+    return {'<=': value <= limit, '>=': value >= limit,
+            '>': value > limit}[sign]
+
+
+def takes_a_round(tests: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether another round would tell what is not decided yet."""
+    by_name = {str(test['name']): test for test in tests}
+    return (by_name.get(P99, {}).get('outcome') == figures.PASSED
+            and all(test['outcome'] != figures.FAILED for test in tests)
+            and any(test['outcome'] == figures.INCONCLUSIVE
+                    and len(test['rounds']) < ENOUGH
+                    for test in tests if 'rounds' in test))
 
 
 def knobs_left(result: Mapping[str, Any]) -> list[str]:
@@ -151,6 +179,14 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
         return figures.FAILED, ', '.join(failed)
     if by_name[P99]['outcome'] == figures.INCONCLUSIVE:
         return figures.INCONCLUSIVE, f'{P99}: the interval holds the bar'
+    for name, test in by_name.items():
+        if test['outcome'] == figures.INCONCLUSIVE:
+            holding = sum(_holds(value, test['sign'], test['limit'])
+                          for value in test['rounds'])
+            return figures.INCONCLUSIVE, (
+                f'{name}: holds in {holding} of {len(test["rounds"])} rounds'
+                + ('' if len(test['rounds']) >= ENOUGH else
+                   f', and {ENOUGH} are needed to say that it does not'))
     return figures.PASSED, 'everything holds that has to'
 
 

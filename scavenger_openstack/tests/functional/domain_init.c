@@ -51,9 +51,12 @@
 static int console;
 static struct order *current;
 
+/* Held from a command to its answer, and while a second is taken and told: no
+ * report of the old work comes after the answer. */
+static pthread_mutex_t speaks = PTHREAD_MUTEX_INITIALIZER;
+
 static void say(const char *format, ...)
 {
-    static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
     char line[1024];
     va_list arguments;
     int length;
@@ -64,13 +67,11 @@ static void say(const char *format, ...)
     if (length > (int)sizeof(line) - 2)
         length = sizeof(line) - 2;
     line[length++] = '\n';
-    pthread_mutex_lock(&one_by_one);
     for (int at = 0; at < length;) {
         ssize_t wrote = write(console, line + at, length - at);
 
         at += wrote > 0 ? wrote : 0;
     }
-    pthread_mutex_unlock(&one_by_one);
 }
 
 /* --- what is said each second */
@@ -82,40 +83,42 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(void)
+static void report(struct tally *t)
 {
-    static struct tally t;
     char times[128] = "";
     double sum_s = 0, at_s = now_s();
     int n;
 
-    take(&t);
-    n = t.latencies;
+    n = t->latencies;
     if (n) {
-        qsort(t.latency_s, n, sizeof(*t.latency_s), by_size);
+        qsort(t->latency_s, n, sizeof(*t->latency_s), by_size);
         for (int i = 0; i < n; i++)
-            sum_s += t.latency_s[i];
+            sum_s += t->latency_s[i];
         snprintf(times, sizeof(times), ", \"mean_s\": %.6f, "
                  "\"p50_s\": %.6f, \"p99_s\": %.6f, \"max_s\": %.6f",
-                 sum_s / n, t.latency_s[n / 2], t.latency_s[n * 99 / 100],
-                 t.latency_s[n - 1]);
+                 sum_s / n, t->latency_s[n / 2], t->latency_s[n * 99 / 100],
+                 t->latency_s[n - 1]);
     }
     say("{\"work\": \"%s\", \"at_s\": %.3f, \"took_s\": %.3f, \"done\": %ld, "
         "\"bytes\": %llu, \"dropped\": %ld, \"failed\": %ld%s}",
-        current->work, at_s, at_s - t.since_s, t.done,
-        (unsigned long long)t.bytes, t.dropped, t.failed, times);
+        t->work, at_s, at_s - t->since_s, t->done,
+        (unsigned long long)t->bytes, t->dropped, t->failed, times);
 }
 
 static void *reporter(void *unused)
 {
-    for (;;) {
-        double due_s = counting_since_s() + 1;
+    static struct tally t;
 
-        /* A command may begin another second meanwhile. */
-        if (now_s() < due_s)
+    for (;;) {
+        double due_s;
+
+        pthread_mutex_lock(&speaks);
+        due_s = take(&t);
+        if (!due_s)
+            report(&t);
+        pthread_mutex_unlock(&speaks);
+        if (due_s)
             sleep_until(due_s);
-        else
-            report();
     }
     return unused;
 }
@@ -261,11 +264,13 @@ static void answer(char *line)
     for (char *c = said; *c; c++)
         if (*c == '"' || *c == '\\' || *c < ' ')
             *c = '?';
+    pthread_mutex_lock(&speaks);
     wrong = obey(line);
     if (wrong)
         say("{\"refused\": \"%s\", \"why\": \"%s\"}", said, wrong);
     else
         say("{\"obeyed\": \"%s\"}", said);
+    pthread_mutex_unlock(&speaks);
 }
 
 /* --- the beginning */
@@ -322,18 +327,16 @@ static void *button(void *unused)
 
 int main(void)
 {
-    static struct order rest = {.work = "rest", .fds = {-1, -1}};
+    static struct order none, rest = {.work = "rest", .fds = {-1, -1}};
     const struct sched_param first = {.sched_priority = 1};
-    struct tally *boot = calloc(1, sizeof(*boot));
     char line[256];
     size_t length = 0;
     pthread_t thread;
 
-    current = &rest;
+    current = &none;
     open_console();
     load_modules();
-    take(boot);
-    free(boot);
+    replace(&current, &rest);
     /* Who measures comes before who works. */
     sched_setscheduler(0, SCHED_FIFO, &first);
     pthread_create(&thread, 0, reporter, 0);

@@ -52,34 +52,38 @@ void sleep_until(double when_s)
 
 /* --- counting */
 
+/* Only with the lock. */
+static void begin(const char *work)
+{
+    memset(&tally, 0, sizeof(tally));
+    strcpy(tally.work, work);
+    tally.since_s = now_s();
+}
+
 void replace(struct order **current, struct order *by)
 {
     pthread_mutex_lock(&lock);
     /* It is never freed: a worker may be stuck in a request. */
     (*current)->stopped = 1;
     *current = by;
-    memset(&tally, 0, sizeof(tally));
-    by->began_s = by->due_s = tally.since_s = now_s();
+    begin(by->work);
+    by->began_s = by->due_s = tally.since_s;
     pthread_mutex_unlock(&lock);
 }
 
-double counting_since_s(void)
+double take(struct tally *into)
 {
-    double since_s;
+    double due_s;
 
     pthread_mutex_lock(&lock);
-    since_s = tally.since_s;
+    due_s = tally.since_s + 1;
+    if (now_s() >= due_s) {
+        due_s = 0;
+        *into = tally;
+        begin(into->work);
+    }
     pthread_mutex_unlock(&lock);
-    return since_s;
-}
-
-void take(struct tally *into)
-{
-    pthread_mutex_lock(&lock);
-    *into = tally;
-    memset(&tally, 0, sizeof(tally));
-    tally.since_s = now_s();
-    pthread_mutex_unlock(&lock);
+    return due_s;
 }
 
 /* What a stopped worker did counts for nobody. */

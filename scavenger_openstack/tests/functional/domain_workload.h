@@ -34,8 +34,9 @@ struct order {
     _Atomic int stopped;
 };
 
-/* What was done since a moment. */
+/* What was done since a moment, by which work. */
 struct tally {
+    char work[16];
     double since_s;
     long done, dropped, failed;
     uint64_t bytes;
@@ -54,9 +55,8 @@ worker *worker_named(const char *work);
 /* Let the old workers end, and begin to count for a new order. */
 void replace(struct order **current, struct order *by);
 
-double counting_since_s(void);
-
-/* Take what was counted until now, and begin again. */
-void take(struct tally *into);
+/* Take what was counted in a second, and begin again.  Returns 0, or when the
+ * second ends that has begun: with a command one begins anew. */
+double take(struct tally *into);
 
 #endif

@@ -76,7 +76,7 @@ class Guest:
     disk_bytes: int = 256 * 2**20
     options: tuple[str, ...] = ()
     append: str = ''
-    deadline_s: float = 600
+    deadline_s: float = 900
     programs: Mapping[str, pathlib.Path] = dataclasses.field(
         default_factory=dict)
 

@@ -36,7 +36,7 @@ from typing import BinaryIO
 import unittest
 
 SITE = '/opt/site'
-TEST_TIMEOUT_S = 300
+TEST_TIMEOUT_S = 600
 AGAIN_S = 60
 """After this long a test that hangs is interrupted again, as it tidies up."""
 BEAT_S = 1.0

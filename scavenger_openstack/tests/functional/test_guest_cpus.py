@@ -20,7 +20,7 @@ from scavenger_openstack.tests.functional import guest
 from scavenger_openstack.tests.functional import guest_cpus
 
 GUEST = guest.Guest(tests=(f'{guest_cpus.__name__}.changes',),
-                    cpus='8,sockets=2,cores=2,threads=2', deadline_s=900)
+                    cpus='8,sockets=2,cores=2,threads=2', deadline_s=1500)
 
 
 @guest.reports(GUEST)

@@ -177,7 +177,8 @@ class Antagonists(Mixin):
     def test_what_is_exempt(self) -> None:
         for scope, target in (('instance', HOG), ('project', 'p1'),
                               ('aggregate', 'rack')):
-            self.add(tables.aggregate_hosts, aggregate='rack', host=HOST)
+            self.add(tables.aggregate_hosts, aggregate='rack', host=HOST,
+                     named=True, nova=False)
             self.exempt(scope, target)
             self.assertEqual([], self.turn(), scope)
             self.delete(tables.rules)
@@ -202,7 +203,8 @@ class Antagonists(Mixin):
 
     def test_policies_of_aggregates(self) -> None:
         self.antagonist(OTHER, 'node-2')
-        self.add(tables.aggregate_hosts, aggregate='batch', host='node-2')
+        self.add(tables.aggregate_hosts, aggregate='batch', host='node-2',
+                 named=False, nova=True)
         self.assertEqual([OTHER], self.turn(
             policy='none', aggregate_policies={'batch': 'live-migrate'}))
         self.assertEqual(['live-migrate'], self.rows(tables.evictions, 'how'))
@@ -296,7 +298,8 @@ class Shortages(Mixin):
         self.assertEqual([HOG], self.looks(11))
 
     def test_what_is_exempt(self) -> None:
-        self.add(tables.aggregate_hosts, aggregate='rack', host=HOST)
+        self.add(tables.aggregate_hosts, aggregate='rack', host=HOST,
+                 named=True, nova=False)
         for scope, target in (('project', 'p1'), ('aggregate', 'rack')):
             self.exempt(scope, target)
             self.assertEqual([], self.looks(90), scope)
@@ -368,7 +371,8 @@ class Shortages(Mixin):
         self.assertEqual([OTHER, OTHER2, NEW], self.look())
 
     def test_policies_of_aggregates(self) -> None:
-        self.add(tables.aggregate_hosts, aggregate='batch', host=HOST)
+        self.add(tables.aggregate_hosts, aggregate='batch', host=HOST,
+                 named=False, nova=True)
         self.begin(policy='none', aggregate_policies={'batch': 'shelve'})
         self.assertEqual([NEW], self.looks(11))
         self.assertEqual(['shelve'], self.rows(tables.evictions, 'how'))

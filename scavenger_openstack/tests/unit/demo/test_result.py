@@ -291,6 +291,55 @@ class VerdictTest(testtools.TestCase):
         self.assertIn('/x/cpu.shares', table.text(found))
 
 
+class RoundsTest(testtools.TestCase):
+    """Batch work and file transfer: the median of the rounds, and a failure
+    only where three rounds or more miss the limit."""
+
+    def judge(self, *rounds: dict[str, Any],
+              slower: float = 1.0) -> tuple[str, str, bool]:
+        """Verdict, why, and whether another round is due."""
+        records = [record(name, number, **how)
+                   for number, ours in enumerate(rounds)
+                   for name, how in (('alone', {'work': 0.0}),
+                                     ('unmanaged', {'p99_s': 0.5}),
+                                     ('scavenger', ours))]
+        turns = pairs(slower=slower)
+        found = result.summary(records, SETTINGS, turns)
+        return (found['verdict'], found['why'],
+                result.takes_a_round(records, turns))
+
+    def test_one_round_decides_when_it_holds(self) -> None:
+        self.assertEqual(('passed', False), self.judge({'work': 0.86})[::2])
+
+    def test_one_round_that_misses_takes_more(self) -> None:
+        for short in ({'work': 0.84}, {'transfer_s': 2.0}):
+            verdict, why, more = self.judge(short)
+            self.assertEqual(('inconclusive', True), (verdict, more))
+            self.assertIn('holds in 0 of 1 rounds, and 3 are needed', why)
+
+    def test_the_median_holds(self) -> None:
+        self.assertEqual(('passed', False), self.judge(
+            {'work': 0.80}, {'work': 0.95}, {'work': 0.86})[::2])
+
+    def test_three_that_miss_have_failed(self) -> None:
+        self.assertEqual(
+            ('failed', 'batch CPU work against unmanaged', False),
+            self.judge({'work': 0.80}, {'work': 0.84}, {'work': 0.84}))
+        self.assertEqual(
+            ('failed', 'file transfer against alone', False),
+            self.judge(*3 * [{'transfer_s': 2.0}]))
+
+    def test_one_of_three_holds(self) -> None:
+        self.assertEqual(
+            ('inconclusive', 'batch CPU work against unmanaged: holds in 1 '
+             'of 3 rounds', False),
+            self.judge({'work': 0.80}, {'work': 0.84}, {'work': 0.95}))
+
+    def test_no_more_rounds_where_something_else_decides(self) -> None:
+        self.assertEqual(('failed', False),
+                         self.judge({'work': 0.5}, slower=1.3)[::2])
+
+
 class TableTest(testtools.TestCase):
 
     def test_every_phase_has_a_row(self) -> None:

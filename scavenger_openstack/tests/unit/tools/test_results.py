@@ -1,0 +1,107 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What tools/test.sh counts, with stestr on tests made for it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import fixtures
+import testtools
+
+TOP = pathlib.Path(__file__).parents[4]
+MODULE = '''\
+import pathlib
+import unittest
+
+class T(unittest.TestCase):
+
+    def once(self, name):
+        mark = pathlib.Path(__file__).with_name(name)
+        if not mark.exists():
+            mark.touch()
+            self.fail('the first time')
+
+    def test_good(self):
+        pass
+
+    def test_later(self):
+        self.once('later')
+
+    def test_bad(self):
+        self.fail('each time')
+'''
+
+
+class TestResults(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        tests = self.top / 'scavenger_openstack' / 'tests' / 'unit'
+        tests.mkdir(parents=True)
+        for package in (tests, tests.parent, tests.parent.parent):
+            (package / '__init__.py').touch()
+        (tests / 'test_it.py').write_text(MODULE)
+        (self.top / '.stestr.conf').write_text(
+            '[DEFAULT]\ntest_path=./scavenger_openstack/tests\ntop_dir=./\n')
+        (self.top / 'checks').write_text('success style\n')
+
+    def results(self, *options: str, only: str = '') -> tuple[int, list[str]]:
+        """Exit code and lines of tools/results.py."""
+        environment = {
+            **{name: value for name, value in os.environ.items()
+               if not name.startswith('PYTHON')},
+            'PATH': f'{pathlib.Path(sys.executable).parent}:'
+                    f'{os.environ["PATH"]}'}
+        tests = subprocess.run(['stestr', 'run', '--subunit', *only.split()],
+                               cwd=self.top, env=environment,
+                               stdout=subprocess.PIPE, check=False)
+        done = subprocess.run(
+            [sys.executable, str(TOP / 'tools' / 'results.py'), '--checks',
+             'checks', *options], cwd=self.top, env=environment,
+            input=tests.stdout, stdout=subprocess.PIPE, check=False)
+        return done.returncode, done.stdout.decode().splitlines()
+
+    def test_a_test_that_fails_once_fails(self) -> None:
+        code, lines = self.results()
+        self.assertEqual((1, '2 passed, 2 failed, 0 skipped'),
+                         (code, lines[-1]))
+
+    def test_a_test_that_passes_by_itself_is_listed(self) -> None:
+        code, lines = self.results('--again', '8', only='good|later')
+        self.assertEqual((0, '3 passed, 0 failed, 0 skipped'),
+                         (code, lines[-1]))
+        at = lines.index('FAILED FIRST, PASSED BY ITSELF:')
+        self.assertEqual('  unit.test_it.T.test_later', lines[at + 1])
+
+    def test_one_that_fails_again_has_failed(self) -> None:
+        code, lines = self.results('--again', '8')
+        self.assertEqual((1, '3 passed, 1 failed, 0 skipped'),
+                         (code, lines[-1]))
+        at = lines.index('FAILED:')
+        self.assertEqual('  unit.test_it.T.test_bad', lines[at + 1])
+
+    def test_too_many_do_not_run_again(self) -> None:
+        code, lines = self.results('--again', '1')
+        self.assertEqual((1, '2 passed, 2 failed, 0 skipped'),
+                         (code, lines[-1]))
+
+    def test_what_is_no_test_does_not_run_again(self) -> None:
+        (self.top / 'checks').write_text('fail style\n')
+        code, lines = self.results('--again', '8', only='good')
+        self.assertEqual((1, '1 passed, 1 failed, 0 skipped'),
+                         (code, lines[-1]))
