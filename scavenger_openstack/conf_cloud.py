@@ -57,13 +57,15 @@ NOVA_OPTS: list[cfg.Opt] = [
 
 EVICTION_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('policy', default='none', choices=[
-        ('none', 'it is only recommended, in the log and in the audit'),
+        ('none', 'it is only recommended, in the log, in the audit and as an '
+         'incident'),
         ('pause', 'it keeps its memory'), ('stop', 'it is shut down'),
         ('shelve', 'it is shut down and leaves the host'),
         ('live-migrate', 'to a host that Nova chooses')],
         help='What Nova is asked to do, without an operator, with a '
-             'background instance that disturbs others again and again.  It '
-             'takes [nova] enabled.'),
+             'background instance that disturbs others again and again, or '
+             'with the newest ones of a host that is short of CPU for them.  '
+             'It takes [nova] enabled.'),
     cfg.DictOpt('aggregate_policies', default={},
                 help='Other policies for the hosts of aggregates, as '
                      'AGGREGATE:POLICY, AGGREGATE:POLICY.  The first by name '
@@ -76,6 +78,11 @@ EVICTION_OPTS: list[cfg.Opt] = [
                       'instance is evicted once.'),
     cfg.FloatOpt('cool_down_s', default=3600.0, min=60, max=86400,
                  help='Seconds between two evictions from one host.'),
+    cfg.FloatOpt('shortage_s', default=3600.0, min=0, max=604800,
+                 help='Seconds for which the background instances of a host '
+                      'hold more vCPUs than there are cores for them, at '
+                      'each look, until its newest ones are recommended or '
+                      'evicted; looks are a minute apart.  0: never.'),
     cfg.IntOpt('per_hour', default=10, min=1, max=1000,
                help='Evictions in the whole cloud within an hour, at most; '
                     'those of operators count.'),

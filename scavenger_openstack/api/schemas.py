@@ -100,7 +100,7 @@ FLAG: Schema = {'type': 'boolean'}
 KNOBS = one_of(Knob)
 MODES = one_of(Mode)
 PRIORITIES = one_of(Priority)
-OUTCOMES = one_of(('open', 'confirmed', 'refuted', 'unclear'))
+OUTCOMES = one_of(('open', 'confirmed', 'refuted', 'unclear', 'recommended'))
 VALUE: Schema = {'type': ['number', 'string', 'null']}
 """A limit: a number in its knob's unit, or a CPU list; null for none."""
 

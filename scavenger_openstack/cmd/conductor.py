@@ -197,17 +197,18 @@ def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
 
 def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
             session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor.nova import eviction_params
     from scavenger_openstack.conductor.nova import eviction_policy
     from scavenger_openstack.conductor import leader
-    params = eviction_policy.Params(**{
+    params = eviction_params.Params(**{
         field: conf.eviction[field]
-        for field in eviction_policy.Params.__annotations__})
-    eviction_policy.check(params)
+        for field in eviction_params.Params.__annotations__})
+    eviction_params.check(params)
     work = eviction_policy.Policy(engine, params, time.time)
     return leader.Leader(
         engine, eviction_policy.CLAIM, name, time.time, work.turn,
         every_s=eviction_policy.EVERY_S,
-        what='no policy looks at antagonists')
+        what='no policy looks at antagonists and shortages of CPU')
 
 
 class _Version:

@@ -10,85 +10,54 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which antagonists Nova is asked to take away without an operator, or which
+"""Which instances Nova is asked to take away without an operator, or which
 ones are only recommended.
 
 An instance whose limits helped its victims again and again (their outcome was
-``confirmed``) disturbs them again and again, too.
+``confirmed``) disturbs them again and again, too.  And where the background
+instances of a host hold more vCPUs than there are cores for them, the newest
+of these go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import functools
 import uuid
 
 from oslo_log import log
 
+from scavenger_openstack.conductor.nova.eviction_params import hold
+from scavenger_openstack.conductor.nova.eviction_params import HOUR_S
+from scavenger_openstack.conductor.nova.eviction_params import NONE
+from scavenger_openstack.conductor.nova.eviction_params import Params
+from scavenger_openstack.conductor.nova import shortage
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import eviction_policy as rows
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
-from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
 CLAIM = 'eviction-policy'
 EVERY_S = 60.0
-HOUR_S = 3600.0
 RECOMMENDED_S = 86400.0
-"""The same instance is recommended once in so long."""
+"""The same instance is recommended once in so long: the longest cool-down."""
+MOST = 100
+"""So many are recommended in one look, the others in the next."""
 
-NONE = 'none'
-POLICIES = (NONE, 'pause', 'stop', 'shelve', 'live-migrate')
 ACTOR = 'policy'
-
-
-@dataclasses.dataclass(frozen=True)
-class Params:
-    """The options of section ``[eviction]``.
-
-    :param policy: where no aggregate of a host has another
-    :param aggregate_policies: by the name of the aggregate; the first by
-        name counts
-    :param confirmed: so often within ``window_h`` hours
-    :param cool_down_s: between two from one host
-    :param per_hour: in the whole cloud, those of operators too
-    """
-
-    policy: str
-    aggregate_policies: Mapping[str, str]
-    confirmed: int
-    window_h: float
-    cool_down_s: float
-    per_hour: int
-
-    def of(self, aggregates: Sequence[str]) -> str:
-        """The policy of a host in these aggregates."""
-        for name in sorted(aggregates):
-            if name in self.aggregate_policies:
-                return self.aggregate_policies[name]
-        return self.policy
-
-
-def check(params: Params) -> None:
-    """
-    :raises ConfigError: a policy does not exist.
-    """
-    for name, policy in params.aggregate_policies.items():
-        if policy not in POLICIES:
-            raise errors.ConfigError(
-                f'[eviction] aggregate_policies: {name}:{policy}: it has to '
-                f'be one of {", ".join(POLICIES)}')
+CAUSE = 'eviction'
+OUTCOME = 'recommended'
+"""Those of the incident that recommends one."""
 
 
 class Policy:
-    """Looks at all antagonists; for one thread.
+    """Looks at all antagonists, and hosts that are short of CPU; for one
+    thread.
 
     :param clock: UNIX time in seconds
     """
@@ -98,95 +67,164 @@ class Policy:
         self._engine = engine
         self._params = params
         self._clock = clock
+        self._seen = shortage.Seen()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Ask for what the policies say; for how many.
 
         :raises DatabaseError: the database cannot be used.
         """
-        said: list[str] = connect.retried(self._engine, functools.partial(
-            apply, params=self._params, now=self._clock()))
+        said: list[str]
+        said, self._seen = connect.retried(self._engine, functools.partial(
+            apply, params=self._params, now=self._clock(),
+            before=self._seen))
         for sentence in said:
             LOG.warning('%s', sentence)
         return len(said)
 
 
-def apply(connection: connect.Connection, params: Params, now: float
-          ) -> list[str]:
-    """One look; what an operator is told."""
+def apply(connection: connect.Connection, params: Params, now: float,
+          before: shortage.Seen) -> tuple[list[str], shortage.Seen]:
+    """One look; what an operator is told, and what the next look needs."""
     found = rows.candidates(connection, now - params.window_h * HOUR_S,
                             params.confirmed, now)
-    if not found:
-        return []
-    recent = evictions.since(connection, now - max(
-        HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
-    by_host = aggregates.by_host(connection)
-    exempt = rows.exempt(connection)
-    said = []
-    for one in found:
-        names = by_host.get(one['host'], ())
-        policy = params.of(names)
-        if exempt & {('instance', one['instance']),
-                     ('project', one['project']),
-                     *(('aggregate', name) for name in names)}:
-            continue
-        if policy == NONE:
-            if rows.recommended(connection, one['instance'],
-                                now - RECOMMENDED_S):
-                continue
-            said.append(_recommend(connection, one, params, now))
-        elif not hold(one, recent, params, now):
-            row = _ask(connection, one, policy, params, now)
-            recent.append(row)
-            said.append(f"{one['instance']}: {row['reason']}: Nova is asked "
-                        f'to {policy} it')
-    return said
+    short = {row['host_id']: row for row in rows.short(
+        connection, shortage.SLACK_CORES, now)} if params.shortage_s else {}
+    seen = shortage.look(before, short, now)
+    due = shortage.due(seen, params)
+    if not (found or due):
+        return [], seen
+    look = _Look(connection, params, now)
+    look.antagonists(found)
+    done = look.shortages([short[host] for host in due])
+    return look.said, shortage.done(seen, done, params)
 
 
-def hold(one: Row, recent: Sequence[Row], params: Params, now: float) -> str:
-    """Why an antagonist stays for now, '' when nothing speaks for it.
+class _Look:
+    """What one look asks for and recommends.
 
-    :param recent: evictions of the last hours
+    An instance is a row with ``host_id``, ``host``, ``name``, ``instance``
+    and ``project``.
     """
-    if any(row['instance'] == one['instance'] for row in recent):
-        return 'it was evicted, or tried to be, a short time ago'
-    if any(row['host'] == one['host']
-           and now - row['created_s'] < params.cool_down_s for row in recent):
-        return 'another one of this host was a short time ago'
-    if sum(now - row['created_s'] < HOUR_S for row in recent
-           ) >= params.per_hour:
-        return 'enough were in this hour'
-    return ''
 
+    def __init__(self, connection: connect.Connection, params: Params,
+                 now: float) -> None:
+        self.said: list[str] = []
+        self._connection = connection
+        self._params = params
+        self._now = now
+        self._recent = evictions.since(connection, now - max(
+            HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
+        self._aggregates = aggregates.by_host(connection)
+        self._exempt = rows.exempt(connection)
+        self._left = MOST
 
-def _why(one: Row, params: Params) -> str:
-    return (f"it disturbed others {one['confirmed']} times within "
-            f'{params.window_h:g} h, which limits on it confirmed')
+    def antagonists(self, found: Sequence[Row]) -> None:
+        """Those that were confirmed often enough, the worst first."""
+        known = self._known(found)
+        for one in found:
+            policy = self._params.of(self._names(one))
+            if self._is_exempt(one):
+                continue
+            why = (f"it disturbed others {one['confirmed']} times within "
+                   f'{self._params.window_h:g} h, which limits on it '
+                   'confirmed')
+            if policy != NONE:
+                if not hold(one, self._recent, self._params, self._now):
+                    self._ask(one, policy, why)
+            elif one['instance'] not in known and self._left > 0:
+                self._recommend(one, why, 'disturbs others')
+                known.add(one['instance'])
 
+    def shortages(self, short: Sequence[Row]) -> set[int]:
+        """Hosts that have been short for long enough; those of them of which
+        nothing is left to do for now."""
+        policies = {row['host_id']: self._policy_now(row) for row in short}
+        by_id = {row['host_id']: row for row in [
+            row for row in short if policies[row['host_id']]][:MOST]}
+        if not by_id:
+            return set()
+        found = rows.instances(self._connection, by_id)
+        instances: dict[int, list[Row]] = {host: [] for host in by_id}
+        for one in found:
+            one['exempt'] = self._is_exempt(one)
+            instances[one['host_id']].append(one)
+        decision = shortage.decide(
+            [shortage.Host(host, row['cores'], policies[host],
+                           instances[host]) for host, row in by_id.items()],
+            self._recent, self._known(found), self._left, self._params,
+            self._now)
+        for policy, one in decision.steps:
+            host = by_id[one['host_id']]
+            why = ('it is one of the newest background instances of a host '
+                   f"where these hold {host['held']:.1f} vCPUs and have "
+                   f"{host['cores']:.1f} cores, too few for at least "
+                   f'{self._params.shortage_s / 60:.0f} min')
+            if policy == NONE:
+                self._recommend(one, why, 'lasting shortage of CPU')
+            else:
+                self._ask(one, policy, why)
+        return by_id.keys() - decision.later
 
-def _recommend(connection: connect.Connection, one: Row, params: Params,
-               now: float) -> str:
-    sentence = (f"{one['instance']} on {one['host']}: {_why(one, params)}; to "
-                'have Nova take it away: openstack antagonist evict '
-                f"{one['instance']} --reason \"disturbs others\"")
-    reports.add_audit(connection, [{
-        'time_s': now, 'actor': ACTOR, 'project': one['project'],
-        'action': rows.RECOMMENDED, 'target': one['instance'],
-        'reason': sentence}])
-    return sentence
+    def _policy_now(self, host: Row) -> str:
+        """The policy of a host, '' while no instance of it may go."""
+        names = self._names(host)
+        policy = self._params.of(names)
+        if self._exempt & {('aggregate', name) for name in names} or (
+                policy != NONE and hold({**host, 'instance': ''},
+                                        self._recent, self._params,
+                                        self._now)):
+            return ''
+        return policy
 
+    def _names(self, one: Row) -> Sequence[str]:
+        """The aggregates that it is in."""
+        return self._aggregates.get(one['host'], ())
 
-def _ask(connection: connect.Connection, one: Row, policy: str,
-         params: Params, now: float) -> Row:
-    row = {'uuid': uuid.uuid4().hex, 'instance': one['instance'],
-           'host': one['host'], 'project': one['project'], 'how': policy,
-           'reason': _why(one, params), 'created_by': ACTOR,
-           'created_s': now, 'state': evictions.ASKED, 'detail': '',
-           'changed_s': now}
-    evictions.add(connection, **row)
-    reports.add_audit(connection, [{
-        'time_s': now, 'actor': ACTOR, 'project': one['project'],
-        'action': 'eviction.ask', 'target': one['instance'],
-        'after': {'how': policy, 'host': one['host']},
-        'reason': row['reason']}])
-    return row
+    def _is_exempt(self, one: Row) -> bool:
+        return bool(self._exempt & {
+            ('instance', one['instance']), ('project', one['project']),
+            *(('aggregate', name) for name in self._names(one))})
+
+    def _known(self, found: Sequence[Row]) -> set[str]:
+        """The instances of these that need not be recommended again."""
+        return rows.recommended(
+            self._connection, [one['instance'] for one in found],
+            self._now - RECOMMENDED_S)
+
+    def _recommend(self, one: Row, why: str, in_short: str) -> None:
+        """In log, audit and an incident, which readers of the project see:
+        so that one has no number of others, and the command only where they
+        see none."""
+        command = (f"openstack antagonist evict {one['instance']} --reason "
+                   f'"{in_short}" --how live-migrate')
+        sentence = (f"{one['instance']} on {one['host']}: {why}; to have "
+                    f'Nova take it away: {command}')
+        reports.add_audit(self._connection, [{
+            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
+            'action': rows.RECOMMENDED, 'target': one['instance'],
+            'reason': sentence}])
+        reports.add_incidents(self._connection, [{
+            'host_id': one['host_id'], 'uuid': uuid.uuid4().hex,
+            'victim': one['name'], 'victim_instance': one['instance'],
+            'project': one['project'], 'signal': '', 'cause': CAUSE,
+            'controller': ACTOR, 'action': f'recommended: {command}',
+            'outcome': OUTCOME, 'begun_s': self._now,
+            'changed_s': self._now, 'ended_s': self._now, 'evidence': []}])
+        self._left -= 1
+        self.said.append(sentence)
+
+    def _ask(self, one: Row, policy: str, why: str) -> None:
+        row = {'uuid': uuid.uuid4().hex, 'instance': one['instance'],
+               'host': one['host'], 'project': one['project'], 'how': policy,
+               'reason': why, 'created_by': ACTOR, 'created_s': self._now,
+               'state': evictions.ASKED, 'detail': '',
+               'changed_s': self._now}
+        evictions.add(self._connection, **row)
+        reports.add_audit(self._connection, [{
+            'time_s': self._now, 'actor': ACTOR, 'project': one['project'],
+            'action': 'eviction.ask', 'target': one['instance'],
+            'after': {'how': policy, 'host': one['host']}, 'reason': why}])
+        self._recent.append(row)
+        self.said.append(f"{one['instance']}: {why}: Nova is asked to "
+                         f'{policy} it')

@@ -80,12 +80,13 @@ class ListIncidents(command.Lister):
         parser.add_argument(
             '--cause', metavar='<cause>',
             help='Only with this cause, such as core, cache, '
-                 'memory_bandwidth, disk or unknown. Default: all. Example: '
-                 '--cause disk')
+                 'memory_bandwidth, disk, eviction or unknown. Default: all. '
+                 'Example: --cause disk')
         parser.add_argument(
             '--outcome', metavar='<outcome>',
-            help='Only with this outcome: open, confirmed, refuted or '
-                 'unclear. Default: all. Example: --outcome open')
+            help='Only with this outcome: open, confirmed, refuted, unclear '
+                 'or, where eviction is the cause, recommended. Default: '
+                 'all. Example: --outcome open')
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '

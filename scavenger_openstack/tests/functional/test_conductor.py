@@ -32,6 +32,7 @@ from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor import directives_cases
+from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
 from scavenger_openstack.tests.unit.conductor import specs_cases
@@ -73,6 +74,23 @@ class DirectivesOnMariaDb(directives_cases.Directives, databases.MariaDb):
 
 class DirectivesOnPostgreSql(directives_cases.Directives,
                              databases.PostgreSql):
+    pass
+
+
+class AntagonistsOnMariaDb(eviction_cases.Antagonists, databases.MariaDb):
+    pass
+
+
+class AntagonistsOnPostgreSql(eviction_cases.Antagonists,
+                              databases.PostgreSql):
+    pass
+
+
+class ShortagesOnMariaDb(eviction_cases.Shortages, databases.MariaDb):
+    pass
+
+
+class ShortagesOnPostgreSql(eviction_cases.Shortages, databases.PostgreSql):
     pass
 
 

@@ -10,139 +10,143 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Antagonists that are evicted, or recommended to be, without an operator."""
+"""Instances that are evicted, or recommended to be, without an operator."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-import fixtures
-import sqlalchemy
+from hypothesis import given
+from hypothesis import strategies as st
+import testtools
 
-from scavenger_openstack.conductor.nova import eviction_policy
-from scavenger_openstack.db import tables
+from scavenger_openstack.conductor.nova import eviction_params
+from scavenger_openstack.conductor.nova import shortage
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
-from scavenger_openstack.tests.unit.conductor.cloud import HOST
+from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
-
-HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
-OTHER = '77777777-7777-4888-8999-aaaaaaaaaaaa'
-HOUR_S = 3600
-PARAMS = eviction_policy.Params(
-    policy='stop', aggregate_policies={}, confirmed=5, window_h=24.0,
-    cool_down_s=3600.0, per_hour=10)
+from scavenger_openstack.tests.unit.conductor.eviction_cases import PARAMS
 
 
-class Policy(cloud.Sqlite, cloud.Mixin):
+class AntagonistsOnSqlite(eviction_cases.Antagonists, cloud.Sqlite):
+    pass
 
-    def setUp(self) -> None:
-        super().setUp()
-        self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
-        self.now = NOW
-        self.hosts: dict[str, int] = {}
-        self.antagonist()
 
-    def antagonist(self, instance: str = HOG, host: str = HOST,
-                   confirmed: int = 5, priority: str = 'background') -> None:
-        """An instance whose limits helped so often, in two hours."""
-        if host not in self.hosts:
-            self.hosts[host] = len(self.hosts) + 1
-            self.add(tables.hosts, id=self.hosts[host], name=host,
-                     version='1', enforcing=True, facts={}, settings={},
-                     first_seen_s=NOW, last_seen_s=NOW)
-        host_id = self.hosts[host]
-        self.add(tables.workloads, host_id=host_id, name=instance,
-                 kind='instance', instance=instance, project='p1',
-                 priority=priority, vcpus=1.0, floor={}, since_s=NOW - 9e5)
-        for hours, count in ((1, confirmed - 1), (3, 1), (25, 50)):
-            self.add(tables.antagonist_hours, host_id=host_id,
-                     hour_s=int(NOW // HOUR_S - hours) * HOUR_S,
-                     workload=instance, instance=instance, project='p1',
-                     victim='web', cause='cpu', incidents=count,
-                     interference_s=60.0, confirmed=count, refuted=0)
+class ShortagesOnSqlite(eviction_cases.Shortages, cloud.Sqlite):
+    pass
 
-    def turn(self, after_s: float = 60.0, **more: Any) -> list[str]:
-        """One look; the instances whose eviction is asked for by now."""
-        self.now += after_s
-        with self.engine.begin() as connection:
-            connection.execute(sqlalchemy.update(tables.hosts).values(
-                last_seen_s=self.now))
-        eviction_policy.Policy(
-            self.engine, dataclasses.replace(PARAMS, **more),
-            lambda: self.now).turn(lambda: None)
-        return self.asked()
 
-    def asked(self) -> list[str]:
-        return self.rows(tables.evictions, 'instance')
-
-    def test_asked_for_once(self) -> None:
-        self.assertEqual([HOG], self.turn())
-        self.assertEqual([HOG], self.turn(7200))
-        [row] = self.rows(tables.evictions, 'host', 'how', 'created_by',
-                          'state')
-        self.assertEqual((HOST, 'stop', 'policy', 'asked'), row)
-        self.assertEqual(['eviction.ask'], self.rows(tables.audit, 'action'))
-        self.assertIn('disturbed others 5 times within 24 h',
-                      self.log.output)
-
-    def test_too_seldom(self) -> None:
-        self.assertEqual([], self.turn(confirmed=6))
-
-    def test_recommended(self) -> None:
-        """Once a day, with what to type; nothing is asked of Nova."""
-        for _ in range(2):
-            self.assertEqual([], self.turn(policy='none'))
-            self.assertEqual(1, self.log.output.count(
-                f'openstack antagonist evict {HOG} --reason'))
-        self.assertEqual(['eviction.recommended'],
-                         self.rows(tables.audit, 'action'))
-
-    def test_never_the_foreground(self) -> None:
-        self.antagonist(OTHER, priority='foreground')
-        self.assertEqual([HOG], self.turn())
-
-    def test_what_is_exempt(self) -> None:
-        for scope, target in (('instance', HOG), ('project', 'p1'),
-                              ('aggregate', 'rack')):
-            self.add(tables.aggregate_hosts, aggregate='rack', host=HOST,
-                     named=True, nova=False)
-            self.add(tables.rules, uuid='r', kind='exemption', scope=scope,
-                     target=target, reason='', created_by='', created_s=NOW)
-            self.assertEqual([], self.turn(), scope)
-            self.delete(tables.rules)
-            self.delete(tables.aggregate_hosts)
-        self.assertEqual([HOG], self.turn())
-
-    def test_a_host_that_sets_no_limits(self) -> None:
-        """As with the kill switch."""
-        with self.engine.begin() as connection:
-            connection.execute(sqlalchemy.update(tables.hosts).values(
-                enforcing=False))
-        self.assertEqual([], self.turn())
-
-    def test_one_host_cools_down(self) -> None:
-        self.antagonist(OTHER, confirmed=9)
-        self.assertEqual([OTHER], self.turn())      # the worst first
-        self.assertEqual([OTHER], self.turn(3000))
-        self.assertEqual([OTHER, HOG], self.turn(700))
-
-    def test_not_too_many_in_an_hour(self) -> None:
-        self.antagonist(OTHER, 'node-2', confirmed=9)
-        self.assertEqual([OTHER], self.turn(per_hour=1))
-        self.assertEqual([OTHER, HOG], self.turn(3700, per_hour=1))
-
-    def test_policies_of_aggregates(self) -> None:
-        self.antagonist(OTHER, 'node-2')
-        self.add(tables.aggregate_hosts, aggregate='batch', host='node-2',
-                 named=False, nova=True)
-        self.assertEqual([OTHER], self.turn(
-            policy='none', aggregate_policies={'batch': 'live-migrate'}))
-        self.assertEqual(['live-migrate'], self.rows(tables.evictions, 'how'))
+class Options(testtools.TestCase):
 
     def test_a_policy_that_does_not_exist(self) -> None:
         error = self.assertRaises(
-            errors.ConfigError, eviction_policy.check, dataclasses.replace(
+            errors.ConfigError, eviction_params.check, dataclasses.replace(
                 PARAMS, aggregate_policies={'batch': 'kill'}))
         self.assertIn('batch:kill', str(error))
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> list[shortage.Host]:
+    """Hosts with all sorts of instances, each with a name of its own."""
+    priorities = st.sampled_from(('background', 'background', 'foreground'))
+    found = []
+    for host in range(draw(st.integers(0, 4))):
+        instances = [{
+            'host_id': host, 'host': f'node-{host}', 'id': number,
+            'name': f'{host}-{number}', 'instance': f'{host}-{number}',
+            'project': 'p1', 'priority': draw(priorities),
+            'flavor': draw(st.sampled_from(('', 'background', 'foreground'))),
+            'vcpus': draw(st.sampled_from((0.0, 0.5, 1.0, 2.0, 8.0))),
+            'since_s': draw(st.sampled_from((1.0, 2.0, 3.0))),
+            'exempt': draw(st.booleans())}
+            for number in range(draw(st.integers(0, 7)))]
+        found.append(shortage.Host(
+            host, draw(st.floats(0.0, 20.0)),
+            draw(st.sampled_from(eviction_params.POLICIES)), instances))
+    return found
+
+
+EVICTIONS = st.lists(st.fixed_dictionaries({
+    'instance': st.sampled_from(('0-0', '1-2', 'other')),
+    'host': st.sampled_from(('node-0', 'node-1', 'node-9')),
+    'created_s': st.floats(NOW - 86400.0, NOW)}), max_size=4)
+
+
+class Decisions(testtools.TestCase):
+
+    @given(hosts(), EVICTIONS, st.sets(st.sampled_from(('0-0', '0-1', '2-0'))),
+           st.integers(0, 5), st.integers(1, 5))
+    def test_any(self, hosts: list[shortage.Host],
+                 recent: list[dict[str, Any]], known: set[str], most: int,
+                 per_hour: int) -> None:
+        params = dataclasses.replace(PARAMS, per_hour=per_hour)
+        decision = shortage.decide(hosts, recent, known, most, params, NOW)
+        asked = [one for how, one in decision.steps if how != 'none']
+        recommended = [one for how, one in decision.steps if how == 'none']
+        for _, one in decision.steps:
+            self.assertEqual('background', one['priority'])
+            self.assertNotEqual('foreground', one['flavor'])
+            self.assertFalse(one['exempt'])
+            self.assertNotIn(one['instance'],
+                             [row['instance'] for row in recent])
+        # The governor's budget.
+        in_hour = sum(NOW - row['created_s'] < 3600.0 for row in recent)
+        self.assertLessEqual(len(asked), max(0, per_hour - in_hour))
+        self.assertLessEqual(len(recommended), most)
+        self.assertFalse(known & {one['instance'] for one in recommended})
+        # The cool-down.
+        cooling = {row['host'] for row in recent
+                   if NOW - row['created_s'] < params.cool_down_s}
+        self.assertFalse(cooling & {one['host'] for one in asked})
+        self.assertEqual(len(asked), len({one['host'] for one in asked}))
+        for host in hosts:
+            self.needed(host, [(how, one) for how, one in decision.steps
+                               if one['host_id'] == host.id])
+        # What had no place is left for the next look, and nothing else.
+        if len(recommended) < most and in_hour + len(asked) < per_hour:
+            self.assertLessEqual(
+                decision.later, {host.id for host in hosts
+                                 if f'node-{host.id}' in cooling})
+
+    def needed(self, host: shortage.Host, steps: list[Any]) -> None:
+        """Without any of them the host would still be short."""
+        lacks = sum(one['vcpus'] for one in host.instances
+                    if one['priority'] == 'background') - (
+                        host.cores + shortage.SLACK_CORES)
+        goes = sum(one['vcpus'] for _, one in steps)
+        for how, one in steps:
+            self.assertEqual(host.policy, how)
+            self.assertLess(goes - one['vcpus'], lacks)
+
+    @given(hosts())
+    def test_enough(self, hosts: list[shortage.Host]) -> None:
+        """If those that may go are enough, so are those that go; if not,
+        they all go."""
+        for host in hosts:
+            found = shortage.newest(host, ())
+            lacks = sum(one['vcpus'] for one in host.instances
+                        if one['priority'] == 'background') - (
+                            host.cores + shortage.SLACK_CORES)
+            may = sum(one['vcpus'] for one in host.instances
+                      if one['priority'] == 'background'
+                      and one['flavor'] != 'foreground' and not one['exempt'])
+            self.assertGreaterEqual(sum(one['vcpus'] for one in found) + 1e-9,
+                                    min(lacks, may))
+
+    def test_newest_first(self) -> None:
+        one = {'host_id': 1, 'host': 'node-1', 'project': 'p1', 'flavor': '',
+               'priority': 'background', 'exempt': False}
+        instances = [{**one, 'id': number, 'name': name, 'instance': name,
+                      'vcpus': vcpus, 'since_s': since_s}
+                     for number, (name, vcpus, since_s) in enumerate((
+                         ('oldest', 1.0, 1.0), ('b', 2.0, 5.0),
+                         ('c', 2.0, 5.0), ('newest', 1.0, 9.0)))]
+        for cores, expected in (
+                (5.5, []), (5.4, ['newest']), (4.5, ['newest']),
+                (4.0, ['c']),   # 'newest' alone is too little, 'c' is enough
+                (3.0, ['newest', 'c']), (0.0, ['newest', 'c', 'b', 'oldest'])):
+            found = shortage.newest(shortage.Host(1, cores, 'stop', instances),
+                                    ())
+            self.assertEqual(expected, [one['name'] for one in found], cores)
