@@ -39,7 +39,7 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
 from scavenger_openstack import errors
 from scavenger_openstack.types import Workload

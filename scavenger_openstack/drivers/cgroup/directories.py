@@ -22,7 +22,7 @@ from scavenger_openstack.drivers.cgroup.cpuset_tree import FastCpuSet
 from scavenger_openstack.drivers.cgroup import discovery
 from scavenger_openstack.drivers.kernel import cgroup_files
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack import errors
 from scavenger_openstack.types import format_cpus

@@ -27,7 +27,7 @@ import time
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ import logging
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 
 LOG = logging.getLogger(__name__)

@@ -35,7 +35,7 @@ import errno
 import os
 from typing import NamedTuple
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import proc
 from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.drivers.kernel.taskstats import Waits

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import logging
 import posixpath
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu.domain_cgroup import DomainCgroup
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample

@@ -29,7 +29,7 @@ import os
 
 from scavenger_openstack.drivers.cgroup import counters
 from scavenger_openstack.drivers.cgroup.counters import NS_PER_S
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.rtnetlink import LinkBytes
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu.process import GONE

@@ -31,7 +31,7 @@ from scavenger_openstack.drivers.cgroup.counters import CPU_S
 from scavenger_openstack.drivers.cgroup.counters import number_after
 from scavenger_openstack.drivers.cgroup.counters import Source
 from scavenger_openstack.drivers.cgroup.counters import US_PER_S
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.perf_event import Place
 
 _NAME = re.compile(r'qemu-.+\.libvirt-qemu|machine-qemu\\x2d.+\.scope')

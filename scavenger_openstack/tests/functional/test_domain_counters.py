@@ -31,7 +31,7 @@ import fixtures
 
 from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import cgroup_mounts
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.qemu.counters import DomainCounters
 from scavenger_openstack import errors

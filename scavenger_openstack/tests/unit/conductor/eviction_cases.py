@@ -149,9 +149,9 @@ class Antagonists(Mixin):
             tables.incidents, 'host_id', 'victim', 'victim_instance',
             'project', 'cause', 'controller', 'outcome', 'value', 'threshold',
             'evidence', 'begun_s', 'ended_s')
-        self.assertEqual((self.hosts[HOST], HOG, HOG, 'p1', 'eviction', 'policy',
-                          'recommended', None, None, [], NOW + 60, NOW + 60),
-                         row)
+        self.assertEqual(
+            (self.hosts[HOST], HOG, HOG, 'p1', 'eviction', 'policy',
+             'recommended', None, None, [], NOW + 60, NOW + 60), row)
         self.assertEqual(
             [f'recommended: openstack antagonist evict {HOG} --reason '
              '"disturbs others" --how live-migrate'],
@@ -313,9 +313,9 @@ class Shortages(Mixin):
                       {**few, 'used': {'memory': 1.0}},
                       {**few, 'used': {'cpu': None}}):
             self.change(facts=facts)
-            self.assertEqual([], self.looks(20), facts)
+            self.assertEqual([], self.looks(20), str(facts))
             self.change(facts=few)      # counts from zero
-            self.assertEqual([], self.looks(10), facts)
+            self.assertEqual([], self.looks(10), str(facts))
         self.assertEqual([NEW], self.look())
 
     def test_a_host_that_sets_no_limits(self) -> None:
@@ -355,7 +355,7 @@ class Shortages(Mixin):
         self.assertEqual([], self.looks(10))
         for jump_s in (100.0, 7200.0, -7200.0):
             self.look(jump_s)
-            self.assertEqual([], self.looks(9), jump_s)
+            self.assertEqual([], self.looks(9), str(jump_s))
         self.assertEqual([NEW], self.look())
 
     def test_cool_down_and_governor(self) -> None:

@@ -149,4 +149,5 @@ class Decisions(testtools.TestCase):
                 (3.0, ['newest', 'c']), (0.0, ['newest', 'c', 'b', 'oldest'])):
             found = shortage.newest(shortage.Host(1, cores, 'stop', instances),
                                     ())
-            self.assertEqual(expected, [one['name'] for one in found], cores)
+            self.assertEqual(expected, [one['name'] for one in found],
+                             str(cores))

@@ -20,7 +20,7 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers.delay import totals
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.taskstats import Waits
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload

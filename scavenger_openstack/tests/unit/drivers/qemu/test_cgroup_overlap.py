@@ -18,7 +18,7 @@ from __future__ import annotations
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.types import Priority

@@ -26,7 +26,7 @@ import shutil
 import fixtures
 import testtools
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu.counters import DomainCounters
 from scavenger_openstack.drivers.qemu import process

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import testtools
 
-from scavenger_openstack.drivers.kernel.cgroup_files import Mount
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.qemu import domain_cgroup
 
