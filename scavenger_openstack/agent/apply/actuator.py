@@ -276,8 +276,7 @@ class Actuator:
         self._in_queues(queues, outcome)
 
     def hold(self, workload: str, knob: Knob) -> None:
-        """Lease a knob before it is first written, by either loop; of a CPU
-        set the groups born below, too.
+        """Lease a knob before it is first written, and groups born below.
 
         :raises LeaseError: no durable record, or no watcher to restore it
         :raises DriverError: the knob cannot be read

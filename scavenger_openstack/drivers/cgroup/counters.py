@@ -39,8 +39,8 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel.cgroup_files import CgroupDirectory
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.cgroup_files import NO_MEMORY_LIMIT
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample

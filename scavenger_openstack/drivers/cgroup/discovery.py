@@ -25,8 +25,8 @@ import posixpath
 from typing import NamedTuple
 
 from scavenger_openstack.drivers.kernel.cgroup_files import explain
-from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack import errors
 from scavenger_openstack.types import Priority
 

@@ -35,8 +35,8 @@ from scavenger_openstack.drivers.delay import totals
 from scavenger_openstack.drivers.delay.totals import Asked
 from scavenger_openstack.drivers.delay.totals import Totals
 from scavenger_openstack.drivers.kernel.cgroup_files import GONE
-from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel.cgroup_files import OUT_OF_FILES
+from scavenger_openstack.drivers.kernel.cgroup_mounts import Mount
 from scavenger_openstack.drivers.kernel import netlink
 from scavenger_openstack.drivers.kernel import taskstats
 from scavenger_openstack.types import Priority

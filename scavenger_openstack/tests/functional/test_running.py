@@ -23,8 +23,8 @@ import time
 import fixtures
 from testtools import matchers
 
-from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import bpf
+from scavenger_openstack.drivers.kernel import online_cpus
 from scavenger_openstack.drivers.kernel import sched_switch
 from scavenger_openstack import errors
 from scavenger_openstack.tests import descriptors

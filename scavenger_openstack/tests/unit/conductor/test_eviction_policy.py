@@ -25,8 +25,8 @@ from scavenger_openstack.conductor.nova import eviction_params
 from scavenger_openstack.conductor.nova import shortage
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
-from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.tests.unit.conductor import eviction_cases
 from scavenger_openstack.tests.unit.conductor.eviction_cases import PARAMS
 
 

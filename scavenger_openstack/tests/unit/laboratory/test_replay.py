@@ -32,8 +32,8 @@ from scavenger_openstack.laboratory import replay_output
 from scavenger_openstack.laboratory import replay_settings
 from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import rates_table
-from scavenger_openstack.recording import table_files
 from scavenger_openstack.recording import replay as recordings_
+from scavenger_openstack.recording import table_files
 from scavenger_openstack.tests.unit import recordings
 from scavenger_openstack import text as text_
 from scavenger_openstack.types import Cap

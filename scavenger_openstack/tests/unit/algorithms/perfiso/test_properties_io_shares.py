@@ -27,14 +27,14 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
-from scavenger_openstack.algorithms.perfiso.io_budget import judge
-from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
-from scavenger_openstack.algorithms.perfiso.io_budget import strain
-from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
 from scavenger_openstack.algorithms.perfiso.deficit import deficit
 from scavenger_openstack.algorithms.perfiso.deficit import fair_part
 from scavenger_openstack.algorithms.perfiso.deficit import parts_of
 from scavenger_openstack.algorithms.perfiso.deficit import priority
+from scavenger_openstack.algorithms.perfiso.io_budget import judge
+from scavenger_openstack.algorithms.perfiso.io_budget import MOST_OPS_PER_S
+from scavenger_openstack.algorithms.perfiso.io_budget import strain
+from scavenger_openstack.algorithms.perfiso.io_budget import tolerated
 from scavenger_openstack.algorithms.perfiso.io_shares import Controller
 from scavenger_openstack.algorithms.perfiso.io_shares import Params
 from scavenger_openstack.tests.unit.algorithms import strategies
