@@ -37,7 +37,8 @@ WORDS = {'success': 'ok', 'skip': 'SKIPPED', 'fail': 'FAILED',
          'uxsuccess': 'FAILED'}
 
 PREFIX = 'scavenger_openstack.tests.'
-AGAIN_TIMEOUT_S = 900
+AGAIN_TIMEOUT_S = 1800
+"""For all of them; an emulated guest alone may take 1500 s."""
 NO_MATCH = 'The specified regex doesn\'t match with anything'
 
 
@@ -89,18 +90,23 @@ class Printer:
         print(f'\n== once more, by themselves: {len(names)} that failed',
               flush=True)
         before, self.failed = self.failed, []
+        known, skips = len(self.passed), len(self.skipped)
         with tempfile.NamedTemporaryFile('w', suffix='.tests') as ids:
             ids.writelines(f'{PREFIX}{name}\n' for name in names)
             ids.flush()
             with subprocess.Popen(
-                    ['timeout', '--signal=INT', '--kill-after=60',
+                    ['timeout',
+                     # Else Ctrl-C would not reach it.
+                     *(['--foreground'] if sys.stderr.isatty() else []),
+                     '--signal=INT', '--kill-after=60',
                      str(AGAIN_TIMEOUT_S), 'stestr', 'run', '--subunit',
                      '--serial', '--load-list', ids.name],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE) as stestr:
                 assert stestr.stdout
                 listen(stestr.stdout, self)
-        passed = set(self.passed)
+        passed = set(self.passed[known:])
+        del self.skipped[skips:]    # they have failed before
         self.only_again = [name for name in before if name in passed]
         self.failed = [name for name in before if name not in passed]
 
