@@ -61,7 +61,7 @@ def parser() -> command_line.Parser:
                'the figures scatter around the bar; 130 interrupted.')
     found.add_argument('--quick', action='store_true',
                        help='1 round of short phases, then turns: about 4 '
-                            'minutes, at most 8 when the machine is busy '
+                            'minutes, at most 9 when the machine is busy '
                             '(default: 4 rounds of long ones, 17 to 25 '
                             'minutes)')
     found.add_argument('--who', action='store_true',

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import sys
 import time
 from typing import Any
@@ -65,8 +66,9 @@ def play(options: argparse.Namespace, interrupt: interrupt_.Interrupt) -> int:
     records, pairs, problem = _records(
         options, settings, options.turns or length.turns, length.most_s,
         cpus, interrupt)
+    played = collections.Counter(one['phase'] for one in records).values()
     found = result.summary(records, {
-        'rounds': 1 + max(one['round'] for one in records),
+        'rounds': min(played), 'more_rounds': max(played) - min(played),
         'seconds': settings.seconds,
         'seed': settings.seed, 'cpus': len(cpus),
         'memory_bytes': options.memory * acts.MIB,

@@ -38,10 +38,11 @@ def page(result: Mapping[str, Any],
          records: Sequence[Mapping[str, Any]]) -> str:
     """The whole report.
 
-    :param records: as :func:`result.record` makes them; the last round of
-        each phase is plotted
+    :param records: as :func:`result.record` makes them; the last round that
+        each phase had is plotted
     """
-    last = {str(one['phase']): one for one in records}
+    last = {str(one['phase']): one for one in records
+            if one['round'] < result['settings']['rounds']}
     shown = [last[name] for name in result['phases'] if name in last]
     return report.page('Batch work beside a service', result, [
         _settings(result['settings']), table.turns(result)], [
@@ -74,13 +75,13 @@ def page(result: Mapping[str, Any],
 
 
 def _settings(settings: Mapping[str, Any]) -> str:
-    return (f'{table.rounds(settings)} per phase on {settings["cpus"]} CPUs, '
+    return (f'{table.rounds(settings)} on {settings["cpus"]} CPUs, '
             f'{settings["memory_bytes"] / GIB:g} GiB of memory, an uplink '
             f'of {settings["link_bytes_per_s"] * 8 / MB:g} Mbit/s, seed '
             f'{settings["seed"]}. Windows shortened for '
             f'the demo: memory {settings["memory_window_s"]} s, network '
             f'{settings["network_window_s"]} s. Figures are medians over '
-            'the rounds; the plots show the last round.')
+            'the rounds; the plots show the last one that each phase had.')
 
 
 def _title(one: Mapping[str, Any]) -> str:

@@ -198,6 +198,9 @@ def _phases(records: Sequence[Mapping[str, Any]]
         phase['background_to_unmanaged'] = {
             kind: figures.median(_against(records, name, 'unmanaged', kind))
             for kind in WORK}
+        phase['work_to_half'] = {
+            kind: figures.median(_against(records, name, 'static_half', kind))
+            for kind in WORK}
         phase['disturbed'] = all(one['others']['disturbed']
                                  for one in rounds)
         phase['rounds'] = [{key: value for key, value in one.items()

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scavenger_openstack.demo.filling import verdict
 from scavenger_openstack.demo import table
 from scavenger_openstack.demo.table import number
 from scavenger_openstack.demo.table import percent
@@ -31,9 +32,11 @@ NAMES = {'kernel_only': 'cpu.idle alone', 'static_half': 'static half',
 
 def rounds(settings: Mapping[str, Any]) -> str:
     """Such as ``2 rounds of 12 s``."""
-    count = settings['rounds']
+    count, more = settings['rounds'], settings['more_rounds']
     return (f'{count} round{"s" if count != 1 else ""} of '
-            f'{settings["seconds"]:g} s')
+            f'{settings["seconds"]:g} s'
+            + (f', and {more} more of {", ".join(verdict.NEEDED)},'
+               if more else ''))
 
 
 def rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -37,8 +37,13 @@ KNOBS = 'knobs left changed'
 NEEDED = ('alone', 'unmanaged', 'scavenger')
 """Phases without which nothing is judged."""
 ENOUGH = 3
-"""Rounds in each of which the work, or the file transfer, has to miss its
-limit before the demo has failed: one of 12 s scatters by 0.1."""
+"""Rounds of which the work, or the file transfer, takes so many before it
+can miss its limit for good: one of 12 s scatters by 0.1."""
+CHANCE = 2 ** -ENOUGH
+"""Of so many misses where one round would as often hold as miss; if it is
+larger nothing is said.  At a true ratio of 0.90, 0.85, 0.80 and 0.75 the
+quick demo says passed in 84, 63, 37 and 18 % and failed in 3, 13, 33 and 59 %
+of cases, where a round scatters by 0.1: one that holds at once is enough."""
 
 
 def disturbance(records: Sequence[Mapping[str, Any]],
@@ -80,9 +85,12 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
         add(name, figures.median(values), sign, limit)
         if values:
             found[-1]['rounds'] = list(values)
-        if values and found[-1]['outcome'] == figures.FAILED and (
-                len(values) < ENOUGH
-                or any(_holds(value, sign, limit) for value in values)):
+        holding = sum(_holds(value, sign, limit) for value in values)
+        if values and (
+                found[-1]['outcome'] == figures.FAILED
+                and _chance(holding, len(values)) > CHANCE
+                # The median of two is their mean.
+                or len(values) < ENOUGH and 0 < holding < len(values)):
             found[-1]['outcome'] = figures.INCONCLUSIVE
 
     if turned and turned['pairs'] and turned['p99_to_alone']:
@@ -110,10 +118,8 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
         for kind, kept in whole.items():
             if kept:
                 add(f'batch {kind} work against the half that also keeps '
-                    'the service whole',
-                    ours['background_work'][kind]
-                    / half['background_work'][kind]
-                    if half['background_work'][kind] else None, '>', 1.0)
+                    'the service whole', ours['work_to_half'][kind], '>',
+                    1.0)
     add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
     return found
 
@@ -121,6 +127,12 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
 def _holds(value: float, sign: str, limit: float) -> bool:
     return {'<=': value <= limit, '>=': value >= limit,
             '>': value > limit}[sign]
+
+
+def _chance(holding: int, count: int) -> float:
+    """That at most so many of the rounds hold, where each holds as often as
+    it misses: a sign test."""
+    return sum(math.comb(count, k) for k in range(holding + 1)) / 2 ** count
 
 
 def takes_a_round(tests: Sequence[Mapping[str, Any]]) -> bool:
@@ -148,10 +160,11 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
     Other load makes a result inconclusive, whatever the figures say.
     """
     names = [name for name in NEEDED if name not in phases]
-    if problem:
-        return figures.FAILED, problem + (f'; missing: {", ".join(names)}'
-                                  if names else '; the turns are missing')
     by_name = {str(test['name']): test for test in tests}
+    if problem:
+        return figures.FAILED, problem + (
+            f'; missing: {", ".join(names)}' if names else
+            '' if P99 in by_name else '; the turns are missing')
     if by_name[KNOBS]['outcome'] == figures.FAILED:
         return figures.FAILED, figures.LIMITS_LEFT
     if names:
@@ -186,7 +199,8 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
             return figures.INCONCLUSIVE, (
                 f'{name}: holds in {holding} of {len(test["rounds"])} rounds'
                 + ('' if len(test['rounds']) >= ENOUGH else
-                   f', and {ENOUGH} are needed to say that it does not'))
+                   f', and {ENOUGH} rounds are needed to say that it does '
+                   'not'))
     return figures.PASSED, 'everything holds that has to'
 
 

@@ -20,7 +20,8 @@ from scavenger_openstack.demo.filling import result
 from scavenger_openstack.demo.load import load
 
 GIB = 2**30
-SETTINGS = {'rounds': 2, 'seconds': 10.0, 'seed': '1', 'cpus': 2,
+SETTINGS = {'rounds': 2, 'more_rounds': 0, 'seconds': 10.0, 'seed': '1',
+            'cpus': 2,
             'memory_bytes': 2 * GIB, 'link_bytes_per_s': 25e6,
             'memory_window_s': 5, 'network_window_s': 5}
 

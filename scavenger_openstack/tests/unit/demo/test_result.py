@@ -315,7 +315,8 @@ class RoundsTest(testtools.TestCase):
         for short in ({'work': 0.84}, {'transfer_s': 2.0}):
             verdict, why, more = self.judge(short)
             self.assertEqual(('inconclusive', True), (verdict, more))
-            self.assertIn('holds in 0 of 1 rounds, and 3 are needed', why)
+            self.assertIn('holds in 0 of 1 rounds, and 3 rounds are needed',
+                          why)
 
     def test_the_median_holds(self) -> None:
         self.assertEqual(('passed', False), self.judge(
@@ -334,6 +335,32 @@ class RoundsTest(testtools.TestCase):
             ('inconclusive', 'batch CPU work against unmanaged: holds in 1 '
              'of 3 rounds', False),
             self.judge({'work': 0.80}, {'work': 0.84}, {'work': 0.95}))
+
+    def test_two_that_differ_take_a_third(self) -> None:
+        """Whatever their mean is."""
+        self.assertEqual(('inconclusive', True), self.judge(
+            {'work': 0.80}, {'work': 0.95})[::2])
+
+    def test_many_rounds(self) -> None:
+        """Some of them may hold by chance."""
+        bad, good = {'work': 0.80}, {'work': 0.95}
+        for misses, holds, expected in ((4, 0, 'failed'),
+                                        (4, 1, 'inconclusive'),
+                                        (14, 6, 'failed'),
+                                        (13, 7, 'inconclusive'),
+                                        (10, 11, 'passed')):
+            found, _, more = self.judge(*misses * [bad], *holds * [good])
+            self.assertEqual((expected, False), (found, more),
+                             f'{misses} {holds}')
+
+    def test_the_half_is_compared_within_a_round(self) -> None:
+        """More rounds of the others change nothing of it."""
+        ours = [record('scavenger', number, work=work)
+                for number, work in enumerate((0.95, 0.86, 0.86))]
+        phases = result.summary(
+            [*ours, record('static_half', 0, work=0.90)], SETTINGS)['phases']
+        self.assertEqual(0.95 / 0.90,
+                         phases['scavenger']['work_to_half']['cpu'])
 
     def test_no_more_rounds_where_something_else_decides(self) -> None:
         self.assertEqual(('failed', False),
