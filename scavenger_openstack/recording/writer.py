@@ -223,7 +223,7 @@ class Recorder:
             line['written'] = written
         now_in_force = set(in_force)
         if self._in_force - now_in_force:
-            line['lifted'] = sorted(self._in_force - now_in_force)
+            line['removed'] = sorted(self._in_force - now_in_force)
         self._in_force = now_in_force
         if tick.problems:
             line['problems'] = tick.problems

@@ -75,7 +75,7 @@ NAME = 'io_shares'
 KNOB = Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
-"""A floor below this counts as this: 0 would lift some limits."""
+"""A floor below this counts as this: 0 would remove some limits."""
 
 MOST_PRIORITY = 2.0
 """A deficit changes a weight by this factor at the most, either way."""
