@@ -45,10 +45,11 @@ PLACEMENT_OPTS: list[cfg.Opt] = [
 NOVA_OPTS: list[cfg.Opt] = [
     cfg.BoolOpt('enabled', default=False,
                 help='Ask Nova what instances are and where they are, so '
-                     'that agents get what flavors and server groups say '
-                     'also where nova-compute does not tell it, and what a '
-                     'host says about an instance of another is refused.  It '
-                     'takes credentials in [openstack].'),
+                     'that agents get what flavors, server groups, stacks '
+                     'and clusters say also where nova-compute does not tell '
+                     'it, and what a host says about an instance of another '
+                     'is refused; and which hosts are in its host '
+                     'aggregates.  It takes credentials in [openstack].'),
     cfg.FloatOpt('interval_s', default=60.0, min=1, max=3600,
                  help='Seconds from asking Nova what has changed to asking '
                       'again.'),

@@ -132,6 +132,7 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
     return [make(conf, engine, name, session)
             for make, enabled in ((_placement, conf.placement.enabled),
                                   (_nova, conf.nova.enabled),
+                                  (_aggregates, conf.nova.enabled),
                                   (_evictions, conf.nova.enabled),
                                   (_policy, conf.nova.enabled)) if enabled]
 
@@ -166,6 +167,19 @@ def _nova(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
         engine, reconciling.CLAIM, name, time.time, reconciler.turn,
         every_s=conf.nova.interval_s,
         what='what instances are is not read from Nova')
+
+
+def _aggregates(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
+                session: Any) -> leader.Leader:
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor.nova import aggregates
+    from scavenger_openstack.conductor import sessions
+    follower = aggregates.Follower(
+        engine, sessions.make_nova(conf, session), time.time)
+    return leader.Leader(
+        engine, aggregates.CLAIM, name, time.time, follower.turn,
+        every_s=conf.nova.interval_s,
+        what='host aggregates are not read from Nova')
 
 
 def _evictions(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from scavenger_openstack.db import connect
+    from scavenger_openstack.db.resources import aggregates
 
 PROG = 'scavenger-manage'
 
@@ -83,11 +84,14 @@ def parser() -> command_line.Parser:
     action = command_line.add_commands(
         add('aggregate', 'which hosts are in an aggregate'), 'action')
     one = _add(action, 'set', 'make these the hosts of an aggregate, and no '
-                              'others')
+                              'others',
+               'What Nova says of an aggregate of that name does not count '
+               'until "aggregate unset".')
     one.add_argument('aggregate', metavar='NAME', type=_name)
     one.add_argument('hosts', metavar='HOST', type=_host, nargs='+',
                      help='a host, by the name in [agent] host there')
-    one = _add(action, 'unset', 'forget an aggregate')
+    one = _add(action, 'unset', 'forget the hosts that were set for an '
+                                'aggregate; those in Nova count again')
     one.add_argument('aggregate', metavar='NAME', type=_name)
     one.set_defaults(hosts=[])
     _add(action, 'list', 'print each aggregate with its hosts')
@@ -221,11 +225,12 @@ def _aggregate(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
         with connect.reading(engine) as connection:
             schema.check(connection)
             unknown = aggregates.unknown(connection, hosts)
-        before = connect.retried(
+        before, after = connect.retried(
             engine, lambda connection: aggregates.put(
                 connection, name, hosts, now_s=time.time()),
             idempotent=True, on_duplicate=True)
-    print(f'{name}: {len(set(hosts))} hosts, before {len(before)}')
+    print(f'{name}: {len(after.hosts)} hosts{_source(after)}, before '
+          f'{len(before.hosts)}{_source(before)}')
     if unknown:
         print(f'{PROG}: has not reported yet: {", ".join(unknown)}',
               file=sys.stderr)
@@ -238,9 +243,14 @@ def _aggregates(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.db import schema
     with _engine(conf) as engine, connect.reading(engine) as connection:
         schema.check(connection)
-        for name, hosts in aggregates.hosts(connection).items():
-            print(f'{name}: {" ".join(hosts)}')
+        for name, found in aggregates.members(connection).items():
+            print(f'{name}{_source(found)}: {" ".join(found.hosts)}')
     return 0
+
+
+def _source(found: aggregates.Members) -> str:
+    """Whose the hosts of an aggregate are, unless an operator named them."""
+    return ' (from Nova)' if found.hosts and not found.named else ''
 
 
 def _remove(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:

@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import select
 
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 
@@ -115,7 +116,7 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
          in connection.execute(select(
              switches.scope, switches.target, switches.protection,
              switches.reason, switches.caps_per_minute))},
-        before.aggregates if before else _aggregates(connection),
+        before.aggregates if before else aggregates.by_host(connection),
         {(kind, scope, target): Rule(*rule) for kind, scope, target, *rule
          in connection.execute(select(
              rules.kind, rules.scope, rules.target, rules.value,
@@ -130,15 +131,6 @@ def wanted(connection: Connection, now: float, seen_since_s: float,
             connection.execute(
                 select(hosts.name).where(hosts.last_seen_s >= seen_since_s)
                 .order_by(hosts.id)).scalars()))
-    return found
-
-
-def _aggregates(connection: Connection) -> dict[str, tuple[str, ...]]:
-    table = tables.aggregate_hosts.c
-    found: dict[str, tuple[str, ...]] = {}
-    for host, aggregate in connection.execute(select(
-            table.host, table.aggregate).order_by(table.aggregate)):
-        found[host] = (*found.get(host, ()), aggregate)
     return found
 
 

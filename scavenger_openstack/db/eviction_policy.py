@@ -55,16 +55,6 @@ def candidates(connection: Connection, since_s: float, confirmed: int,
         .order_by(total.desc(), _W.instance))
 
 
-def aggregates(connection: Connection) -> dict[str, list[str]]:
-    """The aggregates of each host that is in one."""
-    table = tables.aggregate_hosts.c
-    found: dict[str, list[str]] = {}
-    for host, name in connection.execute(select(
-            table.host, table.aggregate).order_by(table.aggregate)):
-        found.setdefault(host, []).append(name)
-    return found
-
-
 def exempt(connection: Connection) -> set[tuple[str, str]]:
     """What operators have exempt: scope and target."""
     table = tables.rules.c

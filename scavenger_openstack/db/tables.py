@@ -236,10 +236,14 @@ switches = _table(
     Column('changed_s', Double, nullable=False),
     UniqueConstraint('scope', 'target'))
 
+# Which hosts an operator named for an aggregate, and which Nova has in it; a
+# row is one or both.  See db.resources.aggregates for which of them count.
 aggregate_hosts = _table(
     'aggregate_hosts', _id(),
     Column('aggregate', NAME, nullable=False),
     Column('host', NAME, nullable=False, index=True),
+    Column('named', Boolean, nullable=False),
+    Column('nova', Boolean, nullable=False),
     UniqueConstraint('aggregate', 'host'))
 
 # What operators set for the hosts of an aggregate, as in hosts.

@@ -33,7 +33,10 @@ from scavenger_openstack.types import printable
 
 OTHER_CPUS = 0.15
 """Other load, in CPUs, above which a latency is not trusted; a quiet machine
-was seen at 0.01 to 0.09, mostly the kernel's own threads."""
+with two was seen at 0.01 to 0.09, mostly the kernel's own threads."""
+OTHER_SHARE = 0.05
+"""The same on a large machine, where more programs run: a share of its CPUs,
+from four CPUs on."""
 STOLEN_SHARE = 0.05
 """Likewise of the CPUs, what a hypervisor took away."""
 NAMED_CPUS = 0.02
@@ -121,7 +124,7 @@ def between(before: Look, after: Look, *, cpus: int,
     busy = sorted(((used[pid] / seconds, pid) for pid in used
                    if pid not in ours), reverse=True)[:NAMED]
     return {'other_cpus': max(0.0, other), 'stolen_cpus': stolen,
-            'disturbed': (other > OTHER_CPUS
+            'disturbed': (other > max(OTHER_CPUS, OTHER_SHARE * cpus)
                           or stolen > STOLEN_SHARE * cpus),
             'busy': [{'name': after.processes[pid].name, 'pid': pid,
                       'cpus': share}

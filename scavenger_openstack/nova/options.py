@@ -27,9 +27,10 @@ OPTS: list[cfg.Opt] = [
                       'service, for the filter and the weigher.  Shorter '
                       'follows the hosts sooner.'),
     cfg.FloatOpt('summary_timeout_s', default=3.0, min=0.1, max=60,
-                 help='Longest wait for that API, in seconds.  The scheduler '
-                      'itself never waits for it, but for one second the '
-                      'first time.'),
+                 help='Longest wait for that API, in seconds, and for '
+                      'Keystone, unless timeout says another.  The '
+                      'scheduler itself never waits for it, but for one '
+                      'second the first time.'),
     cfg.FloatOpt('summary_max_age_s', default=60.0, min=1, max=3600,
                  help='A summary that is older, in seconds, counts as none: '
                       'every host passes and weighs the same.'),

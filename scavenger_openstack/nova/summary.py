@@ -169,6 +169,7 @@ class Reader:
         """
         :raises Exception: of many kinds, without an answer.
         """
+        timeout_s = self._conf[options.SECTION].summary_timeout_s
         if self._adapter is None:
             auth = loading.load_auth_from_conf_options(self._conf,
                                                        options.SECTION)
@@ -177,11 +178,12 @@ class Reader:
                     'set auth_type and what belongs to it in [scavenger]')
             session = loading.load_session_from_conf_options(
                 self._conf, options.SECTION, auth=auth)
+            # Of what Keystone is asked; without, it may hang for ever.
+            session.timeout = session.timeout or timeout_s
             self._adapter = loading.load_adapter_from_conf_options(
                 self._conf, options.SECTION, session=session, auth=auth)
-        answer = self._adapter.get(
-            PATH, timeout=self._conf[options.SECTION].summary_timeout_s,
-            headers={'Accept': 'application/json'})
+        answer = self._adapter.get(PATH, timeout=timeout_s, headers={
+            'Accept': 'application/json'})
         return parse(answer.json())
 
 

@@ -25,6 +25,7 @@ import oslo_messaging
 
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack import errors
 from scavenger_openstack.nova import options
 
 TOPIC = 'scavenger-conductor'
@@ -102,10 +103,21 @@ def warnings(event: Event, specs: Mapping[str, str]) -> Iterator[str]:
 
 def client(conf: cfg.ConfigOpts) -> Any:
     """A client for casts to the conductor, which never waits for a broker
-    for long."""
+    for long.
+
+    :raises ConfigError: ``transport_url`` is no URL.
+    :raises MessagingException: it cannot be used.
+    """
     section = conf[options.SECTION]
-    transport = oslo_messaging.get_rpc_transport(
-        conf, url=section.transport_url or None)
+    try:
+        transport = oslo_messaging.get_rpc_transport(
+            conf, url=section.transport_url or None)
+    except ValueError:
+        # Its text may quote the password, and so may what led to it.
+        raise errors.ConfigError(
+            f'[{options.SECTION}] transport_url cannot be read as a URL: in '
+            'names and passwords write / as %2F, # as %23, @ as %40 and so on'
+            ) from None
     # "retry=0": without, a cast waits for a broker for ever.
     return oslo_messaging.get_rpc_client(transport, oslo_messaging.Target(
         exchange=section.control_exchange, topic=TOPIC, version=VERSION)

@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The edge to python-novaclient: instances, their groups, and flavors."""
+"""The edge to python-novaclient: instances, their groups, host aggregates and
+flavors."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from novaclient import api_versions
 from novaclient import client
 from novaclient import exceptions
 
+from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack import errors
 
 NEWEST = '2.96'
@@ -43,7 +45,8 @@ class Server(NamedTuple):
 
     ``busy`` while Nova does something with it;
     ``specs`` are the extra specs of its flavor; ``strays`` the names of
-    metadata and tags that look like them, which tenants write.
+    metadata and tags that look like them, which tenants write; ``stack`` the
+    name of the stack or cluster that these say, or ''.
     """
 
     id: str
@@ -54,6 +57,15 @@ class Server(NamedTuple):
     strays: tuple[str, ...] = ()
     status: str = ''
     busy: bool = False
+    stack: str = ''
+
+
+class Aggregate(NamedTuple):
+    """A host aggregate."""
+
+    name: str
+    hosts: tuple[str, ...]
+    metadata: Mapping[str, str]
 
 
 class Flavor(NamedTuple):
@@ -131,6 +143,14 @@ class Nova:
             offset += len(page)
         return found
 
+    def aggregates(self) -> list[Aggregate]:
+        """All host aggregates.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        return [_aggregate(one) for one in self._ask(
+            lambda nova: nova.aggregates.list())]
+
     def flavors(self) -> dict[str, Flavor]:
         """All flavors, by name."""
         return {one.name: Flavor(one.id, one.vcpus, one.ram, one.disk, dict(
@@ -181,12 +201,21 @@ class Nova:
 def _server(one: Any) -> Server:
     """From what novaclient has of it."""
     found = one.to_dict()
+    metadata, tags = found.get('metadata') or {}, found.get('tags') or ()
     return Server(
         found['id'], found['tenant_id'],
         found.get('OS-EXT-SRV-ATTR:host') or '',
         found['status'] in DELETED,
         found['flavor'].get('extra_specs') or {},
-        tuple(sorted(name for name in (*found.get('metadata', ()),
-                                       *found.get('tags', ()))
+        tuple(sorted(name for name in (*metadata, *tags)
                      if name.startswith(PREFIX))),
-        found['status'], bool(found.get('OS-EXT-STS:task_state')))
+        found['status'], bool(found.get('OS-EXT-STS:task_state')),
+        stacks.name(metadata, tags))
+
+
+def _aggregate(one: Any) -> Aggregate:
+    """Likewise.  To MariaDB a name is the same with blanks at its end."""
+    found = one.to_dict()
+    return Aggregate(found['name'].rstrip(' '), tuple(
+        host.rstrip(' ') for host in found.get('hosts') or ()),
+        found.get('metadata') or {})

@@ -32,6 +32,7 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import eviction_policy as rows
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
 
@@ -119,11 +120,11 @@ def apply(connection: connect.Connection, params: Params, now: float
         return []
     recent = evictions.since(connection, now - max(
         HOUR_S, params.cool_down_s, params.window_h * HOUR_S))
-    aggregates = rows.aggregates(connection)
+    by_host = aggregates.by_host(connection)
     exempt = rows.exempt(connection)
     said = []
     for one in found:
-        names = aggregates.get(one['host'], ())
+        names = by_host.get(one['host'], ())
         policy = params.of(names)
         if exempt & {('instance', one['instance']),
                      ('project', one['project']),

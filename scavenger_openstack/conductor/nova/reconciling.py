@@ -33,7 +33,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor.nova import elsewhere
-from scavenger_openstack.conductor.nova.flavor_tags import FLAVOR
+from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
@@ -51,8 +51,6 @@ WHOLE_S = 6 * 3600.0
 AT_ONCE = 200
 """Instances in one transaction."""
 
-MOST_SAID = 10000
-
 
 class Instance(Protocol):
     """What :class:`.client.Server` has."""
@@ -63,6 +61,7 @@ class Instance(Protocol):
     deleted: bool
     specs: Mapping[str, str]
     strays: tuple[str, ...]
+    stack: str
 
 
 class Source(Protocol):
@@ -86,7 +85,7 @@ class Reconciler:
         self._clock = clock
         self._read_s: float | None = None
         self._whole_s = 0.0
-        self._said: set[str] = set()
+        self._said = said.Said()
 
     def turn(self, still: Callable[[], None]) -> int:
         """Read what has changed; how many rows that made.
@@ -132,17 +131,10 @@ class Reconciler:
                now: float) -> int:
         for one in servers:
             for text in mistakes(one, groups.get(one.id, '')):
-                self._say(text)
+                self._said.warn(text)
         found: int = self._written(functools.partial(
             apply, servers=servers, groups=groups, now=now))
         return found
-
-    def _say(self, text: str) -> None:
-        if text not in self._said:
-            if len(self._said) >= MOST_SAID:
-                self._said.clear()
-            self._said.add(text)
-            LOG.warning('%s', text)
 
 
 def apply(connection: connect.Connection, servers: Iterable[Instance],
@@ -168,21 +160,21 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
 def tag(server: Instance, group: str) -> reports.Row:
     """What is kept of an instance.
 
-    Its application is that of the flavor, else its server group; without
-    either its agent finds one.
+    Its application is that of the flavor, else its server group, else its
+    stack or cluster; without any its agent finds one.
 
     :param group: its server group, or ''
     """
-    said = flavor.read(server.specs)
-    found = classify.classify(flavor=said.priority)
+    of_flavor = flavor.read(server.specs)
+    found = classify.classify(flavor=of_flavor.priority)
     if not flavor.is_application(group):
         group = ''
     return {'instance': server.id, 'host': server.host,
             'project': server.project, 'priority': str(found.priority),
             'source': found.source,
-            'application': said.application or group,
+            'application': of_flavor.application or group or server.stack,
             'floor': {str(knob): value
-                      for knob, value in said.floor.items()}}
+                      for knob, value in of_flavor.floor.items()}}
 
 
 def mistakes(server: Instance, group: str) -> Iterable[str]:
@@ -194,5 +186,5 @@ def mistakes(server: Instance, group: str) -> Iterable[str]:
                                else [])]
     for name in names:
         yield (f'instance {server.id}: {name!a:.80} in its metadata, tags or '
-               'server group is ignored: tenants write that, and only a '
-               f'flavor says {FLAVOR} priorities')
+               'server group sets no priority: tenants write that, and only '
+               'flavors and host aggregates count')

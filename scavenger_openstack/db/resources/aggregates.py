@@ -10,39 +10,99 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which hosts are in which aggregate, as operators said."""
+"""Which hosts are in which aggregate.
+
+An operator names the hosts of an aggregate, or Nova has them in its host
+aggregate of that name.  Where an operator has named some, what Nova says of
+that aggregate does not count; it is kept, and counts again as soon as the
+operator's are taken away.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
+from typing import Literal
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy import delete
 from sqlalchemy import insert
+from sqlalchemy import or_
+from sqlalchemy import Select
 from sqlalchemy import select
 from sqlalchemy import update
 
 from scavenger_openstack.db.resources import audit
+from scavenger_openstack.db.resources import rules
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 
+ACTOR = 'scavenger-manage'
+
 _T = tables.aggregate_hosts.c
+
+
+class Members(NamedTuple):
+    """The hosts of an aggregate: those an operator named, and Nova's."""
+
+    named: frozenset[str] = frozenset()
+    nova: frozenset[str] = frozenset()
+
+    @property
+    def hosts(self) -> list[str]:
+        """Those that count."""
+        return sorted(self.named or self.nova)
+
+
+NOBODY = Members()
+
+
+def members(connection: Connection, name: str | None = None
+            ) -> dict[str, Members]:
+    """The hosts of each aggregate that has some, by the name of the
+    aggregate and in its order.
+
+    :param name: only of that one
+    """
+    query = select(_T.aggregate, _T.host, _T.named, _T.nova)
+    named: dict[str, set[str]] = {}
+    nova: dict[str, set[str]] = {}
+    for aggregate, host, is_named, is_nova in connection.execute(
+            query if name is None else query.where(_T.aggregate == name)):
+        if is_named:
+            named.setdefault(aggregate, set()).add(host)
+        if is_nova:
+            nova.setdefault(aggregate, set()).add(host)
+    return {one: Members(frozenset(named.get(one, ())),
+                         frozenset(nova.get(one, ())))
+            for one in sorted(named.keys() | nova.keys())}
 
 
 def hosts(connection: Connection, name: str | None = None
           ) -> dict[str, list[str]]:
-    """The names of the hosts of each aggregate that has some.
+    """The names of the hosts that count; see :func:`members`."""
+    return {aggregate: found.hosts
+            for aggregate, found in members(connection, name).items()}
 
-    :param name: only of that one
-    """
-    query = select(_T.aggregate, _T.host).order_by(_T.aggregate, _T.host)
-    found: dict[str, list[str]] = {}
-    for aggregate, host in connection.execute(
-            query if name is None else query.where(_T.aggregate == name)):
-        found.setdefault(aggregate, []).append(host)
+
+def by_host(connection: Connection) -> dict[str, tuple[str, ...]]:
+    """The aggregates of each host that is in one, by name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for aggregate, there in hosts(connection).items():
+        for host in there:
+            found[host] = (*found.get(host, ()), aggregate)
     return found
+
+
+def hosts_of(name: str) -> Select:
+    """The query for the names of the hosts of an aggregate."""
+    other = tables.aggregate_hosts.alias()
+    return select(_T.host).where(_T.aggregate == name, or_(
+        _T.named.is_(True), ~select(other.c.id).where(
+            other.c.aggregate == name, other.c.named.is_(True)).exists()))
 
 
 def settings(connection: Connection, name: str, *, lock: bool = False
@@ -71,24 +131,64 @@ def set_settings(connection: Connection, name: str,
 
 
 def put(connection: Connection, name: str, wanted: Collection[str], *,
-        now_s: float) -> list[str]:
-    """Make these, and no others, the hosts of an aggregate, with a row in the
-    audit.
+        now_s: float) -> tuple[Members, Members]:
+    """Make these, and no others, the hosts that an operator named for an
+    aggregate, with a row in the audit; without any, Nova's count.
 
-    :return: the hosts that it had
+    A priority that Nova says for its aggregate of that name ends.
+
+    :return: its hosts before and after
     """
-    before = list(connection.execute(select(_T.host).where(
-        _T.aggregate == name).order_by(_T.host)).scalars())
-    connection.execute(delete(tables.aggregate_hosts).where(
-        _T.aggregate == name))
-    after = sorted(set(wanted))
-    if after:
-        connection.execute(insert(tables.aggregate_hosts), [
-            {'aggregate': name, 'host': host} for host in after])
-    audit.add(connection, time_s=now_s, actor='scavenger-manage', project='',
+    before = members(connection, name).get(name, NOBODY)
+    after = before._replace(named=frozenset(wanted))
+    _set(connection, name, 'named', before, after)
+    audit.add(connection, time_s=now_s, actor=ACTOR, project='',
               request_id='', action='aggregate.set', target=name,
-              before={'hosts': before}, after={'hosts': after}, reason='')
-    return before
+              before={'hosts': before.hosts}, after={'hosts': after.hosts},
+              reason='')
+    if wanted:
+        rules.end_nova(connection, name, actor=ACTOR, now_s=now_s)
+    return before, after
+
+
+def follow(connection: Connection, found: Mapping[str, Collection[str]], *,
+           now_s: float) -> int:
+    """Make these the hosts that Nova has in its aggregates, with rows in the
+    audit where they count; how many aggregates had others."""
+    known = members(connection)
+    changed = 0
+    for name in sorted(known.keys() | found.keys()):
+        before = known.get(name, NOBODY)
+        after = before._replace(nova=frozenset(found.get(name, ())))
+        if after == before:
+            continue
+        changed += 1
+        _set(connection, name, 'nova', before, after)
+        if after.hosts != before.hosts:
+            audit.add(connection, time_s=now_s, actor=rules.NOVA, project='',
+                      request_id='', action='aggregate.set', target=name,
+                      before={'hosts': before.hosts},
+                      after={'hosts': after.hosts}, reason='')
+    return changed
+
+
+def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
+         before: Members, after: Members) -> None:
+    """Change one of the two sources; another process may be changing the
+    other one."""
+    there = before.named | before.nova
+    had, wanted = getattr(before, column), getattr(after, column)
+    for some, value in ((had - wanted, False), ((wanted - had) & there, True)):
+        if some:
+            connection.execute(update(tables.aggregate_hosts).where(
+                _T.aggregate == name, _T.host.in_(sorted(some))
+            ).values({column: value}))
+    if wanted - there:
+        connection.execute(insert(tables.aggregate_hosts), [
+            {'aggregate': name, 'host': host, 'named': False, 'nova': False,
+             column: True} for host in sorted(wanted - there)])
+    connection.execute(delete(tables.aggregate_hosts).where(
+        _T.aggregate == name, _T.named.is_(False), _T.nova.is_(False)))
 
 
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:

@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -32,9 +33,8 @@ _SHOWN = (tables.hosts.c.id, tables.hosts.c.name, tables.hosts.c.version,
 def page(connection: Connection, *, aggregate: str | None = None,
          enforcing: bool | None = None, after: int | None = None,
          limit: int) -> list[Row]:
-    where = [] if aggregate is None else [tables.hosts.c.name.in_(
-        select(tables.aggregate_hosts.c.host).where(
-            tables.aggregate_hosts.c.aggregate == aggregate))]
+    where = [] if aggregate is None else [
+        tables.hosts.c.name.in_(aggregates.hosts_of(aggregate))]
     return rows.newest(connection, select(*_SHOWN), tables.hosts,
                        {tables.hosts.c.enforcing: enforcing}, after, limit,
                        where)

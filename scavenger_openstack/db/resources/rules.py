@@ -14,8 +14,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from typing import Literal
+import uuid
 
 from sqlalchemy import Connection
 from sqlalchemy import delete
@@ -23,6 +25,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db.resources import audit
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -30,6 +33,12 @@ from scavenger_openstack.db import tables
 _R = tables.rules.c
 
 Kind = Literal['priority', 'exemption']
+
+NOVA = 'nova'
+"""The actor of what is so because Nova says it."""
+
+OF_NOVA = 'metadata of the host aggregate in Nova'
+"""The reason of a priority that Nova says; with its creator the mark."""
 
 
 def page(connection: Connection, kind: Kind, *, scope: str | None = None,
@@ -63,3 +72,56 @@ def change(connection: Connection, id_: int, **values: Any) -> None:
 
 def remove(connection: Connection, id_: int) -> None:
     connection.execute(delete(tables.rules).where(_R.id == id_))
+
+
+def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
+                      now_s: float) -> int:
+    """Make these the priorities that Nova says for aggregates, by their
+    name, but where an operator gave one, with rows in the audit; how many
+    were others."""
+    known = {row['target']: row for row in rows.rows(
+        connection, select(tables.rules).where(
+            _R.kind == 'priority', _R.scope == 'aggregate'))}
+    changed = 0
+    for target in sorted(known.keys() | wanted.keys()):
+        row, value = known.get(target), wanted.get(target)
+        if row is not None and (not is_nova(row) or row['value'] == value):
+            continue
+        changed += 1
+        if value is None:
+            end_nova(connection, target, actor=NOVA, now_s=now_s)
+            continue
+        if row is None:
+            add(connection, uuid=uuid.uuid4().hex, kind='priority',
+                scope='aggregate', target=target, value=value,
+                application='', reason=OF_NOVA, created_by=NOVA,
+                created_s=now_s)
+        else:
+            change(connection, row['id'], value=value, created_s=now_s)
+        _record(connection, NOVA, 'priority.set', target,
+                None if row is None else row['value'], value, now_s)
+    return changed
+
+
+def end_nova(connection: Connection, target: str, *, actor: str, now_s: float
+             ) -> None:
+    """Remove the priority that Nova says for an aggregate, if there is
+    one."""
+    row = of(connection, 'priority', 'aggregate', target)
+    if row is not None and is_nova(row):
+        remove(connection, row['id'])
+        _record(connection, actor, 'priority.delete', target, row['value'],
+                None, now_s)
+
+
+def is_nova(row: Row) -> bool:
+    """Whether a priority is one that Nova says, and no operator's."""
+    return row['created_by'] == NOVA and row['reason'] == OF_NOVA
+
+
+def _record(connection: Connection, actor: str, action: str, target: str,
+            before: str | None, after: str | None, now_s: float) -> None:
+    audit.add(connection, time_s=now_s, actor=actor, project='',
+              request_id='', action=action, target=f'aggregate/{target}',
+              before=before and {'value': before},
+              after=after and {'value': after}, reason=OF_NOVA)

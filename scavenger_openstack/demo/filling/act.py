@@ -113,7 +113,9 @@ def _records(options: argparse.Namespace, settings: play_.Settings,
                             progress)
         for _ in range(settings.rounds):
             playing.round(names)
-        if judged:
+        # Turns that would all be set aside tell nothing.
+        if judged and (options.turns or not all(
+                one['others']['disturbed'] for one in playing.records)):
             playing_turns = turns_.Turns(stage, playing, interrupt, progress,
                                          settings.seed)
             playing_turns.play(most=turns, until_s=begun_s + most_s,

@@ -131,10 +131,25 @@ def _clean(name: str, removed: list[str], playing: list[str]) -> None:
             uplink.delete(netns)
         disk_.Disk(name).remove()
         accounting_.Accounting(directory).restore()
-        shutil.rmtree(directory)
+        remove_directory(directory)
     finally:
         os.close(lock)
     removed.append(name)
+
+
+def remove_directory(directory: pathlib.Path) -> None:
+    """The lock goes last: while it is there, no other process may take the
+    directory for that of a demo that was killed, and remove it as well.
+
+    :raises OSError: something stays.
+    """
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != 'lock':
+            path.unlink()
+    (directory / 'lock').unlink(missing_ok=True)
+    directory.rmdir()
 
 
 def _end_kept(directory: pathlib.Path) -> int | None:
@@ -290,7 +305,8 @@ class Stage:
                         f'process {process.pid} of the demo did not end '
                         f'within {cgroups.END_S:g} s of SIGKILL')
         if not problems:
-            shutil.rmtree(self.directory, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_directory(self.directory)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

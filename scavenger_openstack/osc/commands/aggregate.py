@@ -64,8 +64,8 @@ class SetAggregate(command.ShowOne):
 def _add_aggregate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         'aggregate', metavar='<aggregate>',
-        help='The name of the aggregate, as "scavenger-manage aggregate '
-             'list" shows it. Example: batch')
+        help='The name of the aggregate, as "openstack aggregate list" or '
+             '"scavenger-manage aggregate list" shows it. Example: batch')
 
 
 def _path(parsed_args: argparse.Namespace) -> str:

@@ -30,7 +30,6 @@ from sqlalchemy import exc
 import testtools
 
 from scavenger_openstack.db import connect
-from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -212,7 +211,6 @@ class TransactionsOnSqlite(Transactions, databases.Sqlite):
             began = time.monotonic()
             self.assertEqual([], self.stored())
             self.assertLess(time.monotonic() - began, 2.0)
-
 
     def test_a_writer_that_reads_first(self) -> None:
         """Waits before it reads, since what it has read would be old."""
@@ -403,27 +401,6 @@ class Schema(databases.Mixin):
             self.assertIn('ix_incidents_host', [
                 index['name'] for index in
                 sqlalchemy.inspect(connection).get_indexes('incidents')])
-
-    def test_upgrade_from_the_first_version(self) -> None:
-        """Also where an upgrade before has made the new table, and died."""
-        engine = connect.engine(self.empty_url(), statement_s=0)
-        self.addCleanup(engine.dispose)
-        schema.upgrade(engine)
-        with connect.writing(engine) as connection:
-            add_host(connection, 'one')
-        for drop in (True, False):
-            with connect.writing(engine) as connection:
-                connection.execute(schema.VERSION.update().values(
-                    version_num='0001'))
-                if drop:
-                    tables.aggregate_settings.drop(connection)
-                    tables.flavor_tags.drop(connection)
-                    tables.evictions.drop(connection)
-            self.assertEqual(('0001', schema.newest()),
-                             schema.upgrade(engine))
-            with connect.writing(engine) as connection:
-                self.assertEqual(['one'], names(connection))
-                aggregates.set_settings(connection, f'a{drop}', {}, new=True)
 
     def test_tables_of_somebody_else(self) -> None:
         engine = connect.engine(self.empty_url(), statement_s=0)

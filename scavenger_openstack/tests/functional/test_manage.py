@@ -29,13 +29,12 @@ import sqlalchemy
 from sqlalchemy import Connection
 import testtools
 
-from scavenger_openstack.cmd import manage
 from scavenger_openstack.db import connect
-from scavenger_openstack.db import directives
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import purge
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional import managing
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import process
 
@@ -63,34 +62,7 @@ def added(connection: Connection, table: sqlalchemy.Table, **values: Any
     return key[0]
 
 
-class Command(databases.Mixin):
-    """Runs the command with a configuration that names a database."""
-
-    def command(self, url: str, *words: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path,
-                            'scavenger.conf')
-        path.write_text(f'[database]\nconnection = {url}\n' if url else '')
-        streams = [self.useFixture(fixtures.StringStream(name)).stream
-                   for name in ('stdout', 'stderr')]
-        with (fixtures.MonkeyPatch('sys.stdout', streams[0]),
-              fixtures.MonkeyPatch('sys.stderr', streams[1])):
-            code = manage.main(['--config-file', str(path), *words])
-        texts = []
-        for stream in streams:
-            stream.seek(0)
-            texts.append(stream.read())
-        return code, *texts     # type: ignore[return-value]
-
-    def refused(self, url: str, *words: str) -> str:
-        """The one line that a command says that fails."""
-        code, _, err = self.command(url, *(words or ('db', 'version')))
-        self.assertEqual((1, 1), (code, err.count('\n')), err)
-        self.assertNotIn('Traceback', err)
-        return err
-
-
-class Manage(Command):
+class Manage(managing.Command):
 
     def fill(self, times_s: list[float]) -> None:
         """At each time one thing of each kind ended."""
@@ -236,36 +208,6 @@ class Manage(Command):
         self.assertNotIn(second.strip(), stored[0])
 
 
-    def test_aggregates(self) -> None:
-        self.assertEqual((0, '', ''), self.command(self.url, 'aggregate',
-                                                   'list'))
-        with connect.writing(self.engine) as connection:
-            enrollment.enroll(connection, 'h1', now_s=NOW_S)
-        code, out, err = self.command(self.url, 'aggregate', 'set', 'batch',
-                                      'h2', 'h1', 'h2')
-        self.assertEqual((0, 'batch: 2 hosts, before 0\n'), (code, out))
-        self.assertIn('has not reported yet: h2\n', err)
-        self.command(self.url, 'aggregate', 'set', 'a', 'h1')
-        self.assertEqual((0, 'a: h1\nbatch: h1 h2\n', ''), self.command(
-            self.url, 'aggregate', 'list'))
-        with connect.reading(self.engine) as connection:
-            self.assertEqual(('a', 'batch'), directives.wanted(
-                connection, NOW_S, 0.0).aggregates['h1'])
-        self.assertEqual((0, 'batch: 1 hosts, before 2\n', ''), self.command(
-            self.url, 'aggregate', 'set', 'batch', 'h1'))
-        self.assertEqual((0, 'batch: 0 hosts, before 1\n', ''), self.command(
-            self.url, 'aggregate', 'unset', 'batch'))
-        self.assertEqual((0, 'a: h1\n', ''), self.command(
-            self.url, 'aggregate', 'list'))
-        with connect.reading(self.engine) as connection:
-            said = connection.execute(sqlalchemy.select(
-                tables.audit.c.target, tables.audit.c.before,
-                tables.audit.c.after).order_by(tables.audit.c.id)).all()
-        self.assertEqual(4, len(said))
-        self.assertEqual(('batch', {'hosts': ['h1', 'h2']},
-                          {'hosts': ['h1']}), tuple(said[2]))
-
-
 class OnSqlite(Manage, databases.Sqlite):
     pass
 
@@ -328,7 +270,7 @@ class OnPostgreSql(Manage, databases.PostgreSql):
             f'{process.free_port()}/nothing'))
 
 
-class BadFiles(Command, testtools.TestCase):
+class BadFiles(managing.Command, testtools.TestCase):
     """Of SQLite."""
 
     def setUp(self) -> None:
@@ -400,7 +342,7 @@ class BadFiles(Command, testtools.TestCase):
                       self.refused(self.url))
 
 
-class BadUrls(Command, testtools.TestCase):
+class BadUrls(managing.Command, testtools.TestCase):
 
     def test_no_url(self) -> None:
         for url in ('nonsense', 'oracle://secret@x/y', 'mysql//secret@x/y',

@@ -23,6 +23,7 @@ from scavenger_openstack.db import tables
 from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
+from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import product
 
 
@@ -61,3 +62,55 @@ class Reconciling(case.Case):
             ('foreground', name, host)], SOON_S)
         self.cloud.wait('its agent knows', lambda: self.workload(web)[
             'application'].endswith('/' + name), SOON_S)
+
+    def test_a_stack_is_an_application(self) -> None:
+        """As Heat's templates write it; it is no way to a priority."""
+        name = str(uuid.uuid4())
+        web = self.boot('web', metadata={
+            'metering.stack': name, 'scavenger:priority': 'background'})
+        host = self.cloud.server(web)['OS-EXT-SRV-ATTR:host']
+        self.cloud.wait('its application', lambda: self.tags(web) == [
+            ('foreground', name, host)], SOON_S)
+        self.cloud.wait('its agent knows', lambda: self.workload(web)[
+            'application'].endswith('/' + name), SOON_S)
+        self.assertEqual('foreground', self.workload(web)['priority'])
+
+    def test_a_host_aggregate(self) -> None:
+        """Its hosts, and the priority of instances whose flavor says
+        none."""
+        web = self.boot('web')
+        host = self.cloud.server(web)['OS-EXT-SRV-ATTR:host']
+        name = f'batch-{uuid.uuid4().hex[:8]}'
+        made = self.cloud.compute('POST', '/os-aggregates', {
+            'aggregate': {'name': name}})['aggregate']['id']
+        self.addCleanup(self.cloud.compute, 'DELETE',
+                        f'/os-aggregates/{made}')
+        self.change(made, 'add_host', host=host)
+        self.addCleanup(self.change, made, 'remove_host', host=host)
+        self.cloud.wait('its host', lambda: self.hosts(name) == [host],
+                        SOON_S)
+        self.change(made, 'set_metadata', metadata={
+            'scavenger:priority': 'background'})
+        self.cloud.wait('its priority', lambda: self.workload(web)[
+            'priority'] == 'background', SOON_S)
+        self.assertEqual(
+            [({'hosts': []}, {'hosts': [host]})],
+            [(one['before'], one['after']) for one in self.cloud.interference(
+                'GET', f'/v1/audit?actor=nova&target={name}')['audit']])
+        self.change(made, 'set_metadata', metadata={
+            'scavenger:priority': None})
+        self.cloud.wait('its priority before', lambda: self.workload(web)[
+            'priority'] == 'foreground', SOON_S)
+
+    def change(self, aggregate: int, action: str, **more: object) -> None:
+        self.cloud.compute('POST', f'/os-aggregates/{aggregate}/action',
+                           {action: more})
+
+    def hosts(self, aggregate: str) -> list[str]:
+        """Those of an aggregate, as our API has them."""
+        try:
+            found: list[str] = self.cloud.interference(
+                'GET', f'/v1/aggregates/{aggregate}')['aggregate']['hosts']
+        except cloud.Refused:
+            return []
+        return found

@@ -59,9 +59,10 @@ class Rates(taps.TapTestCase):
             if base.pace() < base.EMULATED:     # else it cannot send so much
                 self.assertGreater(max(got), 0.93, f'{got} of {rate}')
         self.driver.write(VM, RATE, 2.5e6)
-        back = self.vm.goodput(1, back=True, warm_up_s=0.2)
         if base.pace() < base.EMULATED:
-            self.assertGreater(back, free / 3, f'{back} of {free} bytes/s')
+            # As much as before, or again: the machine may be busy now.
+            self.wait_for('it receives as before', lambda: self.vm.goodput(
+                1, back=True, warm_up_s=0.2) > free / 3)
 
     def test_nothing_is_lost_at_once_or_in_the_end(self) -> None:
         """A packet each millisecond, while limits come, change and go."""

@@ -91,7 +91,8 @@ def fill(engine: Engine) -> None:
         two = add(tables.hosts, name=SILENT, version='1', enforcing=False,
                   facts={'stopped': 'the stop file is there'}, settings={},
                   first_seen_s=NOW_S - 9000, last_seen_s=NOW_S - 9000)
-        add(tables.aggregate_hosts, aggregate='racks', host=HOST)
+        add(tables.aggregate_hosts, aggregate='racks', host=HOST, named=True,
+            nova=False)
         there = {'host_id': one, 'vcpus': 2.0, 'since_s': NOW_S - 900}
         add(tables.workloads, **there, name=VICTIM, kind='instance',
             instance=VICTIM, display_name='web', project=ONE,

@@ -87,7 +87,8 @@ class Directives(cloud.Mixin):
 
     def aggregate(self, name: str, *hosts: str) -> None:
         for host in hosts or (HOST,):
-            self.add(tables.aggregate_hosts, aggregate=name, host=host)
+            self.add(tables.aggregate_hosts, aggregate=name, host=host,
+                     named=True, nova=False)
         self.changed()
 
     def test_nothing_wanted(self) -> None:

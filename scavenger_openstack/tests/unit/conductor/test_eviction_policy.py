@@ -106,7 +106,8 @@ class Policy(cloud.Sqlite, cloud.Mixin):
     def test_what_is_exempt(self) -> None:
         for scope, target in (('instance', HOG), ('project', 'p1'),
                               ('aggregate', 'rack')):
-            self.add(tables.aggregate_hosts, aggregate='rack', host=HOST)
+            self.add(tables.aggregate_hosts, aggregate='rack', host=HOST,
+                     named=True, nova=False)
             self.add(tables.rules, uuid='r', kind='exemption', scope=scope,
                      target=target, reason='', created_by='', created_s=NOW)
             self.assertEqual([], self.turn(), scope)
@@ -134,7 +135,8 @@ class Policy(cloud.Sqlite, cloud.Mixin):
 
     def test_policies_of_aggregates(self) -> None:
         self.antagonist(OTHER, 'node-2')
-        self.add(tables.aggregate_hosts, aggregate='batch', host='node-2')
+        self.add(tables.aggregate_hosts, aggregate='batch', host='node-2',
+                 named=False, nova=True)
         self.assertEqual([OTHER], self.turn(
             policy='none', aggregate_policies={'batch': 'live-migrate'}))
         self.assertEqual(['live-migrate'], self.rows(tables.evictions, 'how'))

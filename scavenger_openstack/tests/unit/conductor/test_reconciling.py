@@ -20,9 +20,11 @@ from typing import NamedTuple
 
 import fixtures
 import sqlalchemy
+import testtools
 
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor.nova import reconciling
+from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -34,6 +36,7 @@ from scavenger_openstack.wire import report as wire
 
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 WEB = '11111111-2222-4333-8444-555555555555'
+CART = '22222222-3333-4444-8555-666666666666'
 BACKGROUND = {'scavenger:priority': 'background',
               'scavenger:floor_cpu_cores': '0.5'}
 
@@ -45,6 +48,7 @@ class Server(NamedTuple):
     deleted: bool = False
     specs: Mapping[str, str] = BACKGROUND
     strays: tuple[str, ...] = ()
+    stack: str = ''
 
 
 class Nova:
@@ -115,6 +119,19 @@ class Tags(Case):
         self.assertEqual(['render', 'cart'], self.rows(
             tables.flavor_tags, 'application'))
 
+    def test_its_stack(self) -> None:
+        """After the flavor and the server group."""
+        self.nova.members = {HOG: 'render', CART: 'x' * 200}
+        self.turn(Server(stack='s1'), Server(WEB, stack='s1', specs={
+            'scavenger:application': 'cart'}), Server(CART, stack='s1'))
+        self.assertEqual(['render', 'cart', 's1'], self.rows(
+            tables.flavor_tags, 'application'))
+
+    def test_a_stack_says_no_priority(self) -> None:
+        self.turn(Server(specs={}, stack='scavenger:priority=background'))
+        self.assertEqual([(HOG, HOST, 'foreground', 'default',
+                           'scavenger:priority=background')], self.tags())
+
     def test_only_what_has_changed(self) -> None:
         self.turn(Server())
         began = self.now
@@ -169,6 +186,51 @@ class Tags(Case):
         answer = self.sync(report(digest='d'), self.now)
         assert answer.directives is not None
         self.assertEqual([], answer.directives.tags)
+
+
+class Stacks(testtools.TestCase):
+    """Metadata and tags as the services write them."""
+
+    def test_heat(self) -> None:
+        for metadata, name in (
+                ({'metering.stack': 'id-1'}, 'id-1'),
+                ({'metering.server_group': 'id-1'}, 'id-1'),
+                ({'metering.groupname': 'web-group-x7'}, 'web-group-x7'),
+                ({'metering.stack': 'id-1', 'metering.AutoScalingGroupName':
+                  'web-group-x7'}, 'web-group-x7')):
+            self.assertEqual(name, stacks.name(metadata),
+                             str(metadata))
+
+    def test_senlin(self) -> None:
+        self.assertEqual('c1', stacks.name({
+            'cluster_id': 'c1', 'cluster_node_id': 'n1',
+            'cluster_node_index': '4'}))
+        self.assertEqual('', stacks.name({'cluster_node_id': 'n1'}))
+
+    def test_openshift(self) -> None:
+        self.assertEqual('prod-8xk2p', stacks.name(
+            {'Name': 'prod-8xk2p-worker', 'openshiftClusterID':
+             'prod-8xk2p'}))
+        self.assertEqual('prod-8xk2p', stacks.name(
+            {}, ['fast', 'openshiftClusterID=prod-8xk2p']))
+
+    def test_gardener(self) -> None:
+        self.assertEqual('shoot--dev--a', stacks.name({
+            'kubernetes.io-role-node': '1',
+            'kubernetes.io-cluster-shoot--dev--b': '1',
+            'kubernetes.io-cluster-shoot--dev--a': '1'}))
+
+    def test_none(self) -> None:
+        for metadata in ({}, {'stack': 'x'}, {'metering.stack': ''},
+                         {'metering.stack': 'x' * 129},
+                         {'kubernetes.io-cluster-': '1'},
+                         {'cluster_id': 'a\x00b'}):
+            self.assertEqual('', stacks.name(metadata),
+                             str(metadata))
+
+    def test_the_next_where_one_is_no_name(self) -> None:
+        self.assertEqual('c1', stacks.name({
+            'metering.stack': '\x07', 'cluster_id': 'c1'}))
 
 
 class Elsewhere(Case):

@@ -59,6 +59,16 @@ class BetweenTest(testtools.TestCase):
                          found['busy'])
         self.assertIn('0.50 CPUs: p9 (pid 9) 0.50', others.said([found]))
 
+    def test_on_a_large_machine(self) -> None:
+        """A busy CPU of 16 disturbs, the desktop of a developer does not."""
+        for cpus, busy, disturbed in ((2, 0.16, True), (8, 0.35, False),
+                                      (8, 0.5, True), (16, 1.0, True),
+                                      (64, 1.0, False)):
+            found = others.between(look(0, 0), look(10, 10 * busy),
+                                   cpus=cpus, demo=5)
+            self.assertEqual(disturbed, found['disturbed'],
+                             f'{busy} of {cpus} CPUs')
+
     def test_our_own(self) -> None:
         """The demo, the agent below it and the loads in the cgroups."""
         before = look(0, 0, process(5, 1, 0), process(6, 5, 0),

@@ -19,6 +19,7 @@ import threading
 import time
 from typing import Any
 
+import fixtures
 import nova.conf
 from oslo_config import cfg
 import oslo_messaging
@@ -266,6 +267,19 @@ class Driver(testtools.TestCase):
         """As with notification_format = both."""
         one, two = (notifier.Driver(self.conf, [], None) for _ in range(2))
         self.assertIs(one._tagger, two._tagger)
+
+    def test_a_password_is_not_logged(self) -> None:
+        """What is wrong with a URL may be its password."""
+        log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        for url in ('rabbit://nova:sec/ret@host', 'rabbit://nova:sec#ret@host',
+                    'rabbit://nova:sec/ret@host:5672/vhost'):
+            self.conf.set_override('transport_url', url, options.SECTION)
+            tagger = notifier.Tagger(notifier.Sender(self.conf).send,
+                                     lambda instance: SPECS, 1)
+            tagger.take(message())
+            tagger.wait()
+        self.assertNotIn('sec', log.output)
+        self.assertIn('transport_url cannot be read as a URL', log.output)
 
     def test_options_that_cannot_be(self) -> None:
         """Nova starts all the same."""

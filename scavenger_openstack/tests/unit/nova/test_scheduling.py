@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import threading
 import time
 from typing import Any
 from wsgiref import simple_server
 
+from keystoneauth1 import loading
 import nova.conf
 from nova import objects
 from nova.scheduler import host_manager
 from nova.scheduler import weights as scheduler_weights
 from nova import weights as nova_weights
+from oslo_config import cfg
 import testtools
 
 from scavenger_openstack.nova import filters
@@ -216,6 +219,28 @@ class Scheduling(testtools.TestCase):
         for _ in range(1000):
             self.passing(spec(), 'a')
         self.assertEqual(asked, self.api.asked)
+
+    def test_keystone_hangs(self) -> None:
+        """It accepts the connection, and never answers."""
+        keystone = socket.create_server(('127.0.0.1', 0))
+        self.addCleanup(keystone.close)
+        conf = cfg.ConfigOpts()
+        options.register(conf)
+        conf.register_opts(loading.get_auth_plugin_conf_options('password'),
+                           options.SECTION)
+        for name, value in (
+                ('auth_type', 'password'), ('username', 'nova'),
+                ('password', 'p'), ('summary_timeout_s', 0.3),
+                ('endpoint_override', self.api.url),
+                ('auth_url', 'http://127.0.0.1:'
+                             f'{keystone.getsockname()[1]}/v3')):
+            conf.set_override(name, value, options.SECTION)
+        kept = summary.Summary(summary.Reader(conf).read, interval_s=60.0,
+                               max_age_s=60.0)
+        asks = threading.Thread(target=kept.refresh, daemon=True)
+        asks.start()
+        asks.join(30)
+        self.assertFalse(asks.is_alive())
 
     def test_a_request_without_what_is_expected(self) -> None:
         self.say(told('a', silent=True))

@@ -350,7 +350,7 @@ class Time(LeasesTestCase):
 
     def test_end(self) -> None:
         """Writes end a tenth before the lease, renewals with it."""
-        lease_s = 0.5
+        lease_s = 2.0       # what is held is on disk in less
         held = self.opened(lease_s)
         held.hold(*A, self.steps, None)
         expires_s = self.expiry()
@@ -400,7 +400,7 @@ class Time(LeasesTestCase):
             leases.Leases(self.path).open()
 
     def test_writing(self) -> None:
-        held = self.opened(lease_s=0.5)
+        held = self.opened(lease_s=2.0)
         with testtools.ExpectedException(errors.LeaseError, '.*has no lease'):
             with held.writing(*A):
                 self.fail('no lease')
@@ -411,7 +411,7 @@ class Time(LeasesTestCase):
             self.assertEqual(1, len(self.on_disk()))
         with testtools.ExpectedException(errors.LeaseError, '.*ran out'):
             with held.writing(*A):
-                time.sleep(0.5)
+                time.sleep(2.0)
         held.lift(*A)
         self.assertEqual([], self.on_disk())
 

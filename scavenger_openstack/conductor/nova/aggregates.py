@@ -1,0 +1,124 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Follows the host aggregates of Nova: their hosts, and the priority that
+their metadata says.
+
+The priority is kept as the rule that an operator may give an aggregate, so
+what such rules are weaker than it is weaker than, too: a flavor that says a
+priority, and what an operator gave the instance or its project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+from typing import Any
+from typing import Protocol
+
+from oslo_log import log
+
+from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor.nova import said
+from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources import rules
+
+LOG = log.getLogger(__name__)
+
+CLAIM = 'nova-aggregates'
+
+
+class Aggregate(Protocol):
+    """What :class:`.client.Aggregate` has."""
+
+    name: str
+    hosts: tuple[str, ...]
+    metadata: Mapping[str, str]
+
+
+class Source(Protocol):
+    """What :class:`.client.Nova` does."""
+
+    def aggregates(self) -> Sequence[Any]: ...
+
+
+class Follower:
+    """Follows them for all conductors; for one thread.
+
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, nova: Source,
+                 clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._nova = nova
+        self._clock = clock
+        self._said = said.Said()
+
+    def turn(self, still: Callable[[], None]) -> int:
+        """Read all of them; how many aggregates changed.
+
+        :param still: called once they are read; may raise to end the turn
+        :raises Unreachable: Nova does not answer; nothing changes.
+        :raises DatabaseError: the database cannot be used.
+        """
+        found = self._nova.aggregates()
+        still()
+        for one in found:
+            for text in mistakes(one):
+                self._said.warn(text)
+        changed: int = connect.retried(
+            self._engine, functools.partial(apply, found=found,
+                                            now=self._clock()),
+            idempotent=True, on_duplicate=True)
+        if changed:
+            LOG.debug('%d hosts or priorities of aggregates were not what '
+                      'Nova says', changed)
+        return changed
+
+
+def apply(connection: connect.Connection, found: Iterable[Aggregate],
+          now: float) -> int:
+    """Make what is known of aggregates what Nova says; of how many either
+    hosts or priority were not."""
+    found = list(found)
+    changed = aggregates.follow(
+        connection, {one.name: one.hosts for one in found}, now_s=now)
+    counting = {name for name, there in aggregates.members(connection).items()
+                if not there.named}
+    return changed + rules.follow_priorities(
+        connection, {one.name: value for one in found
+                     if one.name in counting and (value := priority(one))},
+        now_s=now)
+
+
+def priority(one: Aggregate) -> str | None:
+    """The priority that the metadata says, ``None`` if it does not."""
+    value = one.metadata.get(flavor.PRIORITY)
+    return (value if value is not None
+            and not flavor.mistake(flavor.PRIORITY, value) else None)
+
+
+def mistakes(one: Aggregate) -> Iterator[str]:
+    """What an operator may wonder about."""
+    for key, value in sorted(one.metadata.items()):
+        if key.startswith(flavor.PREFIX):
+            why = (flavor.mistake(key, value) if key == flavor.PRIORITY
+                   else f'of an aggregate only {flavor.PRIORITY} counts')
+            if why:
+                yield (f'host aggregate {one.name!a:.80}: {key!a:.80} = '
+                       f'{value!a:.80} in its metadata is ignored: {why}')

@@ -1,0 +1,120 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables of older versions become those of this one, on each database."""
+
+from __future__ import annotations
+
+import pathlib
+
+from alembic import autogenerate
+from alembic import command
+from alembic import config as config_
+from alembic.runtime import migration
+import sqlalchemy
+from sqlalchemy import Connection
+from sqlalchemy import Engine
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import migrations
+from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db import schema
+from scavenger_openstack.db import tables
+from scavenger_openstack.tests.functional.servers import databases
+
+FIRST, BEFORE = '0001', '0004'
+
+
+class Upgrades(databases.Mixin):
+
+    def older(self, version: str) -> Engine:
+        """A database with the tables of an older version."""
+        engine = connect.engine(self.empty_url(), statement_s=0)
+        self.addCleanup(engine.dispose)
+        if engine.dialect.name == 'sqlite':
+            pathlib.Path(str(engine.url.database)).touch()
+        config = config_.Config()
+        config.set_main_option('script_location',
+                               str(pathlib.Path(migrations.__file__).parent))
+        config.set_main_option('path_separator', 'os')
+        with connect.writing(engine) as connection:
+            config.attributes['connection'] = connection
+            command.upgrade(config, version)
+        return engine
+
+    def upgraded(self, engine: Engine, version: str) -> None:
+        self.assertEqual((version, schema.newest()), schema.upgrade(engine))
+        with engine.connect() as connection:
+            self.assertEqual([], autogenerate.compare_metadata(
+                migration.MigrationContext.configure(
+                    connection, opts={'compare_type': True}),
+                tables.METADATA))
+
+    def set_version(self, connection: Connection, version: str) -> None:
+        connection.execute(schema.VERSION.update().values(
+            version_num=version))
+
+    def test_from_the_first(self) -> None:
+        engine = self.older(FIRST)
+        with connect.writing(engine) as connection:
+            connection.execute(tables.hosts.insert().values(
+                name='one', facts={}, settings={}, first_seen_s=1.0,
+                last_seen_s=2.0))
+        self.upgraded(engine, FIRST)
+        with connect.writing(engine) as connection:
+            self.assertEqual(['one'], list(connection.execute(
+                sqlalchemy.select(tables.hosts.c.name)).scalars()))
+            aggregates.set_settings(connection, 'a', {}, new=True)
+
+    def test_where_one_has_died(self) -> None:
+        """It has made what is new, but for the version."""
+        engine = self.older(FIRST)
+        schema.upgrade(engine)
+        with connect.writing(engine) as connection:
+            self.set_version(connection, FIRST)
+        self.upgraded(engine, FIRST)
+
+    def test_where_one_has_died_between_two_columns(self) -> None:
+        engine = self.older(BEFORE)
+        schema.upgrade(engine)
+        with connect.writing(engine) as connection:
+            connection.execute(sqlalchemy.text(
+                'ALTER TABLE aggregate_hosts DROP COLUMN nova'))
+            self.set_version(connection, BEFORE)
+        self.upgraded(engine, BEFORE)
+
+    def test_aggregates_that_operators_named(self) -> None:
+        """They stay so, and Nova's come beside them."""
+        engine = self.older(BEFORE)
+        with connect.writing(engine) as connection:
+            for host in ('h1', 'h2'):
+                connection.execute(sqlalchemy.text(
+                    'INSERT INTO aggregate_hosts (aggregate, host) '
+                    f"VALUES ('rack', '{host}')"))
+        self.upgraded(engine, BEFORE)
+        with connect.writing(engine) as connection:
+            aggregates.follow(connection, {'rack': ['h2', 'h3']}, now_s=1.0)
+            self.assertEqual(
+                {'rack': (frozenset(('h1', 'h2')), frozenset(('h2', 'h3')))},
+                aggregates.members(connection))
+
+
+class OnSqlite(Upgrades, databases.Sqlite):
+    pass
+
+
+class OnMariaDb(Upgrades, databases.MariaDb):
+    pass
+
+
+class OnPostgreSql(Upgrades, databases.PostgreSql):
+    pass

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is made of Nova's answers, read by python-novaclient over HTTP."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from typing import Any
+
+from keystoneauth1 import session
+from keystoneauth1 import token_endpoint
+import testtools
+
+from scavenger_openstack import errors
+
+NEWEST = '2.100'
+"""That the Nova of these tests has."""
+
+SERVER = {
+    'id': '66666666-7777-4888-8999-aaaaaaaaaaaa', 'tenant_id': 'p1',
+    'status': 'ACTIVE', 'OS-EXT-SRV-ATTR:host': 'node-1',
+    'OS-EXT-STS:task_state': None, 'flavor': {'extra_specs': {'a': 'b'}},
+    'metadata': {'metering.stack': 'id-1', 'scavenger:priority': 'background'},
+    'tags': ['openshiftClusterID=prod', 'scavenger:x']}
+
+
+class Nova(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        try:
+            from scavenger_openstack.conductor.nova import client
+        except ImportError as exc:
+            self.skipTest(str(exc))
+        self.answers: dict[str, Any] = {}
+        self.versions: list[str | None] = []
+        server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),
+                                                 self.handler())
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f'http://127.0.0.1:{server.server_port}/v2.1'
+        self.answers['/v2.1'] = {'version': {
+            'id': 'v2.1', 'status': 'CURRENT', 'version': NEWEST,
+            'min_version': '2.1', 'links': [{'rel': 'self', 'href': url}]}}
+        self.nova = client.Nova(session.Session(
+            auth=token_endpoint.Token(url, 'token')))
+
+    def handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        answers, versions = self.answers, self.versions
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+
+            def do_GET(self) -> None:
+                found = answers.get(self.path.partition('?')[0].rstrip('/'))
+                versions.append(self.headers.get('OpenStack-API-Version'))
+                data = json.dumps(found or {}).encode()
+                self.send_response(404 if found is None else 200)
+                self.send_header('Content-Type', 'application/json')
+                self.send_header('Content-Length', str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
+
+    def test_aggregates(self) -> None:
+        self.answers['/v2.1/os-aggregates'] = {'aggregates': [
+            {'id': 1, 'name': 'rack ', 'hosts': ['node-2', 'node-1'],
+             'metadata': {'scavenger:priority': 'background'}},
+            {'id': 2, 'name': 'empty', 'hosts': [], 'metadata': {}}]}
+        self.assertEqual(
+            [('rack', ('node-2', 'node-1'),
+              {'scavenger:priority': 'background'}), ('empty', (), {})],
+            self.nova.aggregates())
+        self.assertEqual('compute 2.96', self.versions[-1])
+
+    def test_no_answer(self) -> None:
+        self.assertRaises(errors.Unreachable, self.nova.aggregates)
+
+    def test_a_server(self) -> None:
+        self.answers[f'/v2.1/servers/{SERVER["id"]}'] = {'server': SERVER}
+        found = self.nova.server(str(SERVER['id']))
+        assert found is not None
+        self.assertEqual(
+            ('node-1', 'id-1', ('scavenger:priority', 'scavenger:x')),
+            (found.host, found.stack, found.strays))
