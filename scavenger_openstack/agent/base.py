@@ -61,7 +61,7 @@ class Leases(Protocol):
         ...
 
     def remove(self, workload: str, knob: Knob) -> None:
-        """Remove the limit on a knob: its original first, then its lease."""
+        """Remove the limit on a knob: restore its original, end its lease."""
         ...
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:

@@ -144,7 +144,7 @@ class Loop:
         self._restoring = False
         self.actions: collections.deque[tuple[float, Action, int]]
         self.actions = collections.deque(maxlen=RECENT)
-        self.counters = {'ticks': 0, 'writes': 0, 'removed': 0, 'kills': 0,
+        self.counters = {'ticks': 0, 'writes': 0, 'removals': 0, 'kills': 0,
                          'refusals': 0, 'problems': 0, 'blind_ticks': 0}
 
     def tick(self, now: float) -> Tick:
@@ -322,6 +322,6 @@ class Loop:
         outcome = tick.outcome
         self.counters['ticks'] += 1
         self.counters['writes'] += outcome.written
-        self.counters['removed'] += outcome.removed
+        self.counters['removals'] += outcome.removed
         self.counters['refusals'] += len(outcome.unmet)
         self.counters['problems'] += len(outcome.problems)

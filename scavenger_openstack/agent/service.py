@@ -47,6 +47,7 @@ from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
@@ -100,7 +101,7 @@ def load_controllers(conf: cfg.ConfigOpts
     for name in conf.agent.controllers:
         cls = controller_type(name, '[agent] controllers')
         try:
-            params = conf_.params_of(conf, name, cls.params_type)
+            params = conf_params.params_of(conf, name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)
@@ -111,8 +112,7 @@ def load_controllers(conf: cfg.ConfigOpts
                 'attribution')
         found.append((cls(params, interval_s=conf.agent.interval_s,
                           host=conf.agent.host,
-                          boot_id=records.boot_id()),
-                      mode))
+                          boot_id=records.boot_id()), mode))
     return found
 
 
@@ -243,7 +243,7 @@ class Service:
             self._leases, conf.agent.write_deadline_s)
         self._isolation = isolation_.BlindIsolation(
             self._driver, self._leases,
-            conf_.params_of(conf, 'perfiso', perfiso.Params),
+            conf_params.params_of(conf, 'perfiso', perfiso.Params),
             modes['perfiso'])
         self._tunable = {'perfiso': self._isolation,
                          **{one.name: one for one, _ in self._controllers}}

@@ -56,10 +56,6 @@ SCHEMA = 2
 SCHEMAS = (1, SCHEMA)
 """Those that are read; another one is refused."""
 
-_NAMES_1 = {'perfcloud': {'lift_factor': 'remove_factor',
-                          'lift_intervals': 'remove_intervals'}}
-"""Section -> name of a parameter in version 1 -> its name since then."""
-
 SHORTEST_S = 0.001
 LONGEST_S = 1e6
 """Bounds of the time between two ticks: it divides."""
@@ -151,19 +147,8 @@ def header(document: Any) -> Header:
         'host': text, 'boot_id': text, 'version': text, 'time_s': number,
         'wall_time_s': number, 'interval_s': _interval, 'loaded_s': number,
         'controllers': _controllers, 'isolation': _controller}
-    found = Header(**fields(plain, '', {**checks, 'protect': _resources},
-                            tuple(checks)), schema=schema)
-    if schema > 1:
-        return found
-    return dataclasses.replace(found, controllers=tuple(
-        dataclasses.replace(one, params=_renamed(one.name, one.params))
-        for one in found.controllers))
-
-
-def _renamed(section: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of version 1 by their names of today."""
-    names = _NAMES_1.get(section, {})
-    return {names.get(name, name): value for name, value in params.items()}
+    return Header(**fields(plain, '', {**checks, 'protect': _resources},
+                           tuple(checks)), schema=schema)
 
 
 def _interval(value: Any, where: str) -> float:
@@ -318,23 +303,14 @@ def _told(value: Any, where: str) -> IncidentChange:
                           found.get('ended', False))
 
 
-_params = json_fields.by_name(mapping)
-
-
-def _params_1(value: Any, where: str) -> dict[str, dict[str, Any]]:
-    return {section: _renamed(section, params)
-            for section, params in _params(value, where).items()}
-
-
 _TURN: Mapping[str, Check] = {
     'time_s': number, 'stopped': flag, 'unwatched': flag, 'anew': flag,
     'originals': _originals, 'fast': _fast,
     'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
         _keys(v, w)), 'written': _written,
     'problems': texts, 'wanted': _caps, 'would': _caps,
-    'incidents': _incidents}
+    'incidents': _incidents, 'params': json_fields.by_name(mapping)}
 
 _TURNS: Mapping[int, Mapping[str, Check]] = {
-    1: {**_TURN, 'lifted': _keys, 'params': _params_1},
-    SCHEMA: {**_TURN, 'removed': _keys, 'params': _params}}
-"""By version."""
+    1: {**_TURN, 'lifted': _keys}, SCHEMA: {**_TURN, 'removed': _keys}}
+"""By version: ``removed`` was called ``lifted`` in version 1."""

@@ -27,8 +27,8 @@ So may one that was given up here.  One that sets what was there before, and
 comes after a new cap, is another program's write to the agent, which says so.
 One that takes the record away leaves a new cap with its lease, by which the
 knob is restored as well; the agent sees that the record is gone, and writes
-it again in its next tick.  Until then such a cap would be for ever only if the VM left.
-Standard library only.
+it again in its next tick.  Until then such a cap would stay for ever only if
+the VM left.  Standard library only.
 """
 
 from __future__ import annotations

@@ -133,11 +133,11 @@ def prepare(leases: Iterable[Lease],
 def restore_all(state_dir: int, say: Say, *, delete: bool,
                 progress: Callable[[], object] = bool,
                 due: Callable[[], bool] = lambda: True) -> list[Lease]:
-    """Restore what leases below an open state directory hold; return those
-    that are left.
+    """Restore the knobs of all leases below an open state directory; return
+    the leases that are left.
 
-    With ``delete``, which needs ``flock(lock)``, restored and stale ones are
-    deleted, and refused ones are renamed to ``*.refused``.
+    With ``delete``, which needs ``flock(lock)``, a lease that is done or stale
+    is deleted, and a refused one is renamed to ``*.refused``.
     ``say.unread`` counts those that cannot be read now; ``progress`` is
     called after each lease.  What is no longer ``due`` is left as it is, and
     none returned: an agent that had been stopped goes on, and may set its

@@ -168,7 +168,6 @@ class Actuator:
         self.gone = {**self._forgot, **seen.gone}
         queues = queues_.by_name()
         pending = self._worker.pending
-        held = self._leases.held()
         again = seen.changes.rewrite
         for key, cap in trees.inside(wanted, self.in_force).items():
             if key in pending or key not in seen.current:
@@ -186,7 +185,7 @@ class Actuator:
                 queue.tighten.append(cap)
             else:
                 queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
-        for key in list(held):
+        for key in list(self._leases.held()):
             if key in seen.gone or (key not in wanted and key not in pending
                                     and key not in taken):
                 queue = queues[self._queue_of(key, queues_.REMOVE)]
@@ -319,7 +318,7 @@ class Actuator:
                     'restored', workload, knob, amounts.of_knob(knob, text))
 
     def remove(self, key: KnobKey, outcome: Outcome | None = None) -> None:
-        """Give one knob its original back and end its lease."""
+        """Remove one limit: restore its original, end its lease."""
         outcome = outcome if outcome is not None else Outcome()
         try:
             self._leases.remove(*key)

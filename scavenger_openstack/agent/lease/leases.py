@@ -256,7 +256,7 @@ class Leases:
         return self._records
 
     def remove(self, workload: str, knob: Knob) -> None:
-        """Remove the limit on a knob: its original first, then its lease.
+        """Remove the limit on a knob: restore its original, end its lease.
 
         :raises DriverError: not restored, or a write is on its way: it
             stays held, try again.
@@ -350,7 +350,7 @@ class Leases:
         return self._lost
 
     def close(self) -> None:
-        """Remove all; what does not come back is left to the watcher."""
+        """Remove every limit; the watcher restores what did not come back."""
         if self._own.records < 0:
             return
         for problem in self.remove_all():

@@ -321,8 +321,7 @@ class Domains:
                                        snapshot, knob, held.original))
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
-                # Our cap got into the new run: it is removed there by its
-                # record.
+                # Our cap got into the new run, where its record removes it.
                 handle.set_record(metadata.uri(knob), metadata.KEY,
                                   metadata.build(knob, held.original))
                 self._look(workload, handle)

@@ -33,6 +33,7 @@ LEVELS = {
     'restore': 0, 'amounts': 0, 'text': 0,
     'algorithms': 1, 'decision': 1,
     'conf_check': 1, 'conf_cloud': 1, 'conf_control': 1, 'conf_host': 1,
+    'conf_params': 1,
     'conf': 2, 'rpc': 2, 'db': 2, 'drivers': 2, 'recording': 2,
     'simulator': 2,
     'agent': 3, 'conductor': 3, 'api': 3, 'nova': 3, 'osc': 3,
@@ -55,7 +56,7 @@ DRIVERS = {'base': 0, 'calls': 0, 'still_host': 1, 'kernel': 1, 'cgroup': 2,
 
 HOMES = {
     'oslo_config': ('conf', 'conf_check', 'conf_cloud', 'conf_control',
-                    'conf_host', 'conductor.sessions', 'rpc',
+                    'conf_host', 'conf_params', 'conductor.sessions', 'rpc',
                     'agent.service', 'agent.signals', 'api', 'wsgi',
                      'agent.parameters', 'drivers.host', 'recording.replay',
                      'recording.writer', 'laboratory.replay_settings', 'cmd',
