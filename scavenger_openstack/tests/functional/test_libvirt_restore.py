@@ -258,7 +258,7 @@ class TestVirshIsKilled(RestoreCase):
         self.assertEqual(self.before, self.every_limit())
 
     def test_at_any_instant(self) -> None:
-        """And'all is restored'by those that come after it."""
+        """And all is restored by those that come after it."""
         self.cap()
         ended = threading.Event()
         killed = []

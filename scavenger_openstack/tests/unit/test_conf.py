@@ -222,7 +222,8 @@ class TestWrong(ConfTestCase):
                 self.findings('[perfcloud]', f'{name} = 0.5'))
         self.assertEqual(
             ['[scavenger] lift_factor: no such option; [perfcloud] '
-             'lift_factor is one'], self.findings('[scavenger]', 'lift_factor = 3'))
+             'lift_factor is one'],
+            self.findings('[scavenger]', 'lift_factor = 3'))
 
     def test_what_cannot_be_read(self) -> None:
         self.file.write_bytes(b'[agent]\n\xff')
