@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Restore limits: the program that must work when nothing else does.
+"""Restore originals: the program that must work when nothing else does.
 
 ``scavenger-restore`` reads the leases that an agent left in its state
 directory and puts each knob back to its original.  It runs on the standard
