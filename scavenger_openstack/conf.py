@@ -21,12 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 from importlib import metadata
 import io
 import os
 import pathlib
-from typing import TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
@@ -43,13 +41,12 @@ from scavenger_openstack import conf_check
 from scavenger_openstack import conf_cloud
 from scavenger_openstack import conf_control
 from scavenger_openstack import conf_host
+from scavenger_openstack import conf_params
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Resource
 from scavenger_openstack.types import RESOURCE_OF
-
-P = TypeVar('P')
 
 DEFAULT_CONFIG = '/etc/scavenger/scavenger.conf'
 DEFAULT_CONFIG_DIR = DEFAULT_CONFIG + '.d'
@@ -61,6 +58,13 @@ PARAMS: dict[str, type] = {'scavenger': scavenger_params.Params,
                            'cpi2': cpi2.Params,
                            'perfcloud': perfcloud.Params,
                            'attribution': attribution.Params}
+
+OLD_NAMES: Mapping[str, str] = {
+    f'{section}.{old}': f'{section}.{name}'
+    for section, params in PARAMS.items()
+    for old, name in conf_params.old_names(params).items()}
+"""What options of ``PARAMS`` were called before, as ``section.option`` -> what
+they are called now."""
 
 DRIVERS = frozenset({'host', 'replay'})
 
@@ -150,49 +154,12 @@ SECTIONS: dict[str, list[cfg.Opt]] = {'agent': conf_agent.AGENT_OPTS,
                                       'api': conf_control.API_OPTS,
                                       **conf_cloud.SECTIONS}
 
-MODES = {Mode.OFF: 'nothing is computed',
-         Mode.OBSERVE: 'decisions are made and shown, nothing is touched',
-         Mode.ENFORCE: 'limits are set'}
-
-
-def mode_opt() -> cfg.Opt:
-    return cfg.StrOpt('mode', default=str(Mode.OBSERVE), mutable=True,
-                      choices=[(str(mode), text)
-                               for mode, text in MODES.items()],
-                      help='How far this controller may go.  Where it is '
-                           'not set, a regulator of a resource that [agent] '
-                           'protect lists enforces.')
-
-
-def opts_of(params: type) -> list[cfg.Opt]:
-    """The mode and one option per field of a ``Params`` dataclass."""
-    kinds = {'bool': cfg.BoolOpt, 'int': cfg.IntOpt, 'float': cfg.FloatOpt,
-             'str': cfg.StrOpt}
-    options = [mode_opt()]
-    for field in dataclasses.fields(params):
-        kind = kinds[getattr(field.type, '__name__', str(field.type))]
-        meta = field.metadata
-        bounds = {name: meta[name] for name in ('min', 'max', 'choices')
-                  if meta.get(name) is not None}
-        source = meta.get('source')
-        text = meta['help'] + (f'  Source: {source}.' if source else '')
-        options.append(kind(field.name, default=field.default, help=text,
-                            **bounds))
-    return options
-
-
-def params_of(conf: cfg.ConfigOpts, section: str, params: type[P]) -> P:
-    """Fill a ``Params`` dataclass from its section."""
-    conf.register_opts(opts_of(params), section)
-    group = conf[section]
-    return params(**{field.name: getattr(group, field.name)
-                     for field in dataclasses.fields(params)})  # type: ignore[arg-type]
-
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """All options, for oslo-config-generator."""
     return [(None, conf_agent.COMMON_OPTS), *SECTIONS.items(),
-            *((name, opts_of(params)) for name, params in PARAMS.items())]
+            *((name, conf_params.opts_of(params))
+              for name, params in PARAMS.items())]
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -203,7 +170,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     for section, options in SECTIONS.items():
         conf.register_opts(options, section)
     for section, params in PARAMS.items():
-        conf.register_opts(opts_of(params), section)
+        conf.register_opts(conf_params.opts_of(params), section)
 
 
 def load(conf: cfg.ConfigOpts, argv: Sequence[str], prog: str) -> None:
@@ -289,7 +256,9 @@ def findings(conf: cfg.ConfigOpts) -> list[str]:
     found = []
     known = {'DEFAULT': {*conf, *conf_check.ALIASES,
                          *conf_control.FOREIGN_DEFAULTS},
-             **{name: set(conf[name]) for name, _ in list_opts() if name}}
+             **{name: {*conf[name], *(old for option in options for old
+                                   in conf_check.old_names(name, option))}
+                for name, options in list_opts() if name}}
     files = list(conf_check.files(conf))
     free = set(conf_control.FOREIGN)
     if any(sections.keys() - known.keys() - free for _, sections in files):

@@ -123,7 +123,7 @@ cat >"$scratch/first" <<END
 END
 load='test_(demo|demo_who|attribution|attribution_odd|delay_.*)\.'
 vms='test_(libvirt_(limits|lines|host|counters|odd|xml)|hypervisor)\.'
-libvirtd='test_libvirt(_(changes|faults|life|lift|versions|words))?\.'
+libvirtd='test_libvirt(_(changes|faults|life|restore|versions|words))?\.'
 openstack='test_openstack(_[a-z]+)?\.'
 agents='test_(agent|claims|fresh_install|history|hostile|lapse|leases|observe'
 agents+='|privileges|signals|stop.*|tap.*|watcher)\.'

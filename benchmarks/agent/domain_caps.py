@@ -18,9 +18,9 @@ the agent does.  Prints for a CPU cap, a disk cap and an egress cap what the
 guest does without, with, and after it, in parts of the cap; how long the
 balloon takes to a size and back; what a paused guest uses; and for each knob
 the wall time of the first cap (the lease, our record in the domain, the
-limit, and a look at what came of it), of a change and of the lift, and which
-calls to libvirt that time is made of.  Nothing is asserted; with other work
-on the machine the figures tell little.
+limit, and a look at what came of it), of a change and of the removal, and
+which calls to libvirt that time is made of.  Nothing is asserted; with other
+work on the machine the figures tell little.
 
     python benchmarks/agent/domain_caps.py [--repeat 12] [--rounds 5]
 """
@@ -178,7 +178,7 @@ def timed(bench: Bench, args: argparse.Namespace) -> list[dict[str, Any]]:
         ways: dict[str, tuple[Any, ...]] = {'set': (knob, first)}
         if first != other:
             ways['change'] = (knob, other)
-        ways['lift'] = ()
+        ways['remove'] = ()
         took: dict[str, list[float]] = {way: [] for way in ways}
         calls: dict[str, list[list[libvirt_calls.Call]]] = {
             way: [] for way in ways}
@@ -225,10 +225,10 @@ def text(record: dict[str, Any]) -> str:
              f'before, {one["paused"]:.4f} paused, {one["after"]:.2f} '
              'after', '', 'ms of each call (median, lowest to highest of '
              f'{len(record["timed"][0]["took"]["set"])})', '']
-    said += columns(('knob', 'first cap', 'change', 'lift'), [
+    said += columns(('knob', 'first cap', 'change', 'removal'), [
         (one['knob'], *(spread([1000 * took_s for took_s in
                                 one['took'].get(way, ())], '{:.1f}')
-                        for way in ('set', 'change', 'lift')))
+                        for way in ('set', 'change', 'remove')))
         for one in record['timed']])
     said += ['', 'of which in libvirt, ms (medians)', '']
     for one in record['timed']:

@@ -13,7 +13,7 @@
 """Kill and stop the real agent, and count what survives it.
 
 (a) SIGKILL at every call through which it changes anything, enumerated by
-strace over a script of first caps, changed caps and lifts of every knob;
+strace over a script of first caps, changed caps and removals of every knob;
 (b) SIGKILL at random instants; (c) SIGSTOP past the lease, then SIGCONT and
 SIGKILL; and, to show that (a) can fail, (a) once more over a copy of the
 code that writes before it leases.

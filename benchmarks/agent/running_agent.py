@@ -84,7 +84,7 @@ def guarded(work: Callable[[], int]) -> int:
 class Agent:
     """scavenger-standalone, from when it turns until it has ended.
 
-    It ends, and lifts its limits, also when the benchmark is killed.
+    It ends, and removes its limits, also when the benchmark is killed.
 
     :param directory: for its configuration, its state and its log
     :param text: the configuration

@@ -101,7 +101,7 @@ half a CPU for that, and is a CPU hog."""
 
 DISK_MIB = 48
 SCANNED_MIB = 256
-LIFT_TIMEOUT_S = 180.0
+REMOVE_TIMEOUT_S = 180.0
 EVERY_S = 0.25
 
 CONFIG = """\
@@ -248,11 +248,11 @@ def play(args: argparse.Namespace) -> dict[str, Any]:
 
 def watch(stage: Stage, agent: Agent, workers: Sequence[Worker],
           start_s: float, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What the agent says, until all is lifted and some time after."""
+    """What the agent says, until no limit is left and some time after."""
     looks: list[dict[str, Any]] = []
     stopped_s = start_s + args.quiet + args.seconds
-    until_s = stopped_s + LIFT_TIMEOUT_S
-    lifted = False
+    until_s = stopped_s + REMOVE_TIMEOUT_S
+    removed = False
     said: set[str] = set()
     while (now_s := time.monotonic()) < until_s:
         for worker in workers:
@@ -264,13 +264,13 @@ def watch(stage: Stage, agent: Agent, workers: Sequence[Worker],
                 if line not in said:
                     said.add(line)
                     say(f'{now_s - start_s:5.0f} s  {line}')
-            if (not lifted and now_s > stopped_s and not looks[-1]['caps']
+            if (not removed and now_s > stopped_s and not looks[-1]['caps']
                     and all(one.worked and one.worked[-1][1] <= now_s
                             for one in workers if isinstance(one, Hog))):
-                lifted = True
+                removed = True
                 until_s = now_s + args.after
                 say(f'{now_s - start_s:5.0f} s  the hogs have stopped and '
-                    'all is lifted')
+                    'all limits are removed')
         show(f'{until_s - now_s:.0f} s left, or less')
         time.sleep(EVERY_S)
     show('')
@@ -321,7 +321,8 @@ def main() -> int:
                         help='from the first disturbance to the last '
                              '(%(default)s)')
     parser.add_argument('--after', type=float, default=30,
-                        help='seconds after all was lifted (%(default)s)')
+                        help='seconds after the last limit was removed '
+                             '(%(default)s)')
     parser.add_argument('--sample-s', type=float, default=5,
                         help='[attribution] sample_s (%(default)s, as '
                              'shipped)')

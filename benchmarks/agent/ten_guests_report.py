@@ -46,12 +46,12 @@ class Timeline:
         self.first_s = min(one[0][0] for one in self.worked.values() if one)
         self.last_s = max(one[-1][1] for one in self.worked.values() if one)
         self.limited: dict[str, list[list[float]]] = {}
-        self.lifted_s = self.last_s
+        self.removed_s = self.last_s
         for look in record['looks']:
             if look['caps']:
-                self.lifted_s = math.inf
-            elif self.lifted_s == math.inf:
-                self.lifted_s = look['at_s']
+                self.removed_s = math.inf
+            elif self.removed_s == math.inf:
+                self.removed_s = look['at_s']
             held = {cap['workload'] for cap in look['caps']
                     if cap['knob'] == record['knobs'].get(cap['workload'])}
             for name in {*held, *self.limited}:
@@ -61,7 +61,7 @@ class Timeline:
                     spans.append([look['at_s'], math.inf])
                 elif works and name not in held:
                     spans[-1][1] = look['at_s']
-        self.lifted_s = max(self.lifted_s, self.last_s)
+        self.removed_s = max(self.removed_s, self.last_s)
 
     def works(self, name: str, at_s: float) -> bool:
         return any(one[0] <= at_s < one[1] for one in self.worked[name])
@@ -83,7 +83,7 @@ class Timeline:
         if at_s < self.first_s:
             return BEFORE
         if at_s >= self.last_s:
-            return AFTER if at_s >= self.lifted_s else ''
+            return AFTER if at_s >= self.removed_s else ''
         working = [name for name in self.worked if self.works(name, at_s)]
         limited = [self.is_limited(name, at_s) for name in working]
         if not working or None in limited:
@@ -112,7 +112,7 @@ def text(record: Mapping[str, Any]) -> str:
         'What the agent saw of each guest: cores, and MB/s of its disk '
         '(libvirt tells that some', 'seconds later)', '',
         *used(record, timeline, phases), '', *told(record, timeline), '',
-        *lifted(record)])
+        *restored(record)])
 
 
 def phases_of(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
@@ -280,7 +280,7 @@ def told(record: Mapping[str, Any], timeline: Timeline) -> list[str]:
     return found
 
 
-def lifted(record: Mapping[str, Any]) -> list[str]:
+def restored(record: Mapping[str, Any]) -> list[str]:
     """Whether all domains are as they were, and what the log complains of."""
     found = []
     for name, before in record['limits_before'].items():

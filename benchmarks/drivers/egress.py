@@ -48,7 +48,7 @@ from scavenger_openstack.types import Knob
 RATE = Knob.EGRESS_BYTES_PER_S
 RATES = (125e3, 500e3, 2.5e6, 12.5e6, 25e6, 125e6)
 """Bytes per second: the floor (1 Mbit/s) up to 1 Gbit/s."""
-CHANGES, LIFTS = 100, 20
+CHANGES, REMOVALS = 100, 20
 FRAMES = 18     # so many go at once or wait
 
 
@@ -84,7 +84,7 @@ def measure(kind: str, seconds: float, rounds: int) -> list[dict[str, Any]]:
 def measure_calls(kind: str) -> dict[str, Any]:
     """Seconds of each call, in a quiet place."""
     took: dict[str, list[float]] = {'set': [], 'change': [], 'read': [],
-                                    'lift': []}
+                                    'remove': []}
 
     def timed(name: str, call: Callable[[], object]) -> None:
         start = time.perf_counter()
@@ -94,10 +94,10 @@ def measure_calls(kind: str) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         driver = egress.Network({}, {'bench': place(kind, stack)[0]})
         stack.callback(driver.close)
-        for _ in range(LIFTS):
+        for _ in range(REMOVALS):
             step, = driver.restore_actions('bench', RATE)
             timed('set', lambda: driver.write('bench', RATE, 1e6))
-            timed('lift', lambda step=step: actions.run(step, []))
+            timed('remove', lambda step=step: actions.run(step, []))
         for number in range(CHANGES):
             timed('change', lambda number=number: driver.write(
                 'bench', RATE, 1e6 + number))
@@ -128,10 +128,10 @@ def measure_removals(count: int) -> dict[str, float]:
             wires.send(FRAMES)
             began_s = time.perf_counter()
             if way == 'together':
-                held.lift_all()
+                held.remove_all()
             else:
                 for key in list(held.held()):
-                    held.lift(*key)
+                    held.remove(*key)
             found[way] = time.perf_counter() - began_s
     return found
 

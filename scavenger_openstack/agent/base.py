@@ -60,16 +60,16 @@ class Leases(Protocol):
         """Around each write."""
         ...
 
-    def lift(self, workload: str, knob: Knob) -> None:
-        """Give a knob its original back, then end its lease."""
+    def remove(self, workload: str, knob: Knob) -> None:
+        """Remove the limit on a knob: restore its original, end its lease."""
         ...
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
-        """Many knobs are about to be lifted: begin what takes a while."""
+        """Many limits are about to be removed: begin what takes a while."""
         ...
 
-    def lift_all(self) -> list[str]:
-        """Lift everything; return what did not come back, and why."""
+    def remove_all(self) -> list[str]:
+        """Remove every limit; return what did not come back, and why."""
         ...
 
     def original(self, workload: str, knob: Knob) -> Value | None:
@@ -134,7 +134,7 @@ class Isolation(Protocol):
 
     def stop(self) -> FastLoopState:
         """End the fast loop; what it does all the same, while a write
-        hangs.  Its leases are lifted by the next diff."""
+        hangs.  Its limits are removed by the next diff."""
         ...
 
     def facts(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Loop:
         self._restoring = False
         self.actions: collections.deque[tuple[float, Action, int]]
         self.actions = collections.deque(maxlen=RECENT)
-        self.counters = {'ticks': 0, 'writes': 0, 'lifts': 0, 'kills': 0,
+        self.counters = {'ticks': 0, 'writes': 0, 'removals': 0, 'kills': 0,
                          'refusals': 0, 'problems': 0, 'blind_ticks': 0}
 
     def tick(self, now: float) -> Tick:
@@ -196,11 +196,11 @@ class Loop:
         self._decider.load(state, now)
 
     def close(self) -> list[str]:
-        """Take every limit back; return what could not be."""
+        """Remove every limit; return what could not be removed, and why."""
         if self._isolation:
             self._isolation.stop()
         self._stop_file.close()
-        return self._leases.lift_all()
+        return self._leases.remove_all()
 
     def _decide(self, tick: Tick, sample: HostSample) -> None:
         """From a sample to its limits: the core says, the shell does."""
@@ -322,6 +322,6 @@ class Loop:
         outcome = tick.outcome
         self.counters['ticks'] += 1
         self.counters['writes'] += outcome.written
-        self.counters['lifts'] += outcome.lifted
+        self.counters['removals'] += outcome.removed
         self.counters['refusals'] += len(outcome.unmet)
         self.counters['problems'] += len(outcome.problems)

@@ -31,6 +31,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Tunable
 from scavenger_openstack.types import printable
 
@@ -70,7 +71,7 @@ def replaced(params: Any, asked: Asked) -> tuple[Any, dict[str, str]]:
 
     :param asked: by option
     """
-    options = {one.name: one for one in conf_.opts_of(type(params))}
+    options = {one.name: one for one in conf_params.opts_of(type(params))}
     del options['mode']
     values, refused = {}, {}
     for name, value in asked.items():
@@ -101,8 +102,8 @@ class Parameters:
                                            perfiso.Controller.name}:
             # A fault of the file is reported by the program that reads it.
             with contextlib.suppress(cfg.Error, ValueError):
-                self._file[name] = conf_.params_of(conf, name,
-                                                   conf_.PARAMS[name])
+                self._file[name] = conf_params.params_of(
+                    conf, name, conf_.PARAMS[name])
         self._now = dict(self._file)
         self._asked: Asked = {}
         self.refused: dict[str, str] = {}
@@ -140,6 +141,7 @@ class Parameters:
               ) -> dict[str, Any]:
         """What is to hold by section."""
         self._asked, refused = asked, {}
+        asked = conf_params.by_new_names(asked, conf_.OLD_NAMES)
         by_section: dict[str, dict[str, float | str]] = {
             name: {} for name in self._file
             if controllers is None or name in controllers}
@@ -166,13 +168,13 @@ class Parameters:
             found[section] = params
             refused |= {f'{section}.{name}': why
                         for name, why in wrong.items()}
-        self._refuse(refused)
+        self._refuse(refused, asked)
         return found
 
-    def _refuse(self, refused: Mapping[str, str]) -> None:
+    def _refuse(self, refused: Mapping[str, str], asked: Asked) -> None:
         told = {f'parameter {printable(name[:MOST_TEXT])}': why for name, why
                 in itertools.islice(refused.items(), MOST_REFUSED)}
-        new = [f'{name} = {printable(str(self._asked[name])[:MOST_TEXT])}: '
+        new = [f'{name} = {printable(str(asked[name])[:MOST_TEXT])}: '
                f'{why}' for name, why in refused.items()
                if self.refused.get(f'parameter {name}') != why]
         for line in new[:MOST_LINES]:

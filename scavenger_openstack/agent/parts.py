@@ -25,6 +25,7 @@ from stevedore import exception as stevedore_exception
 
 from scavenger_openstack import conf as conf_
 from scavenger_openstack import conf_host
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.drivers import base
@@ -55,7 +56,7 @@ def load_controllers(conf: cfg.ConfigOpts
     for name in conf.agent.controllers:
         cls = controller_type(name, '[agent] controllers')
         try:
-            params = conf_.params_of(conf, name, cls.params_type)
+            params = conf_params.params_of(conf, name, cls.params_type)
         except (cfg.Error, ValueError) as exc:
             raise errors.ConfigError(f'[{name}]: {exc}') from exc
         mode = conf_.mode(conf, name)

@@ -45,6 +45,7 @@ from scavenger_openstack.agent import unix_signals
 from scavenger_openstack.agent import windows
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
@@ -127,7 +128,7 @@ class Service:
             self._leases, conf.agent.write_deadline_s)
         self._isolation = isolation_.BlindIsolation(
             self._driver, self._leases,
-            conf_.params_of(conf, 'perfiso', perfiso.Params),
+            conf_params.params_of(conf, 'perfiso', perfiso.Params),
             modes['perfiso'])
         self._tunable = {'perfiso': self._isolation,
                          **{one.name: one for one, _ in self._controllers}}

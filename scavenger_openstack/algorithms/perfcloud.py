@@ -100,11 +100,13 @@ class Params:
         'help': 'Intervals from one search for antagonists to the next.',
         'min': 1, 'max': 1000,
         'source': 'PerfCloud, algorithm 1, gives no number'})
-    lift_factor: float = dataclasses.field(default=2.0, metadata={
+    remove_factor: float = dataclasses.field(default=2.0, metadata={
+        'deprecated_name': 'lift_factor',
         'help': 'A limit is removed when it has been so many times the demand '
-                'for lift_intervals.',
+                'for remove_intervals.',
         'min': 1.0, 'max': 100.0, 'source': 'not in the paper'})
-    lift_intervals: int = dataclasses.field(default=3, metadata={
+    remove_intervals: int = dataclasses.field(default=3, metadata={
+        'deprecated_name': 'lift_intervals',
         'help': 'Intervals after which a limit that binds nothing is removed.',
         'min': 1, 'max': 1000, 'source': 'not in the paper'})
 
@@ -213,7 +215,7 @@ class _Control:
         if self.level is None:
             # Fewer than two VMs to compare: hold, then give up.
             self.blind += 1
-            if self.blind >= self.params.lift_intervals:
+            if self.blind >= self.params.remove_intervals:
                 self.antagonists.clear()
                 self.began_s = None
             return
@@ -248,8 +250,8 @@ class _Control:
                            contention=contention, beta=params.beta,
                            gamma=params.gamma)
         one.loose = (one.loose + 1
-                     if one.cap >= params.lift_factor * use else 0)
-        if one.loose >= params.lift_intervals and not contention:
+                     if one.cap >= params.remove_factor * use else 0)
+        if one.loose >= params.remove_intervals and not contention:
             del self.antagonists[name]
 
     def _smooth(self, sample: Sample) -> None:

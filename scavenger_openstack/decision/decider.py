@@ -147,7 +147,7 @@ class Decider:
         """One controller's decision.
 
         A detector must not take the regulators down with it: one that fails
-        wants nothing, so that its caps are lifted, and rests.  A regulator
+        wants nothing, so that its caps are removed, and rests.  A regulator
         that fails ends the agent, and the watcher restores.
         """
         now = rates.time_s

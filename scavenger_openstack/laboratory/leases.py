@@ -60,16 +60,16 @@ class SimulatedLeases:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         yield
 
-    def lift(self, workload: str, knob: Knob) -> None:
+    def remove(self, workload: str, knob: Knob) -> None:
         if self._held.pop((workload, knob), None) is not None:
-            self._simulator.lift(workload, knob)
+            self._simulator.remove(workload, knob)
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
         pass
 
-    def lift_all(self) -> list[str]:
+    def remove_all(self) -> list[str]:
         for key in list(self._held):
-            self.lift(*key)
+            self.remove(*key)
         return []
 
     def check(self) -> None:

@@ -117,7 +117,7 @@ def _enforce(simulator: Simulator, held: Wanted, wanted: Wanted
             simulator.write(*key, value)
     for key in held:
         if key not in wanted and key[0] in there:
-            simulator.lift(*key)
+            simulator.remove(*key)
     return dict(wanted)
 
 

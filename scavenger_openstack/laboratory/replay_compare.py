@@ -68,13 +68,13 @@ class Tally:
     """What one setting decided, counted.
 
     ``set`` caps where there was none, ``changed`` ones that went on with
-    another value, ``lifted`` ones that ended.
+    another value, ``removed`` ones that ended.
     """
 
     ticks: int = 0
     set: int = 0
     changed: int = 0
-    lifted: int = 0
+    removed: int = 0
     incidents: int = 0
     knobs: dict[Place, Limited] = dataclasses.field(default_factory=dict)
     now: dict[str, Mapping[KnobKey, Value]] = dataclasses.field(
@@ -94,7 +94,7 @@ class Tally:
             self.changed += key in before and before[key] != value
         for key in before:
             if key not in caps:
-                self.lifted += 1
+                self.removed += 1
                 self.knobs[step.host, *key].last = None
         self.incidents += sum(
             1 for told in step.changed.incidents if not told.ended
@@ -175,7 +175,7 @@ class Comparison:
 
 
 COUNTS = {'ticks': 'ticks', 'set': 'caps set', 'changed': 'values changed',
-          'lifted': 'caps lifted', 'incidents': 'incidents'}
+          'removed': 'caps removed', 'incidents': 'incidents'}
 
 
 def compare(source: Source, one: Settings, two: Settings,

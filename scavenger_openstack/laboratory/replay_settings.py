@@ -29,6 +29,7 @@ from oslo_config import cfg
 from scavenger_openstack.agent import parts
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import is_detector
 from scavenger_openstack.decision.controller import UNUSABLE
 from scavenger_openstack.decision.decider import Decider
@@ -101,7 +102,8 @@ class Settings:
                 **one.params, **{
                     option: _checked(_options(one.kind.params_type), name,
                                      option, value)
-                    for option, value in values.items()
+                    for option, value in _by_new_names(
+                        one.kind.params_type, values).items()
                     if (name, option) not in self.fixed}})
             for one in self.controllers))
 
@@ -141,7 +143,8 @@ def of_header(header: line_format.Header) -> tuple[Settings, list[str]]:
         kind = parts.controller_type(one.name, 'the recording')
         params = {}
         options = _options(kind.params_type)
-        for name, value in one.params.items():
+        for name, value in _by_new_names(
+                kind.params_type, one.params).items():
             params[name] = _checked(options, one.name, name, value)
         for name in sorted(options.keys() - params.keys() - {'mode'}):
             params[name] = options[name].default
@@ -164,7 +167,7 @@ def of_options(conf: cfg.ConfigOpts, regulators: bool) -> Settings:
     found = []
     for name in conf.agent.controllers:
         kind = parts.controller_type(name, '[agent] controllers')
-        params: Any = conf_.params_of(conf, name, kind.params_type)
+        params: Any = conf_params.params_of(conf, name, kind.params_type)
         mode = conf_.mode(conf, name)
         setting = Setting(
             name, kind, Mode.OFF if mode is Mode.OFF else Mode.ENFORCE,
@@ -200,6 +203,7 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
         one = found[section]
         options = _options(one.kind.params_type)
         name = name.replace('-', '_')
+        name = conf_params.old_names(one.kind.params_type).get(name, name)
         if name not in options:
             raise errors.ConfigError(
                 f'--set {change}: {section} has no option {name}'
@@ -216,7 +220,14 @@ def changed(settings: Settings, changes: Sequence[str]) -> Settings:
 
 
 def _options(params_type: type) -> dict[str, cfg.Opt]:
-    return {option.name: option for option in conf_.opts_of(params_type)}
+    return {option.name: option for option in conf_params.opts_of(params_type)}
+
+
+def _by_new_names(params_type: type, values: Mapping[str, Any]
+                  ) -> dict[str, Any]:
+    """Recorded parameters by what these are called now."""
+    return conf_params.by_new_names(values,
+                                    conf_params.old_names(params_type))
 
 
 def _checked(options: Mapping[str, cfg.Opt], section: str, name: str,

@@ -50,8 +50,11 @@ from scavenger_openstack.wire.json_fields import quantity
 from scavenger_openstack.wire.json_fields import text
 from scavenger_openstack.wire.json_fields import texts
 
-SCHEMA = 1
-"""Version of the format; another one is refused."""
+SCHEMA = 2
+"""Version of the format that is written."""
+
+SCHEMAS = (1, SCHEMA)
+"""Those that are read; another one is refused."""
 
 SHORTEST_S = 0.001
 LONGEST_S = 1e6
@@ -77,7 +80,8 @@ class Header:
     """The first line.
 
     ``loaded_s`` is when the states were taken up; ``protect`` the only
-    resources that limits were set on, empty for all.
+    resources that limits were set on, empty for all.  ``schema`` is the
+    version of the lines.
     """
 
     host: str
@@ -90,6 +94,7 @@ class Header:
     controllers: tuple[RecordedController, ...]
     isolation: RecordedController
     protect: tuple[Resource, ...] = ()
+    schema: int = SCHEMA
 
 
 class RecordedTick(NamedTuple):
@@ -117,7 +122,7 @@ class RecordedTick(NamedTuple):
     unmet: Mapping[str, int]
     pending: frozenset[KnobKey]
     written: Mapping[KnobKey, tuple[Value, Value | None]]
-    lifted: tuple[KnobKey, ...]
+    removed: tuple[KnobKey, ...]
     problems: tuple[str, ...]
     decided: Changed
     orders: orders_.Orders = orders_.NONE
@@ -133,8 +138,9 @@ def header(document: Any) -> Header:
     if kind != 'header':
         raise bad('type', kind, "'header', so this is not a recording")
     schema = document.get('schema')
-    if schema != SCHEMA or type(schema) is not int:
-        raise bad('schema', schema, f'{SCHEMA}, the version known here')
+    if schema not in SCHEMAS or type(schema) is not int:
+        raise bad('schema', schema, ' or '.join(map(str, SCHEMAS))
+                  + ', the versions known here')
     plain = {name: value for name, value in document.items()
              if name not in ('type', 'schema')}
     checks: dict[str, Check] = {
@@ -142,7 +148,7 @@ def header(document: Any) -> Header:
         'wall_time_s': number, 'interval_s': _interval, 'loaded_s': number,
         'controllers': _controllers, 'isolation': _controller}
     return Header(**fields(plain, '', {**checks, 'protect': _resources},
-                           tuple(checks)))
+                           tuple(checks)), schema=schema)
 
 
 def _interval(value: Any, where: str) -> float:
@@ -185,12 +191,13 @@ def _resources(value: Any, where: str) -> tuple[Resource, ...]:
 
 
 def turn(document: Any, line: int, samples: json_fields.Samples,
-         above: RecordedTick | None) -> RecordedTick:
+         above: RecordedTick | None, schema: int = SCHEMA) -> RecordedTick:
     """A line after the first.
 
     :param line: its number
     :param samples: remembers what the lines above said of the host
     :param above: the line above, ``None`` for the header
+    :param schema: the version of the recording
     :raises ValueError: which field is wrong, and how.
     """
     kind = mapping(document, 'line').get('type')
@@ -202,7 +209,7 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
              if name != 'type'}
     orders = above.orders if above else orders_.NONE
     found = fields(plain, '', {
-        **_TURN, 'sample': lambda value, where: samples.read(
+        **_TURNS[schema], 'sample': lambda value, where: samples.read(
             value, f'{where}: '),
         'orders': lambda value, where: order_format.read(
             value, where, orders)}, ('time_s',))
@@ -216,7 +223,8 @@ def turn(document: Any, line: int, samples: json_fields.Samples,
         fast_sets=fast.get('sets', frozenset()),
         floors=fast.get('floors', ()), unmet=found.get('unmet', {}),
         pending=found.get('pending', frozenset()),
-        written=found.get('written', {}), lifted=found.get('lifted', ()),
+        written=found.get('written', {}),
+        removed=found.get('removed', found.get('lifted', ())),
         problems=found.get('problems', ()),
         decided=Changed(
             {(key[1], key[2]): cap
@@ -299,6 +307,10 @@ _TURN: Mapping[str, Check] = {
     'time_s': number, 'stopped': flag, 'unwatched': flag, 'anew': flag,
     'originals': _originals, 'fast': _fast,
     'unmet': json_fields.by_name(number), 'pending': lambda v, w: frozenset(
-        _keys(v, w)), 'written': _written, 'lifted': _keys,
+        _keys(v, w)), 'written': _written,
     'problems': texts, 'wanted': _caps, 'would': _caps,
     'incidents': _incidents, 'params': json_fields.by_name(mapping)}
+
+_TURNS: Mapping[int, Mapping[str, Check]] = {
+    1: {**_TURN, 'lifted': _keys}, SCHEMA: {**_TURN, 'removed': _keys}}
+"""By version: ``removed`` was called ``lifted`` in version 1."""

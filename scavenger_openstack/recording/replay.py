@@ -70,8 +70,9 @@ class Recording:
         with self._file:
             while data := self._next():
                 try:
-                    turn = line_format.turn(self._parse(data), self._line,
-                                            samples, turn)
+                    turn = line_format.turn(
+                        self._parse(data), self._line, samples, turn,
+                        self.header.schema)
                 except (ValueError, RecursionError) as exc:
                     raise self.error(str(exc)) from None
                 if turn.time_s < time_s:
@@ -111,7 +112,7 @@ def read(path: pathlib.Path) -> Recording:
     """Open a recording.
 
     :raises OSError: it cannot be opened.
-    :raises DriverError: it has no header of this version.
+    :raises DriverError: it has no header of a known version.
     """
     return Recording(path)
 

@@ -39,6 +39,7 @@ from oslo_log import log
 
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import orders
@@ -99,7 +100,7 @@ def header(conf: cfg.ConfigOpts,
 
 def _params(conf: cfg.ConfigOpts, section: str, params_type: type
             ) -> dict[str, Any]:
-    return _values(conf_.params_of(conf, section, params_type))
+    return _values(conf_params.params_of(conf, section, params_type))
 
 
 def _values(params: Any) -> dict[str, Any]:
@@ -223,7 +224,7 @@ class Recorder:
             line['written'] = written
         now_in_force = set(in_force)
         if self._in_force - now_in_force:
-            line['lifted'] = sorted(self._in_force - now_in_force)
+            line['removed'] = sorted(self._in_force - now_in_force)
         self._in_force = now_in_force
         if tick.problems:
             line['problems'] = tick.problems

@@ -57,7 +57,7 @@ PROGRAMS: Mapping[str, Program] = {
     'tc': Program(network.validate, network.delete_bucket),
     'tap': Program(network.validate, network.free_tap,
                    network.open_bucket),
-    'domain': Program(domain.validate, domain.lift)}
+    'domain': Program(domain.validate, domain.restore)}
 """What ``do`` says -> that kind of action."""
 
 

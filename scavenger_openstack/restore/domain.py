@@ -25,10 +25,10 @@ domain is looked at again: that call may have come in between.
 
 So may one that was given up here.  One that sets what was there before, and
 comes after a new cap, is another program's write to the agent, which says so.
-One that takes the record away leaves a new cap with its lease, by which it is
-lifted as well; the agent sees that the record is gone, and writes it again in
-its next tick.  Until then such a cap would be for ever only if the VM left.
-Standard library only.
+One that takes the record away leaves a new cap with its lease, by which the
+knob is restored as well; the agent sees that the record is gone, and writes
+it again in its next tick.  Until then such a cap would stay for ever only if
+the VM left.  Standard library only.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def validate(action: RestoreAction) -> None:
         raise Refused('a quota needs its period')
 
 
-def lift(action: RestoreAction) -> bool:
+def restore(action: RestoreAction) -> bool:
     """Carry out a valid action; whether it changed a thing.
 
     A call that was given up waits on in libvirtd, which says so: what comes
@@ -112,7 +112,7 @@ def lift(action: RestoreAction) -> bool:
             control = session.ask(f'domcontrol {action["uuid"]}',
                                   within_s=_FIRST_S)
             pause_s = 0.0       # from now on libvirtd tells how it stands
-            changed = _lift(action, control, functools.partial(
+            changed = _restore(action, control, functools.partial(
                 session.ask, within_s=within_s))
     except virsh.Silent:
         _alive(action)
@@ -127,7 +127,7 @@ def lift(action: RestoreAction) -> bool:
     return changed
 
 
-def _lift(action: RestoreAction, control: str, ask: Ask) -> bool:
+def _restore(action: RestoreAction, control: str, ask: Ask) -> bool:
     """Until nothing is left to do when it is looked at once more: a call of
     a dead agent may land between a look and the end of the record."""
     _ready(action, control, ask)

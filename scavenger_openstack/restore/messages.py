@@ -54,7 +54,7 @@ def line(text: str) -> None:
     try:
         print('scavenger-restore:', shown, file=sys.stderr, flush=True)
     except OSError:
-        pass                # a full disk must not keep us from lifting
+        pass                # a full disk must not keep us from restoring
 
 
 def notify(message: bytes) -> None:

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Lift caps: the program that must work when nothing else does.
+"""Restore originals: the program that must work when nothing else does.
 
 ``scavenger-restore`` reads the leases that an agent left in its state
 directory and puts each knob back to its original.  It runs on the standard
@@ -62,7 +62,7 @@ from scavenger_openstack.restore.state_directory import StateDir
 from scavenger_openstack.restore.state_directory import UNREADABLE_POLLS
 
 __all__ = ['Gone', 'Lease', 'Refused', 'RestoreError', 'Say', 'boot_id',
-           'lift', 'lift_all', 'main', 'now_s']
+           'main', 'now_s', 'restore', 'restore_all']
 
 MAX_PAUSE_S = 2.0
 WORK_SHARE = 0.1
@@ -77,8 +77,8 @@ BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
         'work here: try again when it has ended')
 
 
-def lift(lease: Lease, *, directory: int | None = None,
-         mounts: Sequence[cgroup.Mount] | None = None) -> bool:
+def restore(lease: Lease, *, directory: int | None = None,
+            mounts: Sequence[cgroup.Mount] | None = None) -> bool:
     """Put a knob back to its original; whether that changed anything.
 
     Every action is tried, in order, whatever became of those before it.
@@ -113,8 +113,8 @@ def lift(lease: Lease, *, directory: int | None = None,
 
 def prepare(leases: Iterable[Lease],
             progress: Callable[[], object] = bool) -> None:
-    """Begin what takes a while, for all leases that are about to be lifted:
-    packets that wait behind limits go on their way meanwhile."""
+    """Begin what takes a while, for all leases that are about to be
+    restored: packets that wait behind limits go on their way meanwhile."""
     for lease in leases:
         for action in lease.actions if lease.boot_id == boot_id() else ():
             kind = actions.PROGRAMS.get(action['do'])
@@ -125,18 +125,19 @@ def prepare(leases: Iterable[Lease],
                 kind.prepare(action)
             except (Gone, Refused):
                 pass
-            except Exception:   # to lift it says why
+            except Exception:   # restoring it says why
                 return
             progress()
 
 
-def lift_all(state_dir: int, say: Say, *, delete: bool,
-             progress: Callable[[], object] = bool,
-             due: Callable[[], bool] = lambda: True) -> list[Lease]:
-    """Lift every lease below an open state directory; return the rest.
+def restore_all(state_dir: int, say: Say, *, delete: bool,
+                progress: Callable[[], object] = bool,
+                due: Callable[[], bool] = lambda: True) -> list[Lease]:
+    """Restore the knobs of all leases below an open state directory; return
+    the leases that are left.
 
-    With ``delete``, which needs ``flock(lock)``, what was lifted or is
-    stale is deleted, and what was refused is renamed to ``*.refused``.
+    With ``delete``, which needs ``flock(lock)``, a lease that is done or stale
+    is deleted, and a refused one is renamed to ``*.refused``.
     ``say.unread`` counts those that cannot be read now; ``progress`` is
     called after each lease.  What is no longer ``due`` is left as it is, and
     none returned: an agent that had been stopped goes on, and may set its
@@ -181,7 +182,7 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
                     if not due():
                         say.problems.pop('why', None)
                         return []
-                    if not _lift_one(here, lease, mounts, say, delete):
+                    if not _restore_one(here, lease, mounts, say, delete):
                         left.append(lease)
                 progress()
         return left
@@ -189,15 +190,15 @@ def lift_all(state_dir: int, say: Say, *, delete: bool,
         os.close(here)
 
 
-def _lift_one(here: int, lease: Lease, mounts: Sequence[cgroup.Mount],
-              say: Say, delete: bool) -> bool:
+def _restore_one(here: int, lease: Lease, mounts: Sequence[cgroup.Mount],
+                 say: Say, delete: bool) -> bool:
     what = f'{lease.knob} of {lease.workload}'
     try:
         if lease.boot_id != boot_id():
             if delete:
                 say.event(lease.name, f'{what}: stale lease of another boot '
                           'deleted; its limit ended with that boot')
-        elif lift(lease, directory=here, mounts=mounts):
+        elif restore(lease, directory=here, mounts=mounts):
             say.event(lease.name, f'{what}: restored to its original')
     except Gone as exc:
         say.problem(lease.name, f'{what}: nothing to restore, {exc}')
@@ -236,10 +237,10 @@ def _refuse(here: int, name: str, exc: Refused, say: Say,
             say.problem(name + ' kept', f'{name} keeps its name: {error}')
 
 
-def restore(state: StateDir, stop_file: str, say: Say, *,
-            everything: bool = False, orphans: bool = False,
-            progress: Callable[[], object] = bool) -> list[Lease]:
-    """Lift what is due now; return what did not come back.
+def restore_due(state: StateDir, stop_file: str, say: Say, *,
+                everything: bool = False, orphans: bool = False,
+                progress: Callable[[], object] = bool) -> list[Lease]:
+    """Restore what is due now; return what did not come back.
 
     Always due: leases that have run out, and all while the stop file is
     there.  ``orphans`` are the leases of an agent that is dead.
@@ -278,8 +279,8 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
             state.due = False
             return []
         say.problem('why', why)
-        return lift_all(state.fd, say, delete=lock >= 0, progress=progress,
-                        due=due)
+        return restore_all(state.fd, say, delete=lock >= 0,
+                           progress=progress, due=due)
     finally:
         if lock >= 0:
             os.close(lock)
@@ -287,7 +288,7 @@ def restore(state: StateDir, stop_file: str, say: Say, *,
 
 def once(state: StateDir, stop_file: str, say: Say, *,
          everything: bool) -> int:
-    """Lift once, with some patience; the exit code.
+    """Restore once, with some patience; the exit code.
 
     :raises OSError: the state directory cannot be used.
     """
@@ -301,7 +302,7 @@ def once(state: StateDir, stop_file: str, say: Say, *,
             return 1
         os.close(lock)
     for _ in range(RETRIES):
-        left = restore(state, stop_file, say, everything=everything)
+        left = restore_due(state, stop_file, say, everything=everything)
         busy = state.held and not (state.pid or state.due)
         if not (left or say.unread or busy
                 or 0 < state.unreadable < UNREADABLE_POLLS):
@@ -344,9 +345,9 @@ def _rest(state: StateDir, say: Say) -> int:
 
 def watch(state: StateDir, stop_file: str, say: Say, *,
           with_parent: bool = False) -> int:
-    """Lift what is due, again and again, until SIGTERM.
+    """Restore what is due, again and again, until SIGTERM.
 
-    :param with_parent: also end when our parent has, and all is lifted
+    :param with_parent: also end when our parent has, and all is restored
     """
     # Before any wait: what it restores late, others suffer from.
     scheduling.process()
@@ -379,8 +380,8 @@ def watch(state: StateDir, stop_file: str, say: Say, *,
         except OSError as exc:
             say.problem('watcher', f'{state.path}: {exc}')
         try:
-            left = restore(state, stop_file, say, orphans=True,
-                           progress=beat.turn)
+            left = restore_due(state, stop_file, say, orphans=True,
+                               progress=beat.turn)
             say.problems.pop('state', None)
         except OSError as exc:
             say.problem('state', f'{state.path}: {exc}')

@@ -57,7 +57,7 @@ class StateDir:
         self.id = (0, 0)
         self.pid = self.died = 0
         self.held = self.found = self.due = False
-        """What the last pass saw: a living agent, leases, any to lift."""
+        """What the last pass saw: a living agent, leases, any to restore."""
         self.expires_s = self._expires_s = 0.0
         self.unreadable = 0
 
@@ -97,7 +97,7 @@ class StateDir:
         self.id = (0, 0)
 
     def has_leases(self) -> bool:
-        """Whether there is anything to lift, or to tidy up."""
+        """Whether there is anything to restore, or to delete."""
         try:
             with os.scandir(os.path.join(self.path, 'leases')) as entries:
                 return any(entry.name.endswith(('.json', '.tmp'))

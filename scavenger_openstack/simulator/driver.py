@@ -161,8 +161,8 @@ class Simulator(StillHost):
             self._limit(guest)
         return value
 
-    def lift(self, workload: str, knob: Knob) -> None:
-        """Take a limit away, as restoring a lease does."""
+    def remove(self, workload: str, knob: Knob) -> None:
+        """Remove a limit, as restoring by a lease does."""
         self._caps.pop((workload, knob), None)
         try:
             members = self._members(workload)

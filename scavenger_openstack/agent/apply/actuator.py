@@ -14,8 +14,8 @@
 
 Controllers say every tick all the caps they want.  The actuator compares
 that with what is in force, leases what it is about to touch for the first
-time, writes, reads back, and lifts what is not wanted any more.  A write
-that failed shows again in the next diff, so nothing is retried here.
+time, writes, reads back, and removes limits that are not wanted any more.
+A write that failed shows again in the next diff, so nothing is retried here.
 
 The state of a knob is told as restore actions.  Those that a lease holds are
 the state before us, and each write is handed them; those that follow a write
@@ -63,13 +63,13 @@ class Outcome:
     """What one diff did: counts, refusals in bytes, and problems."""
 
     written: int = 0
-    lifted: int = 0
+    removed: int = 0
     unmet: dict[str, int] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         self.written += other.written
-        self.lifted += other.lifted
+        self.removed += other.removed
         self.unmet.update(other.unmet)
         self.problems += other.problems
 
@@ -138,7 +138,7 @@ class Actuator:
                     found[key] = now
             except errors.WorkloadGone as exc:
                 gone[key] = str(exc)
-                self._ours.pop(key, None)   # until it is lifted, look
+                self._ours.pop(key, None)   # until it is removed, look
                 continue
             except errors.ScavengerError as exc:
                 if key in held and (isinstance(exc, errors.Unsupported)
@@ -168,7 +168,6 @@ class Actuator:
         self.gone = {**self._forgot, **seen.gone}
         queues = queues_.by_name()
         pending = self._worker.pending
-        held = self._leases.held()
         again = seen.changes.rewrite
         for key, cap in trees.inside(wanted, self.in_force).items():
             if key in pending or key not in seen.current:
@@ -186,20 +185,21 @@ class Actuator:
                 queue.tighten.append(cap)
             else:
                 queues[self._queue_of(key, queues_.LOOSEN)].loosen.append(cap)
-        for key in list(held):
+        for key in list(self._leases.held()):
             if key in seen.gone or (key not in wanted and key not in pending
                                     and key not in taken):
-                queues[self._queue_of(key, queues_.LIFT)].lift.append(key)
+                queue = queues[self._queue_of(key, queues_.REMOVE)]
+                queue.remove.append(key)
         at_once = queues.pop('', queues_.WriteQueue())
         # A workload that has become foreground runs again before all else.
-        for key in at_once.lift:
+        for key in at_once.remove:
             if key[1] is Knob.PAUSED:
-                self.lift(key, outcome)
+                self.remove(key, outcome)
         self._write_all(at_once.tighten, outcome)
         self._in_queues(queues, outcome)
-        for key in at_once.lift:
+        for key in at_once.remove:
             if key[1] is not Knob.PAUSED:
-                self.lift(key, outcome)
+                self.remove(key, outcome)
         self._write_all(at_once.loosen, outcome)
         outcome.unmet.update(
             (workload, size) for workload, size in seen.changes.unmet.items()
@@ -216,7 +216,7 @@ class Actuator:
                 and current == ours.value)
 
     def _queue_of(self, key: KnobKey, what: str) -> str:
-        """Where a knob is tightened, loosened or lifted."""
+        """Where a limit is tightened, loosened or removed."""
         return queues_.at(self._driver.queue(*key), what)
 
     def _in_queues(self, queues: Mapping[str, queues_.WriteQueue],
@@ -226,7 +226,7 @@ class Actuator:
             return
         jobs, found = [], []
         for name, every in queues.items():
-            # One by one: what has been lifted may be limited again.
+            # One by one: a knob without its limit may be limited again.
             for queue in every.apart() if name == base.DRAIN else (every,):
                 one = Outcome()
                 jobs.append(worker.Job(name, queue.keys(), functools.partial(
@@ -242,8 +242,8 @@ class Actuator:
     def _in_queue(self, queue: queues_.WriteQueue, outcome: Outcome) -> None:
         self._write_all(queue.tighten, outcome)
         self._leases.prepare(queue.prepare)
-        for key in queue.lift:
-            self.lift(key, outcome)
+        for key in queue.remove:
+            self.remove(key, outcome)
         self._write_all(queue.loosen, outcome)
 
     def _finished(self, problems: Sequence[str]) -> Outcome:
@@ -290,13 +290,13 @@ class Actuator:
             raise errors.LeaseError(f'{workload} {knob}: not restorable now')
         if held and (originals.made_again(held.actions, now)
                      or originals.keys(held.actions) != originals.keys(now)):
-            self._leases.lift(*key)     # made again: its cap died with it
+            self._leases.remove(*key)   # made again: its cap died with it
             held = None
         if held is None:
             if knob is Knob.CPU_SET:    # else their cap is our original
                 for kin in [k for k in self._leases.held() if k[1] is knob
                             and originals.kin(k[0], workload)]:
-                    self._leases.lift(*kin)
+                    self._leases.remove(*kin)
                     self.forget(kin)
                 now = self._driver.restore_actions(*key)
             self._leases.hold(workload, knob, now,
@@ -317,11 +317,11 @@ class Actuator:
         LOG.warning('%s %s: another program set it to %s, which will be '
                     'restored', workload, knob, amounts.of_knob(knob, text))
 
-    def lift(self, key: KnobKey, outcome: Outcome | None = None) -> None:
-        """Give one knob its original back and end its lease."""
+    def remove(self, key: KnobKey, outcome: Outcome | None = None) -> None:
+        """Remove one limit: restore its original, end its lease."""
         outcome = outcome if outcome is not None else Outcome()
         try:
-            self._leases.lift(*key)
+            self._leases.remove(*key)
         except errors.ScavengerError as exc:
             outcome.problems.append(self._complain(
                 key, f'{key[0]} {key[1]}: not removed yet, the next tick '
@@ -329,7 +329,7 @@ class Actuator:
             return
         self.forget(key)
         self._driver.notify(base.Removed(*key))
-        outcome.lifted += 1
+        outcome.removed += 1
 
     def forget(self, key: KnobKey) -> None:
         """Drop what is remembered of a knob that we no longer hold."""
@@ -420,7 +420,7 @@ class Actuator:
         if isinstance(exc, errors.WorkloadGone):
             # Its cap died with it; one made again is met at the next tick.
             self.gone[cap.workload, cap.knob] = str(exc)
-            self.lift((cap.workload, cap.knob))
+            self.remove((cap.workload, cap.knob))
             return
         outcome.problems.append(self._refused(cap, exc, (
             f'{cap.workload} {cap.knob} = {amounts.of_knob(*cap[1:3])} not '

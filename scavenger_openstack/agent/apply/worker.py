@@ -14,8 +14,8 @@
 """Threads for writes that may take long.
 
 A memory limit below the use makes the kernel reclaim first; packets that
-wait behind a limit need time to go before it is lifted; libvirt waits for a
-QEMU that does not answer.  Such a write cannot be called off once it
+wait behind a limit need time to go before it is removed; libvirt waits for
+a QEMU that does not answer.  Such a write cannot be called off once it
 has begun.  So a tick gives such writes away, in queues that do not wait for
 one another, and waits for them only until its deadline.
 """

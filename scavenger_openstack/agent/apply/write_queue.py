@@ -30,9 +30,9 @@ from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
-TIGHTEN, LOOSEN, LIFT = 'tighten', 'loosen', 'lift'
+TIGHTEN, LOOSEN, REMOVE = 'tighten', 'loosen', 'remove'
 
-_SLOW = {base.RECLAIM: TIGHTEN, base.DRAIN: LIFT}
+_SLOW = {base.RECLAIM: TIGHTEN, base.DRAIN: REMOVE}
 """All that may take long in these queues; in any other it is everything."""
 
 
@@ -41,20 +41,20 @@ class WriteQueue:
     """What one queue has to do in a tick, in this order."""
 
     tighten: list[Cap] = dataclasses.field(default_factory=list)
-    lift: list[KnobKey] = dataclasses.field(default_factory=list)
+    remove: list[KnobKey] = dataclasses.field(default_factory=list)
     loosen: list[Cap] = dataclasses.field(default_factory=list)
     prepare: list[KnobKey] = dataclasses.field(default_factory=list)
-    """What is about to be lifted, here and elsewhere."""
+    """Whose limits are about to be removed, here and elsewhere."""
 
     def keys(self) -> list[KnobKey]:
         return [*((cap.workload, cap.knob)
-                  for cap in (*self.tighten, *self.loosen)), *self.lift]
+                  for cap in (*self.tighten, *self.loosen)), *self.remove]
 
     def apart(self) -> list[WriteQueue]:
-        """One queue for each knob that is lifted, where all are; the first
+        """One queue for each limit that is removed, where all are; the first
         prepares all."""
-        found = [WriteQueue(lift=[key]) for key in self.lift]
-        found[0].prepare = self.lift
+        found = [WriteQueue(remove=[key]) for key in self.remove]
+        found[0].prepare = self.remove
         return found
 
 

@@ -161,7 +161,7 @@ class BlindIsolation:
                   + format_cpus(bounds.allowed | bounds.beside))
 
     def stop(self, state: str = '') -> settle.FastLoopState:
-        """End the fast loop; its leases are lifted by the next diff.
+        """End the fast loop; its limits are removed by the next diff.
 
         While a write of its hangs in the kernel it stays the writer.
 

@@ -45,7 +45,7 @@ SHORTEST_S, LONGEST_S = 0.0001, 0.01
 
 RETRY_S = 1.0
 """After a problem nothing is written for so long.  Also how often the set is
-written unchanged: after a lift behind our back it comes back."""
+written unchanged: one that was restored behind our back comes back."""
 
 LOOK_S = 0.02
 """How often to find out which CPUs are online."""
@@ -164,7 +164,7 @@ class FastLoop:
     def stop(self) -> None:
         """End the thread; when this returns nothing more is written.
 
-        The set stays as it is: lift it next.
+        The set stays as it is: remove the limit next.
 
         :raises DriverError: the thread hangs in a write; call again
         """

@@ -103,7 +103,7 @@ class Heartbeat:
             raise errors.LeaseError(self.ran_out())
 
     def expired(self, now: float) -> bool:
-        """Whether the watcher may be lifting by now."""
+        """Whether the watcher may be restoring by now."""
         return now >= self._expires_s
 
     def ran_out(self) -> str:

@@ -21,14 +21,14 @@ What is on disk when the process dies, and why that is safe:
 * ``hold``: before the rename a ``.tmp`` that is not read, and no write;
   after it the record, and a knob that may or may not have been written.
 * ``replace``: the rename leaves the old original or the new, never none.
-* ``lift``: the record goes last, after the read-back.  A CPU set that is
+* ``remove``: the record goes last, after the read-back.  A CPU set that is
   about to be widened is noted in the record, see :mod:`.restore.records`.
-* ``reopen``: as lift, and no record goes: a write that was on its way when
+* ``reopen``: as remove, and no record goes: a write that was on its way when
   we were stopped lands under a lease.  The new expiry is on disk before it
   is asked whether a limit is being restored, so a watcher at work is
   waited for, and one that comes later sees that expiry: what is set from then
   on is not restored.
-* ``close``: as lift; then the heartbeat (without it all has run out), then
+* ``close``: as remove; then the heartbeat (without it all has run out), then
   the lock.  While a write is on its way the lock is left to the kernel,
   which frees it when the last thread is dead.
 * the lock: see :mod:`.ownership`; the heartbeat: see :mod:`.heartbeat`.
@@ -84,7 +84,7 @@ OTHERS_S = 5.0
 def _key(lease: Lease) -> KnobKey:
     try:
         return lease.workload, Knob(lease.knob)
-    except ValueError:      # of a newer version: it can still be lifted
+    except ValueError:      # of a newer version: it can still be removed
         return lease.workload, cast(Knob, lease.knob)
 
 
@@ -118,7 +118,7 @@ class Leases:
         self._records: Mapping[KnobKey, Lease] = {}
         self._kinds: Mapping[KnobKey, frozenset[str]] = {}
         self._busy: dict[KnobKey, int] = {}
-        self._lifting: set[KnobKey] = set()
+        self._removing: set[KnobKey] = set()
         self._own = ownership.Ownership(state_dir)
         self._beat = heartbeat.Heartbeat(lease_s, self._own.settled)
         self._claims = claims or claims_.Claims((), ())
@@ -128,7 +128,7 @@ class Leases:
         self._say = program.Say(LOG.warning)
 
     def open(self) -> None:
-        """Own the state directory and lift what an earlier agent left.
+        """Own the state directory; remove limits that an earlier agent left.
 
         :raises AlreadyRunning: another agent has it, or its claims.
         :raises LeaseError: it cannot be used; the message says why.
@@ -136,7 +136,7 @@ class Leases:
         try:
             self._own.take()
             self._claims.take(ownership.LOCK_TIMEOUT_S)
-            left = self._lift_leftovers()
+            left = self._remove_leftovers()
             self._watched.write()
             self._beat.open(self.state_dir / 'heartbeat')
         except OSError as exc:
@@ -185,14 +185,14 @@ class Leases:
     def writing(self, workload: str, knob: Knob) -> Iterator[None]:
         """Around one write: like :meth:`check` before and after it.
 
-        Until it ends, the record of the knob stays on disk whatever lifts
-        it, and :meth:`close` leaves the lock to the kernel.
+        Until it ends, the record of the knob stays on disk whatever removes
+        the limit, and :meth:`close` leaves the lock to the kernel.
 
         :raises LeaseError: no time is left, or the knob is not held.
         """
         key = (workload, knob)
         with self._mutex:
-            if key not in self._records or key in self._lifting:
+            if key not in self._records or key in self._removing:
                 raise errors.LeaseError(
                     f'{knob} of {workload} has no lease')
             self._busy[key] = self._busy.get(key, 0) + 1
@@ -216,7 +216,7 @@ class Leases:
         :raises LeaseError: there is no record; do not write.
         """
         with self._mutex:
-            if (workload, knob) in self._lifting:
+            if (workload, knob) in self._removing:
                 raise errors.LeaseError(
                     f'the limit on {knob} of {workload} is being removed')
             if (workload, knob) not in self._records:
@@ -238,7 +238,7 @@ class Leases:
         """
         with self._mutex:
             if ((workload, knob) not in self._records
-                    or (workload, knob) in self._lifting):
+                    or (workload, knob) in self._removing):
                 raise errors.LeaseError(
                     f'{knob} of {workload} has no lease')
             self.check()
@@ -255,8 +255,8 @@ class Leases:
         back.  Later changes do not show in it."""
         return self._records
 
-    def lift(self, workload: str, knob: Knob) -> None:
-        """Give a knob its original back, then end its lease.
+    def remove(self, workload: str, knob: Knob) -> None:
+        """Remove the limit on a knob: restore its original, end its lease.
 
         :raises DriverError: not restored, or a write is on its way: it
             stays held, try again.
@@ -266,10 +266,10 @@ class Leases:
             lease = self._records.get(key)
             if lease is None:
                 return
-            if key in self._lifting:
+            if key in self._removing:
                 raise errors.DriverError(f'{knob} of {workload} is being '
                                          'removed by another thread')
-            self._lifting.add(key)
+            self._removing.add(key)
         try:
             self._restore(lease)
             with self._mutex:
@@ -280,28 +280,28 @@ class Leases:
                 self._delete(lease)
         finally:
             with self._mutex:
-                self._lifting.discard(key)
+                self._removing.discard(key)
 
     def prepare(self, keys: Iterable[KnobKey]) -> None:
-        """Many knobs are about to be lifted: begin what takes a while, for
+        """Many limits are about to be removed: begin what takes a while, for
         all at once."""
         with self._mutex:       # other threads remove some meanwhile
             found = [self._records[key] for key in keys
                      if key in self._records]
         program.prepare(found)
 
-    def lift_all(self) -> list[str]:
-        """Lift everything; return what did not come back, and why."""
+    def remove_all(self) -> list[str]:
+        """Remove every limit; return what did not come back, and why."""
         problems: dict[KnobKey, str] = {}
         self.prepare(self._records)
         for attempt in range(2):        # a parent may free its children
             until_s = time.monotonic() + OTHERS_S
-            while problems and self._lifting and time.monotonic() < until_s:
+            while problems and self._removing and time.monotonic() < until_s:
                 time.sleep(0.01)
             for key in list(problems) if attempt else sorted(self._records):
                 problems.pop(key, None)
                 try:
-                    self.lift(*key)
+                    self.remove(*key)
                 except errors.ScavengerError as exc:
                     problems[key] = str(exc)
         return list(problems.values())
@@ -309,7 +309,7 @@ class Leases:
     def reopen(self) -> None:
         """After standing still past the leases: all back, then go on.
 
-        Everything stays held, with its original: lift what is not wanted.
+        Everything stays held, with its original: remove what is not wanted.
         While a limit is being restored, :meth:`expired` stays true.
 
         :raises LeaseError: the state directory cannot be used.
@@ -350,22 +350,22 @@ class Leases:
         return self._lost
 
     def close(self) -> None:
-        """Lift all; what does not come back is left to the watcher."""
+        """Remove every limit; the watcher restores what did not come back."""
         if self._own.records < 0:
             return
-        for problem in self.lift_all():
+        for problem in self.remove_all():
             LOG.error('not removed, scavenger-restore tries again: %s',
                       problem)
         with self._mutex:
             (self.state_dir / 'heartbeat').unlink(missing_ok=True)
-            self.close_files(keep_lock=bool(self._busy or self._lifting))
+            self.close_files(keep_lock=bool(self._busy or self._removing))
 
-    def _lift_leftovers(self) -> list[Lease]:
+    def _remove_leftovers(self) -> list[Lease]:
         fd = os.open(self.state_dir, DIRECTORY)
         try:
             messages.starting()
-            left = program.lift_all(fd, self._say, delete=True,
-                                    progress=messages.starting)
+            left = program.restore_all(fd, self._say, delete=True,
+                                       progress=messages.starting)
         finally:
             os.close(fd)
         if self._say.unread:
@@ -378,10 +378,10 @@ class Leases:
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'
         try:
-            program.lift(lease, directory=self._own.records)
+            program.restore(lease, directory=self._own.records)
         except actions_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
-        except Exception as exc:    # whatever it is, the next one is lifted
+        except Exception as exc:    # whatever it is, the next one is removed
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
     def _record(self, workload: str, knob: Knob,

@@ -79,7 +79,7 @@ NAME = 'io_shares'
 KNOB = Knob.IO_OPS_PER_S
 
 LEAST_OPS_PER_S = 1.0
-"""A floor below this counts as this: 0 would lift some limits."""
+"""A floor below this counts as this: 0 would remove some limits."""
 
 DIRECTIONS = 2
 """A floor holds for reads and for writes."""

@@ -60,7 +60,7 @@ EVERY_S = 0.2
 OTHERS_S = 10.0
 """Between two looks at what else runs on the machine."""
 DRAIN_S = 12.0
-"""After the last disturbance, for the limits to be lifted."""
+"""After the last disturbance, for the limits to be removed."""
 
 SETTLE_S = 4.0
 """After a cap is set, until it is judged: two samples."""

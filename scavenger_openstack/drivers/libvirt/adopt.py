@@ -14,7 +14,7 @@
 """Limits that came with a domain: from another host, or out of a save.
 
 What set them had a lease where it was.  Our record in the domain says
-what was there before; by it the limit is lifted in the domain as it runs,
+what was there before; by it the limit is removed in the domain as it runs,
 and, where Nova made the live definition the persistent one, in that.  A
 record goes only after its limit, also one that tells too little.
 """
@@ -41,7 +41,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Remover:
-    """Lifts them, each domain in a thread: one may hang.
+    """Removes them, each domain in a thread: one may hang.
 
     :param timeout_s: how long libvirt may take for an answer
     :param ours: whether we hold a knob of a domain by now: while a call
@@ -69,8 +69,8 @@ class Remover:
         """It got where it belongs."""
         self._astray.discard((uuid, knob))
 
-    def lift(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to lift these, unless that domain is being seen to."""
+    def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
+        """Begin to remove these, unless that domain is being seen to."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 
@@ -81,7 +81,7 @@ class Remover:
     def _run(self, uuid: str, knobs: Collection[Knob]) -> None:
         try:
             with self._health.domain(uuid) as handle:
-                self._lift(uuid, knobs, handle)
+                self._remove(uuid, knobs, handle)
             self._said.pop(uuid, None)
         except errors.WorkloadGone:
             self._said.pop(uuid, None)
@@ -95,8 +95,8 @@ class Remover:
                     f'not removed yet, the next tick tries again: {exc}',
                     functools.partial(self._said.pop, uuid, None))
 
-    def _lift(self, uuid: str, knobs: Collection[Knob],
-              handle: domain_handle.Handle) -> None:
+    def _remove(self, uuid: str, knobs: Collection[Knob],
+                handle: domain_handle.Handle) -> None:
         live = self._cache.refresh(uuid, handle.look)
         if live is None:
             return
@@ -104,7 +104,7 @@ class Remover:
         saved = live._replace(domain=xml.parse(text),
                               paused=False) if text else None
         definitions = ((live, saved, False), (saved, live, True))
-        lifted, guesses = [], []
+        removed, guesses = [], []
         for knob in knobs:
             if knob not in live.records or self._ours(uuid, knob):
                 continue
@@ -126,7 +126,7 @@ class Remover:
                     handle.set_record(metadata.uri(knob),
                                       metadata.KEY, None,
                                       inactive=inactive)
-            lifted += there[:1]
+            removed += there[:1]
         self._cache.refresh(uuid, handle.look)
         for guess in dict.fromkeys(guess for _, guess in guesses):
             LOG.warning('domain %s (%s): the record in it does not say what '
@@ -134,18 +134,18 @@ class Remover:
                         ', '.join(dict.fromkeys(
                             knob for knob, one in guesses if one == guess)),
                         guess)
-        again = [knob for knob in lifted if (uuid, knob) in self._astray]
+        again = [knob for knob in removed if (uuid, knob) in self._astray]
         for knob in again:
             self.arrived(uuid, knob)
-            lifted.remove(knob)
+            removed.remove(knob)
         if again:
             LOG.info('domain %s (%s) was started again while its limit on '
                      '%s was set: removed from the new run',
                      live.domain.name, uuid, ', '.join(again))
-        if lifted:
+        if removed:
             LOG.warning('domain %s (%s) came with a limit on %s and without a '
                         'lease, from another host or out of a save: '
-                        'removed', live.domain.name, uuid, ', '.join(lifted))
+                        'removed', live.domain.name, uuid, ', '.join(removed))
 
 
 def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
@@ -157,7 +157,7 @@ def way_back(knob: Knob, seen: Snapshot, other: Snapshot | None
     its record, or, without one, from what it holds, since a cap of ours never
     is where no record is.  What is not told has no limit afterwards: too
     much for a background VM until its next hard reboot is the lesser evil, a
-    cap that is never lifted is for ever.
+    cap that is never removed is for ever.
     """
     values, lacking = domain_knobs.told(seen, knob, seen.records[knob])
     if not lacking:

@@ -49,7 +49,7 @@ SILENT_S = 120.0
 logged: most guests have booted by then."""
 
 TOLD_S = 3.0
-"""QEMU tells of a balloon once a second: so long after a limit was lifted,
+"""QEMU tells of a balloon once a second: so long after a limit was removed,
 what is known may be from before that."""
 
 
@@ -113,7 +113,7 @@ class Balloons:
         self._runs: dict[str, _Run] = {}
 
     def rises(self, uuid: str, held: OwnedKnob) -> None:
-        """Its limit was lifted."""
+        """Its limit was removed."""
         self._rising[uuid] = held, time.monotonic() + TOLD_S
 
     def forget(self, uuid: str) -> None:

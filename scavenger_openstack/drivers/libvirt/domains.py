@@ -18,7 +18,7 @@ libvirt knows of each domain current (:mod:`.domain_cache`), another asks
 for what disks did (:mod:`.block_stats`), and the writes of limits wait in
 a queue of its own for each domain (:meth:`Domains.queue`).  Before the first
 cap on a knob our record is set in the domain: a domain that comes with a
-record and no lease of ours has its limit lifted.
+record and no lease of ours has its limit removed.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ class Domains:
                                        snapshot, knob, held.original))
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
-                # Our cap got into the new run: there its record lifts it.
+                # Our cap got into the new run, where its record removes it.
                 handle.set_record(metadata.uri(knob), metadata.KEY,
                                   metadata.build(knob, held.original))
                 self._look(workload, handle)
@@ -377,7 +377,7 @@ class Domains:
                      if (uuid, knob) not in held
                      and self._of(snapshot, knob) is None]
             if knobs:
-                self._remover.lift(uuid, knobs)
+                self._remover.remove(uuid, knobs)
         return {key for key in held if (seen := known.get(key[0])) is not None
                 and (own := self._of(seen, key[1])) is not None
                 and own.ours is not None

@@ -68,7 +68,7 @@ def apply(handle: domain_handle.Handle, knob: Knob, values: Values, *,
     """Set what ``values`` say.
 
     :param groups: disks and the throttle groups that they come into; the
-        others stay where they are, and one whose limits are all lifted is
+        others stay where they are, and one whose limits are all removed is
         in none
     :param inactive: in what the domain starts with the next time, instead
         of in the domain as it runs
@@ -217,7 +217,7 @@ def groups(seen: Snapshot, knob: Knob, original: Values) -> dict[str, str]:
     The members of a group are all set as the one that was set last: so only
     disks without any limit or group of their own come into ours, and one on
     which another program sets a limit leaves it.  One that is plugged in while
-    the group holds limits of the other kind stays outside: it would lift
+    the group holds limits of the other kind stays outside: it would remove
     them.
     """
     if knob not in (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S):

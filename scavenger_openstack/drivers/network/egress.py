@@ -85,14 +85,14 @@ class Network:
     def attach(self, workload: str, interface: Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
 
-        A limit of other devices has to be lifted first; see :meth:`read`.
+        A limit of other devices has to be removed first; see :meth:`read`.
         """
         self._interfaces[workload] = interface
 
     def detach(self, workload: str) -> None:
         """The workload has ended, or its interface was unplugged.
 
-        Its lease is lifted by its restore actions, not by this.
+        Its limit is removed by the restore actions of its lease, not by this.
         """
         self._promised.pop(workload, None)
         interface = self._interfaces.pop(workload, None)

@@ -144,7 +144,7 @@ class Taps:
         through = link_bytes.get(meter.ifb)
         if through is None:
             if not self._namespace.exists(meter.ifb):
-                del self._meters[first]     # lifted: all that arrives goes on
+                del self._meters[first]     # removed: all that arrives goes on
             return 0
         now = {link.ifindex: link_bytes[link.ifindex][0]
                for link in links.values() if link.ifindex in link_bytes}

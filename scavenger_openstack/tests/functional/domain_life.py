@@ -97,7 +97,7 @@ class ChangesCase(LifeCase):
         return self.cores(host), [
             line for line in self.limits(host, 'one') if 'iotune' in line]
 
-    def lifted(self, agent: virtual_host.Agent, host: hypervisor.Hypervisor,
+    def removed(self, agent: virtual_host.Agent, host: hypervisor.Hypervisor,
                name: str, before: list[str]) -> None:
         self.nothing_held(agent)
         self.assertEqual(before, self.limits(host, name))

@@ -14,7 +14,7 @@
 
 ``python -m scavenger_openstack.tests.functional.scripted CONFIG TICKS``
 turns the real loop ``TICKS`` times (0: without end) and ends clean.  The
-script sets every knob, changes it and lifts it, again and again.
+script sets a limit on every knob, changes it and removes it, again and again.
 """
 
 from __future__ import annotations

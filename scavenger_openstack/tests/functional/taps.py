@@ -364,7 +364,7 @@ class TapTestCase(base.FunctionalTestCase):
         actions.validate(found, [])
         return dict(found)
 
-    def lift(self, step: dict[str, Any]) -> bool:
+    def restore_by(self, step: dict[str, Any]) -> bool:
         return actions.run(step, [])
 
     def same(self) -> None:

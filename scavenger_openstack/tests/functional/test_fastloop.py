@@ -79,7 +79,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.assertEqual(len(self.cpus) - 1, facts['cpus'])
         self.assertEqual('', facts['problem'])
         self.loop.stop()
-        # It stays as it is: the caller lifts.
+        # It stays as it is: the caller removes the limit.
         self.assertLess(self.size(), len(self.cpus))
         self.set.set(self.cpus)
         time.sleep(0.05)
@@ -106,7 +106,7 @@ class FastLoopTestCase(base.FunctionalTestCase):
         self.wait_for('it goes on', lambda: self.size() < len(self.cpus))
         self.wait_for('and told', lambda: not self.loop.problem)
 
-    def test_lifted_behind_its_back(self):
+    def test_restored_behind_its_back(self):
         self.loop.start()
         self.wait_for('it shrinks', lambda: self.size() < len(self.cpus))
         self.tree.put('cpus', '/a',

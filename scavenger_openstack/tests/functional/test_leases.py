@@ -80,7 +80,7 @@ while True:
         write(path, random.choice(values))
         held.check()
         if random.random() < 0.3:
-            held.lift(workload, knob)
+            held.remove(workload, knob)
     except errors.LeaseError:
         held.reopen()
         print('reopened', flush=True)
@@ -219,7 +219,7 @@ class Death(LeaseTestCase):
         self.wait_back()
 
     def test_killed_and_started_at_once(self) -> None:
-        """The next agent or the watcher lifts, whoever is first."""
+        """The next agent or the watcher restores, whichever is first."""
         self.watcher()
         for _ in range(10):
             process = self.agent(RANDOM)
@@ -228,7 +228,7 @@ class Death(LeaseTestCase):
         self.wait_back()
 
     def test_killed_without_a_watcher(self) -> None:
-        """An agent lifts what the one before it left, before all else."""
+        """An agent restores what the one before it left, before all else."""
         self.end(self.agent(HANGS))
         self.assertFalse(self.back())
         held = leases.Leases(self.state, LEASE_S)
@@ -281,7 +281,7 @@ class Death(LeaseTestCase):
             with open(path) as file:
                 print('now', file.read().split()[0], flush=True)
             held.check()
-            held.lift(workload, knob)
+            held.remove(workload, knob)
             held.close()
             """))
         self.wait_stopped(process)
@@ -297,7 +297,7 @@ class Death(LeaseTestCase):
         self.assertEqual([], self.records())
 
     def test_late_write_put_right_by_the_watcher(self) -> None:
-        """The agent hangs after it: the lease is still there to lift."""
+        """The agent hangs after it: the lease is still there to restore by."""
         self.watcher()
         process = self.late("""
             print('wrote', flush=True)
@@ -311,7 +311,7 @@ class Death(LeaseTestCase):
         self.assertTrue(self.back())
 
     def test_hangs_with_the_stop_file(self) -> None:
-        """Lifted again and again while it lives, and never deleted."""
+        """Restored again and again while it lives, its lease never deleted."""
         self.watcher()
         process = self.agent(HANGS)
         time.sleep(0.4)
@@ -359,7 +359,7 @@ class Watcher(LeaseTestCase):
                 self.assertEqual(word, listener.recv(100))
 
     def test_garbage(self) -> None:
-        """It is said once, and what is sound is lifted all the same."""
+        """It is said once, and what is sound is restored all the same."""
         self.end(self.agent(HANGS))
         (self.state / 'leases' / 'x.json').write_text('garbage')
         (self.state / 'leases' / 'y.json').mkdir()
@@ -406,7 +406,7 @@ class Watcher(LeaseTestCase):
         after = leases.Leases(self.state, LEASE_S)
         after.open()
         self.assertEqual(64.0 * MIB, after.original(*key))
-        self.assertRaises(errors.DriverError, after.lift, *key)
+        self.assertRaises(errors.DriverError, after.remove, *key)
         after.close()
 
         watcher = self.watcher()
@@ -486,8 +486,8 @@ out['same'] = (record.read_bytes() == before
                and held.original('/a', Knob.CPU_CORES) == 1.5)
 out['files'] = len(list((state / 'leases').iterdir()))
 attempt('renew', held.renew, records.now_s() + 1)
-held.lift('/a', Knob.CPU_CORES)
-out['lifted'] = quota.read_text().split()[0]
+held.remove('/a', Knob.CPU_CORES)
+out['removed'] = quota.read_text().split()[0]
 held.close()
 fill(state)
 attempt('open', leases.Leases(state / 'other').open)
@@ -501,10 +501,10 @@ print(json.dumps(out))
         self.assertTrue(found['same'])
         self.assertEqual(1, found['files'])
         self.assertEqual('', found['renew'])
-        self.assertEqual('150000', found['lifted'])
+        self.assertEqual('150000', found['removed'])
 
     def test_watcher(self) -> None:
-        """The agent dies; lifting and deleting need no room."""
+        """The agent dies; restoring and deleting need no room."""
         lines = self.private(f"""
 import os, pathlib, subprocess, sys, time
 state, quota = map(pathlib.Path, sys.argv[1:])

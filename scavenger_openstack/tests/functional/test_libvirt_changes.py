@@ -50,7 +50,7 @@ class TestMadeAnew(ChangesCase):
         for key, lease in agent.leases.held().items():
             self.assertNotEqual(old[key], lease)
             self.assertEqual(host.qemu_pid('one'), lease.actions[0]['pid'])
-        self.lifted(agent, host, 'one', before)
+        self.removed(agent, host, 'one', before)
 
     def test_resized(self) -> None:
         host = self.hypervisor()

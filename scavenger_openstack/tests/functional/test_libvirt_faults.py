@@ -113,10 +113,10 @@ class TestItEnds(domain_life.LifeCase):
             'domstate one').strip() == 'crashed', timeout_s=BOOT_TIMEOUT_S)
         pid = host.qemu_pid('one')
 
-        def lifted() -> bool:
+        def removed() -> bool:
             agent.tick({uuid: domain_life.CAPS})
             return not agent.leases.held()
-        self.wait_for('no lease', lifted)
+        self.wait_for('no lease', removed)
         self.assertEqual(self.before[:-1], self.limits(host, 'one')[:-1])
         self.assertEqual(pid, host.qemu_pid('one'))
         host.virsh('destroy one')

@@ -70,7 +70,7 @@ class HostTest(virtual_host.VirtualHostTestCase):
         self.assertEqual([0.5, 0.5], [driver.read(one, Knob.CPU_CORES)
                                       for one in (cgroup, guest.uuid)])
         self.assertRaises(errors.Unsupported, driver.kill, guest.uuid)
-        self.assertEqual(4, agent.put().lifted)
+        self.assertEqual(4, agent.put().removed)
 
     def test_a_priority_of_the_control_plane(self) -> None:
         """It counts from the next tick on, and nothing is left of it in the

@@ -75,7 +75,7 @@ class TestStarts(LifeCase):
         self.assertNotIn('Traceback', self.log.output)
 
     def test_libvirtd_is_killed(self) -> None:
-        """Limits stay; they are lifted when it is back."""
+        """Limits stay; they are removed when it is back."""
         host = self.hypervisor()
         guest = self.one(host)
         agent = self.agent(host)
@@ -132,7 +132,7 @@ class TestTravels(LifeCase):
         host.virsh('managedsave one')
         self.nothing_held(agent)
         host.virsh('start one')
-        self.wait_for('lifted', lambda: (
+        self.wait_for('removed', lambda: (
             agent.tick(), self.limits(host, 'one') == before)[-1],
             timeout_s=20)
         self.assertEqual(1, self.said('came with a limit on'))
@@ -168,7 +168,7 @@ class TestTravels(LifeCase):
         host.virsh('managedsave one')
         self.nothing_held(agent)
         host.virsh('start one')
-        self.wait_for('lifted', lambda: (
+        self.wait_for('removed', lambda: (
             agent.tick(), self.limits(host, 'one') == before)[-1],
             timeout_s=20)
         self.assertEqual(inactive, self.limits(host, 'one', '--inactive'))
@@ -233,7 +233,7 @@ class TestTravels(LifeCase):
             ended.set()
             thread.join()
         self.nothing_held(here)
-        self.wait_for('lifted', lambda: (there.tick(), self.limits(
+        self.wait_for('removed', lambda: (there.tick(), self.limits(
             target, 'one') == before)[-1], timeout_s=30)
         self.assertEqual(inactive, self.limits(target, 'one', '--inactive'))
         self.cap(there, guest.uuid)
@@ -242,7 +242,7 @@ class TestTravels(LifeCase):
         self.assertEqual(1, self.said(
             f'domain one ({guest.uuid}) came with a limit on'))
 
-    def test_a_dead_agents_lease_is_lifted_in_both_definitions(self) -> None:
+    def test_a_dead_agents_lease_restores_both_definitions(self) -> None:
         """By the steps that scavenger-restore carries out."""
         host = self.hypervisor()
         guest = self.one(host)

@@ -48,7 +48,7 @@ class LimitsCase(virtual_host.VirtualHostTestCase):
 
 class TestAllKnobs(LimitsCase):
 
-    def test_each_is_set_and_lifted(self) -> None:
+    def test_each_is_set_and_removed(self) -> None:
         host = self.hypervisor()
         guest = virtual_host.background(
             'one', vcpus=2,
@@ -70,7 +70,7 @@ class TestAllKnobs(LimitsCase):
                 self.assertEqual(live, virtual_host.xml(host, 'one'))
             self.timed(f'{knob} changed', functools.partial(
                 agent.tick, {guest.uuid: {knob: tighter(knob, value)}}))
-            self.timed(f'{knob} lifted', agent.tick)
+            self.timed(f'{knob} removed', agent.tick)
             self.assertEqual({}, dict(agent.leases.held()))
             if knob is Knob.MEMORY_BYTES:
                 self.wait_for('balloon', functools.partial(

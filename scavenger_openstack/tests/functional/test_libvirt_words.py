@@ -171,7 +171,7 @@ class TestLibvirtd(WordsCase):
 class TestQemu(WordsCase):
 
     def test_is_frozen(self) -> None:
-        """While limits are written, and while one is to be lifted."""
+        """While limits are written, and while one is to be removed."""
         host = self.begin()
         pid = host.qemu_pid('one')
         self.stop(pid)

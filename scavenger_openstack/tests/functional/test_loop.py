@@ -65,7 +65,7 @@ class Faulty(Wish):
 
 class LoopTest(LoopTestCase):
 
-    def test_caps_are_set_changed_and_lifted(self) -> None:
+    def test_caps_are_set_changed_and_removed(self) -> None:
         wish = Wish()
         loop = self.loop((wish, Mode.ENFORCE))
         quotas = []

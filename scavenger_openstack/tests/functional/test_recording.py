@@ -263,7 +263,7 @@ class RecordingTest(RecordingTestCase):
         self.assertTrue(header['controllers'][0]['state'])
         for field, least in (('stopped', 1), ('anew', 2), ('unmet', 1),
                              ('originals', 1), ('wanted', 10),
-                             ('written', 5), ('lifted', 2)):
+                             ('written', 5), ('removed', 2)):
             self.assertGreaterEqual(
                 sum(field in tick for tick in ticks), least, field)
         [line] = self.replay('--verify')

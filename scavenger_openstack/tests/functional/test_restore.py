@@ -79,16 +79,16 @@ class RestoreTestCase(base.FunctionalTestCase):
             code = program.main(['--state-dir', str(self.state), *args])
         return code, errors.getvalue()
 
-    def lift(self, *steps_: dict[str, Any], **more: Any) -> bool:
-        return program.lift(self.put(*steps_, **more))
+    def restore(self, *steps_: dict[str, Any], **more: Any) -> bool:
+        return program.restore(self.put(*steps_, **more))
 
 
 class Knobs(RestoreTestCase):
     """Each knob comes back, and a second time nothing is written."""
 
     def back(self, *steps_: dict[str, Any]) -> None:
-        self.assertTrue(self.lift(*steps_))
-        self.assertFalse(self.lift(*steps_))
+        self.assertTrue(self.restore(*steps_))
+        self.assertFalse(self.restore(*steps_))
 
     def test_quota(self) -> None:
         for text in ('-1', '150000'):
@@ -210,9 +210,9 @@ class CpuSet(RestoreTestCase):
 
     def test_subtree(self) -> None:
         self.assertEqual({'0'}, self.sets())
-        self.assertTrue(self.lift(*self.named))
+        self.assertTrue(self.restore(*self.named))
         self.assertEqual({self.all}, self.sets())
-        self.assertFalse(self.lift(*self.named))
+        self.assertFalse(self.restore(*self.named))
 
     def test_own_sets_stay(self) -> None:
         """The cap was 0; a set of 1 and an empty one are nobody's caps."""
@@ -222,7 +222,7 @@ class CpuSet(RestoreTestCase):
             self.tree.put('cpus', below, self.all)
         self.tree.make('/born/own')
         self.tree.put('cpus', '/born/own', '1')
-        self.lift(*self.named, note=(0, '0'))
+        self.restore(*self.named, note=(0, '0'))
         for below, expected in (('/born/own', '1'), ('/empty', ''),
                                 ('/born/deeper', self.all)):
             self.assertEqual(expected, self.tree.get('cpus', below))
@@ -288,29 +288,29 @@ class Egress(RestoreTestCase):
     def test_ours(self) -> None:
         before = self.shown()
         self.bucket('5ca0:')
-        self.assertTrue(self.lift(self.tc))
+        self.assertTrue(self.restore(self.tc))
         self.assertEqual(before, self.shown())
-        self.assertFalse(self.lift(self.tc))
+        self.assertFalse(self.restore(self.tc))
 
     def test_alias_that_is_no_text(self) -> None:
         self.bucket('5ca0:')
         subprocess.run([b'ip', b'-n', self.netns.encode(), b'link', b'set',
                         b'd0', b'alias', b'caf\xe9'], check=True, timeout=60)
-        self.assertTrue(self.lift(self.tc))
+        self.assertTrue(self.restore(self.tc))
 
     def test_somebody_elses(self) -> None:
         self.bucket('77:')
-        self.assertFalse(self.lift(self.tc))
+        self.assertFalse(self.restore(self.tc))
         self.assertIn('tbf 77:', self.shown())
 
     def test_gone(self) -> None:
         self.bucket('5ca0:')
         self.assertIn('made again', str(self.assertRaises(
-            actions.Gone, self.lift, {**self.tc, 'ifindex': 4242})))
+            actions.Gone, self.restore, {**self.tc, 'ifindex': 4242})))
         self.assertIn('tbf 5ca0:', self.shown())
-        self.assertRaises(actions.Gone, self.lift, {**self.tc, 'dev': 'd1'})
+        self.assertRaises(actions.Gone, self.restore, {**self.tc, 'dev': 'd1'})
         self.remove()
-        self.assertRaises(actions.Gone, self.lift, self.tc)
+        self.assertRaises(actions.Gone, self.restore, self.tc)
 
 
 class BadInput(RestoreTestCase):
@@ -408,7 +408,7 @@ class BadInput(RestoreTestCase):
         self.tree.make('/b')
         dead = self.limit('quota', '/b', '-1')
         self.tree.delete('/b')
-        self.assertTrue(self.lift(dead, self.good))
+        self.assertTrue(self.restore(dead, self.good))
         self.assertEqual('-1', self.quota())
 
     def test_no_cgroup_waits_for_a_domain(self) -> None:

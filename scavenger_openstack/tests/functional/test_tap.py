@@ -79,7 +79,7 @@ class Rates(taps.TapTestCase):
                     for rate in (500e3, 5e6, 500e3):
                         self.driver.write(VM, RATE, rate)
                         time.sleep(0.02)
-                    self.lift(step)
+                    self.restore_by(step)
                 stop.set()
 
             limiter = threading.Thread(target=limit)
@@ -94,7 +94,7 @@ class Rates(taps.TapTestCase):
         self.assertEqual(set(range(sent)), got)
         self.same()
 
-    def test_what_waits_outlives_change_and_lifting(self) -> None:
+    def test_what_waits_outlives_change_and_removal(self) -> None:
         step = self.step()
         self.driver.write(VM, RATE, 50000)
         with namespaces.socket_in(self.vm.far, socket.SOCK_DGRAM) as far, \
@@ -112,7 +112,7 @@ class Rates(taps.TapTestCase):
                           self.vm.tc('-s', 'qdisc', 'show', 'dev',
                                      f'scv{step["ifindex"]}'))
             self.driver.write(VM, RATE, 100000)
-            self.assertTrue(self.lift(step))
+            self.assertTrue(self.restore_by(step))
             self.assertEqual(set(range(250)),
                              {far.recv(2000)[0] for _ in range(250)})
 
@@ -133,7 +133,7 @@ class Rates(taps.TapTestCase):
         self.driver.write(VM, RATE, 500e3)
         flood(0.5)
         self.assertLess(abs(flood(2) / 500e3 - 1), 0.1)
-        self.lift(step)
+        self.restore_by(step)
         flood(0.2)
         self.assertGreater(flood(0.5), 2e6)
 
@@ -199,13 +199,13 @@ class Life(taps.TapTestCase):
         self.assertEqual(125000, self.driver.write(VM, RATE, 125000))
         self.assertEqual(125000, self.driver.read(VM, RATE))
         self.assertEqual(step, self.step())
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.assertIsNone(self.driver.read(VM, RATE))
         self.same()
-        self.assertFalse(self.lift(step))
+        self.assertFalse(self.restore_by(step))
         self.assertEqual(12.5e9, self.driver.write(VM, RATE, 12.5e9))
         self.assertTrue(self.vm.arrives(20))
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_tap_deleted_and_made_again(self) -> None:
@@ -214,7 +214,7 @@ class Life(taps.TapTestCase):
         self.vm.stop()
         self.assertIn(': scv', self.vm.ip('link'))
         for _ in range(2):
-            self.assertRaises(actions.Gone, self.lift, step)
+            self.assertRaises(actions.Gone, self.restore_by, step)
             self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
         self.vm.start()
@@ -224,9 +224,9 @@ class Life(taps.TapTestCase):
         again = self.step()
         self.assertNotEqual(step['ifindex'], again['ifindex'])
         self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
-        self.assertRaises(actions.Gone, self.lift, step)
+        self.assertRaises(actions.Gone, self.restore_by, step)
         self.assertEqual(1e6, self.driver.read(VM, RATE))
-        self.assertTrue(self.lift(again))
+        self.assertTrue(self.restore_by(again))
 
     def test_tap_renamed(self) -> None:
         step = self.step()
@@ -235,7 +235,7 @@ class Life(taps.TapTestCase):
         self.vm.ip('link', 'set', taps.TAP, 'down')
         self.vm.ip('link', 'set', taps.TAP, 'name', 'renamed')
         self.vm.ip('link', 'set', 'renamed', 'up')
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.vm.ip('link', 'set', 'renamed', 'down')
         self.vm.ip('link', 'set', 'renamed', 'name', taps.TAP)
         self.vm.ip('link', 'set', taps.TAP, 'up')
@@ -247,7 +247,7 @@ class Life(taps.TapTestCase):
         self.vm.stop()
         self.vm.remove(self.vm.host)
         self.assertRaises(errors.WorkloadGone, self.driver.read, VM, RATE)
-        self.assertRaises(actions.Gone, self.lift, step)
+        self.assertRaises(actions.Gone, self.restore_by, step)
         # Nothing of ours keeps it, and its end of the wire, alive.
         self.wait_for('the far end goes with the namespace', lambda:
                       'up1' not in namespaces.run(
@@ -276,11 +276,11 @@ class Life(taps.TapTestCase):
                         None if words[0] == 'filter' else 3])
             self.assertIsNone(self.driver.read(VM, RATE), ' '.join(words))
             if len(words) == 4:     # as the restore action finds it
-                self.assertTrue(self.lift(step))
+                self.assertTrue(self.restore_by(step))
                 self.same()
         self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
         self.counts()
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_orphans_are_swept(self) -> None:

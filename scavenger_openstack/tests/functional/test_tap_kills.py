@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Kill what limits a VM, and what lifts the limit, before each call."""
+"""Kill what limits a VM, and what removes the limit, before each call."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Kills(taps.TapTestCase):
         self.fail('no end')
 
     def restore_command(self) -> tuple[str, ...]:
-        """Put a lease down; what lifts it."""
+        """Put a lease down; what restores by it."""
         lease = self.state / 'leases' / ('0' * 32 + '.json')
         lease.write_bytes(self.lease)
         lease.chmod(0o600)
@@ -140,7 +140,7 @@ class Kills(taps.TapTestCase):
         self.assertEqual({2.5e6, 5e6}, seen)
         self.restore()
 
-    def test_while_it_is_lifted(self) -> None:
+    def test_while_it_is_removed(self) -> None:
         stages: list[tuple[int, ...]] = []
         self.driver.write(VM, RATE, 2.5e6)
         calls = 'fork,vfork,clone,clone3'

@@ -71,7 +71,7 @@ class ManyTest(base.FunctionalTestCase):
 
     def test_by_the_agent_as_it_ends(self) -> None:
         self.all_are_open(threading.Thread(
-            target=self.leases.lift_all))
+            target=self.leases.remove_all))
 
     def test_in_a_tick(self) -> None:
         acts = actuator.Actuator(self.driver, self.leases, 1.0)
@@ -85,5 +85,5 @@ class ManyTest(base.FunctionalTestCase):
         self.addCleanup(os.close, directory)
         say = messages.Say(lambda line: None)
         self.all_are_open(threading.Thread(
-            target=program.lift_all, args=(directory, say),
+            target=program.restore_all, args=(directory, say),
             kwargs={'delete': False}))

@@ -35,7 +35,7 @@ class Others(taps.TapTestCase):
     """What somebody else has at the ingress is never touched."""
 
     def refused(self, what: str, *, late: bool = False) -> None:
-        """Nothing is done; ``late``: but our limit has to be lifted."""
+        """Nothing is done; ``late``: but our limit has to be removed."""
         before = taps.listing(self.vm.host)
         for call in (lambda: self.driver.read(VM, RATE),
                      lambda: self.driver.restore_actions(VM, RATE),
@@ -69,9 +69,9 @@ class Others(taps.TapTestCase):
             self.driver.write(VM, RATE, 1e6)
             self.drop(preference)
             self.refused(f'pref {preference}', late=True)
-            self.assertTrue(self.lift(step))
+            self.assertTrue(self.restore_by(step))
             self.refused(f'pref {preference}')
-            self.assertFalse(self.lift(step))
+            self.assertFalse(self.restore_by(step))
             shown = self.vm.tc('filter', 'show', 'dev', taps.TAP, 'ingress')
             self.assertIn(f'pref {preference} u32', shown)
             self.assertNotIn('23712', shown)
@@ -82,12 +82,12 @@ class Others(taps.TapTestCase):
         self.vm.tc('qdisc', 'del', 'dev', taps.TAP, 'ingress')
         self.vm.tc('qdisc', 'add', 'dev', taps.TAP, 'clsact')
         self.drop('7')
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.assertIn('clsact', self.vm.tc('qdisc', 'show'))
         self.assertNotIn(': scv', self.vm.ip('link'))
 
     def test_the_agent_steps_aside(self) -> None:
-        """Its limit is set, then lifted for a filter that came later."""
+        """Its limit is set, then removed for a filter that came later."""
         leases = leases_.Leases(pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'state'))
         leases.open()
@@ -98,7 +98,7 @@ class Others(taps.TapTestCase):
         def tick() -> list[str]:
             problems = agent.reconcile({(VM, RATE): cap},
                                        agent.look([cap])).problems
-            self.wait_for('nothing is being lifted any more',
+            self.wait_for('nothing is being removed any more',
                           lambda: not agent.pending)
             return problems
 
@@ -115,7 +115,7 @@ class Others(taps.TapTestCase):
             problems = tick()
         self.assertEqual([], problems)
         self.assertEqual(1e6, self.driver.read(VM, RATE))
-        agent.lift((VM, RATE))
+        agent.remove((VM, RATE))
         self.same()
 
     def test_nftables_at_the_ingress(self) -> None:
@@ -130,14 +130,14 @@ class Others(taps.TapTestCase):
         self.driver.write(VM, RATE, 1e6)
         taps.hook_nftables(self.vm.host, taps.TAP, family=1, hook=5)
         self.refused('the nftables chain "scv filter"', late=True)
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.refused('the nftables chain "scv filter"')
         taps.unhook_nftables(self.vm.host)
         for device, hook in (('br0', 0), (taps.TAP, 1)):
             taps.hook_nftables(self.vm.host, device, hook=hook)
             self.assertEqual(1e6, self.driver.write(VM, RATE, 1e6))
             taps.unhook_nftables(self.vm.host)
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         try:
             taps.hook_nftables(self.vm.host, taps.TAP[:1], prefix=True)
         except OSError:
@@ -151,7 +151,7 @@ class Others(taps.TapTestCase):
             self.refused(f'a device {name} of another program')
             step = {'do': 'tap', 'netns': self.vm.host, 'dev': taps.TAP,
                     'ifindex': self.vm.ifindex}
-            self.assertFalse(self.lift(step))
+            self.assertFalse(self.restore_by(step))
             self.assertIn(name, self.vm.ip('link'))
             self.vm.ip('link', 'del', name)
 

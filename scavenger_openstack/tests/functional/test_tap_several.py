@@ -109,7 +109,7 @@ class Several(taps.TapTestCase):
         for cards in ((0, 1), (0,), (1,)):
             # On a busy machine this test itself may be late.
             self.assertTrue(any(shared(*cards) for _ in range(8)), str(seen))
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_nothing_is_lost(self) -> None:
@@ -130,7 +130,7 @@ class Several(taps.TapTestCase):
                     for rate in (500e3, 5e6, 500e3):
                         self.driver.write(VM, RATE, rate)
                         time.sleep(0.02)
-                    self.lift(step)
+                    self.restore_by(step)
                 stop.set()
 
             limiter = threading.Thread(target=limit)
@@ -147,7 +147,7 @@ class Several(taps.TapTestCase):
                     int(far.recv(99)) for _ in range(sent)})
         self.same()
 
-    def test_lifted_when_a_tap_has_gone(self) -> None:
+    def test_removed_when_a_tap_has_gone(self) -> None:
         for gone in (0, 1):
             step = self.step()
             self.driver.write(VM, RATE, LIMIT)
@@ -155,7 +155,7 @@ class Several(taps.TapTestCase):
             # No IFB goes that a tap still needs, even if nobody knows it.
             self.driver.attach('other', self.tap_of(1 - gone))
             self.assertTrue(self.vm.arrives(20, card=1 - gone))
-            self.assertTrue(self.lift(step))
+            self.assertTrue(self.restore_by(step))
             self.assertNotIn(': scv', self.vm.ip('link'))
             self.assertNotIn('ingress', self.vm.tc('qdisc', 'show'))
             self.assertTrue(self.vm.arrives(20, card=1 - gone))
@@ -166,7 +166,7 @@ class Several(taps.TapTestCase):
         self.driver.write(VM, RATE, LIMIT)
         self.vm.stop()
         for _ in range(2):
-            self.assertRaises(actions.Gone, self.lift, step)
+            self.assertRaises(actions.Gone, self.restore_by, step)
             self.assertNotIn(': scv', self.vm.ip('link'))
 
     def test_sweeping_leaves_an_ifb_in_use(self) -> None:
@@ -178,7 +178,7 @@ class Several(taps.TapTestCase):
         other.write('x', RATE, LIMIT)       # sweeps
         self.assertTrue(self.vm.arrives(20, card=1))
         self.assertIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.assertNotIn(f': scv{step["ifindex"]}:', self.vm.ip('link'))
 
     def test_a_part_is_made_whole(self) -> None:
@@ -190,7 +190,7 @@ class Several(taps.TapTestCase):
             self.assertIsNone(self.driver.read(VM, RATE))
             self.assertEqual(LIMIT, self.driver.write(VM, RATE, LIMIT))
             self.assertTrue(self.arrive(20))
-        self.assertTrue(self.lift(step))
+        self.assertTrue(self.restore_by(step))
         self.same()
 
     def test_one_is_taken_over(self) -> None:
@@ -230,7 +230,7 @@ class Leased(taps.TapTestCase):
         return self.agent.reconcile(wanted, self.agent.look(wanted.values()))
 
     def settled(self) -> None:
-        self.wait_for('limits are lifted', lambda: not self.agent.pending)
+        self.wait_for('limits are removed', lambda: not self.agent.pending)
 
     def test_no_tick_waits_for_packets(self) -> None:
         """What waits behind a limit goes on its way beside the loop."""
@@ -240,13 +240,13 @@ class Leased(taps.TapTestCase):
                                       socket.SOCK_DGRAM) as near:
                 for _ in range(150):
                     near.sendto(bytes(1400), (taps.FAR, 9))
-            if not self.tick(None).lifted:
+            if not self.tick(None).removed:
                 break
         self.assertEqual({(VM, RATE)}, self.agent.pending)
         self.assertGreater(self.sent(), 0)
         self.assertEqual(0, self.tick(50.0).written)
         self.settled()
-        self.assertEqual(1, self.tick(None).lifted)
+        self.assertEqual(1, self.tick(None).removed)
         self.assertEqual({}, self.leases.held())
         self.same()
         self.assertNotIn('not in force', self.log.output)
@@ -286,6 +286,6 @@ class Leased(taps.TapTestCase):
         self.vm.unplug(0)
         self.driver.attach(VM, self.tap_of(1))
         settle(1)
-        self.agent.lift((VM, RATE))
+        self.agent.remove((VM, RATE))
         self.assertNotIn(': scv', self.vm.ip('link'))
         self.assertNotIn('another program', self.log.output)

@@ -267,7 +267,7 @@ class Answers(WatcherTestCase):
             self.assertEqual(b'READY=1\nWATCHDOG=1', listener.recv(100))
 
     def test_a_hierarchy_that_the_watcher_does_not_see(self) -> None:
-        """The lease in it stays; the others are lifted."""
+        """The lease in it stays; the others are restored."""
         tree = self.cgroups()
         self.needs_v1('version 2 has one mount for all limits')
         for controller in ('cpu', 'freezer'):
@@ -287,12 +287,12 @@ class Answers(WatcherTestCase):
         tree.write('cpu', '', 'cpu.cfs_quota_us', '50000')
         tree.write('freezer', '', 'freezer.state', 'FROZEN')
         process = self.watch_after(f'umount {tree.mounts["cpu"]}')
-        self.wait_for('the other one is lifted', lambda: os.listdir(
+        self.wait_for('the other one is restored', lambda: os.listdir(
             self.state / 'leases') == ['cpu.json'])
         self.assertEqual('THAWED', tree.read('freezer', '', 'freezer.state'))
         self.assertIn('below no cgroup mount now', self.end(process))
         self.assertEqual('50000', tree.read('cpu', '', 'cpu.cfs_quota_us'))
         self.watch()
-        self.wait_for('it is lifted where it is mounted', lambda:
+        self.wait_for('it is restored where it is mounted', lambda:
                       not os.listdir(self.state / 'leases'))
         self.assertEqual('-1', tree.read('cpu', '', 'cpu.cfs_quota_us'))

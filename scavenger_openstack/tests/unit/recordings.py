@@ -33,6 +33,7 @@ from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
 from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack import conf as conf_
+from scavenger_openstack import conf_params
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders
@@ -116,7 +117,7 @@ class Host:
                        'cpi2.correlation_threshold=0.1',
                        f'agent.protect={protect}')
         self.params: dict[str, Any] = {
-            kind.name: conf_.params_of(conf, kind.name, kind.params_type)
+            kind.name: conf_params.params_of(conf, kind.name, kind.params_type)
             for kind in (scavenger.Controller, cpi2.Controller)}
         controllers: list[tuple[Controller, Mode]] = [
             (scavenger.Controller(self.params['scavenger'], host='node7',

@@ -248,7 +248,7 @@ class CpuSet(tree.GuestTestCase):
         self.assertEqual({1, 2}, self.cpus(pids[1]))
         self.assertRaises(OSError, os.sched_setaffinity, pids[1], {0})
         vm.write(f'{one}/vcpu0', 'cpuset.cpus', '0-1')
-        program.lift(lease)
+        program.restore(lease)
         self.assertEqual([{0, 1, 2}, {0, 1}, {2}],
                          [self.cpus(pid) for pid in pids])
         self.assertEqual({**before, f'{one}/cpuset.cpus': '0-3\n'},

@@ -63,14 +63,14 @@ class Disk(tree.GuestTestCase):
         self.wait_for('it reads faster', lambda: self.rate(
             driver, 'io_ops', 0.3) > 400)
 
-    def test_io_knobs_of_one_line_are_lifted_one_by_one(self) -> None:
+    def test_io_knobs_of_one_line_are_restored_one_by_one(self) -> None:
         driver = self.driver()
         for knob, value in ((Knob.IO_BYTES_PER_S, 3_000_000),
                             (Knob.IO_OPS_PER_S, 300)):
             self.lease(driver, knob)
             driver.write(self.job, knob, value)
         first = self.leases.pop(0)
-        tree.program.lift(first)
+        tree.program.restore(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
                          'wiops=300', self.limits())
         self.give_back()

@@ -41,7 +41,7 @@ class Egress(tree.GuestTestCase):
             self.skipTest(str(exc))     # a kernel without sch_tbf
         self.assertEqual(1_000_000, found)
         self.assertHolds(0.85e6, lambda: wire.goodput(1.2, 0.3), 1.05e6)
-        program.lift(lease)
+        program.restore(lease)
         self.assertEqual(before, self.qdisc(wire))
         self.wait_for('it sends faster',
                       lambda: wire.goodput(0.3, 0.1) > 3e6)

@@ -225,10 +225,10 @@ class GuestTestCase(testtools.TestCase):
             driver.restore_actions(who, knob)))
 
     def give_back(self, expected: Mapping[str, str] | None = None) -> None:
-        """Lift what was leased; all limits are what they were, but for
+        """Restore what was leased; all limits are what they were, but for
         what is ``expected`` otherwise."""
         for lease in reversed(self.leases):
-            program.lift(lease)
+            program.restore(lease)
         self.assertEqual({**self.before, **(expected or {})},
                          self.tree.texts())
         self.leases.clear()

@@ -81,7 +81,7 @@ class Watched(tree.GuestTestCase):
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
                           Knob.CPU_CORES, 0.2)
-        self.assertRaises(tree.program.Gone, tree.program.lift,
+        self.assertRaises(tree.program.Gone, tree.program.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))
         driver.sample()     # sees that the one it knew is gone

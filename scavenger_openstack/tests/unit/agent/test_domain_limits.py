@@ -276,8 +276,8 @@ class Plugged(LimitsTestCase):
         self.assertEqual({}, self.machine.disks['vdb'])
 
 
-    def test_lifting_is_tried_again(self) -> None:
-        """A disk comes, and what we held without it cannot be lifted yet."""
+    def test_removal_is_tried_again(self) -> None:
+        """A disk comes, and what we held without it cannot be restored yet."""
         self.tick((OPS, 100))
         self.machine.before['XMLDesc'] = lambda: self.machine.disks.update(
             vdb={})
@@ -329,7 +329,7 @@ class Balloon(LimitsTestCase):
         for size in (2**30, 22221314416):
             for _ in range(2 * actuator.LOOK_TICKS):
                 done = self.tick((MEMORY, size))
-                self.assertEqual((0, 0), (done.written, done.lifted))
+                self.assertEqual((0, 0), (done.written, done.removed))
             self.assertEqual({}, dict(self.leases.held()))
             self.assertEqual({}, self.actuator.in_force)
             self.assertEqual({}, self.machine.records)
@@ -407,7 +407,7 @@ class Foreign(LimitsTestCase):
         except errors.DriverError:
             return True
 
-    def until_lifted(self, *wishes: tuple[tuple[str, Knob], float]) -> None:
+    def until_removed(self, *wishes: tuple[tuple[str, Knob], float]) -> None:
         end_s = time.monotonic() + libvirtd.DEADLINE_S
         while self.refused() and time.monotonic() < end_s:
             self.tick(*wishes)
@@ -421,7 +421,7 @@ class Foreign(LimitsTestCase):
                 raise busy.pop()
 
         self.machine.before['quota'] = refuse
-        self.until_lifted((OPS, 100.0))
+        self.until_removed((OPS, 100.0))
         self.assertEqual([], busy)
         self.assertEqual(-1, self.machine.quota)
         self.assertEqual(100, self.machine.disks['vda']['total_iops_sec'])
@@ -434,7 +434,7 @@ class Foreign(LimitsTestCase):
         self.leases.hold(*CORES, [{
             'do': 'write', 'inode': 7, 'file': 'cpuset.cpus', 'text': '0',
             'dir': f'{cgroup.mounts()[0][0]}/scv-no-such-group'}], None)
-        self.until_lifted((CORES, 0.5))
+        self.until_removed((CORES, 0.5))
         self.tick((CORES, 0.5))
         self.assertEqual(50_000, self.machine.quota)
 
@@ -457,14 +457,14 @@ class Foreign(LimitsTestCase):
                          list(self.machine.records))
 
     def test_a_record_that_just_went_is_not_foreign(self) -> None:
-        self.until_lifted()
+        self.until_removed()
         self.tick((CORES, 0.5))
-        lifters = self.machine.calls['in domain-remover']
+        removers = self.machine.calls['in domain-remover']
         self.machine.start()
         self.machine.before['XMLDesc'] = lambda: self.driver.refresh(())
         self.driver.notify(base.Removed(*CORES))
         time.sleep(0.05)
-        self.assertEqual(lifters, self.machine.calls['in domain-remover'])
+        self.assertEqual(removers, self.machine.calls['in domain-remover'])
 
 
 class Unreadable(Foreign):
@@ -474,7 +474,7 @@ class Unreadable(Foreign):
         return super().record().replace('vcpu_period', 'vcpu_time')
 
     def test_no_limit_is_left(self) -> None:
-        self.until_lifted()
+        self.until_removed()
         self.assertEqual((-1, {}), (self.machine.quota, self.machine.records))
         self.assertIn('it has no limit now', self.logs.output)
         self.assertIn(f'domain {UUID}: the record of cpu_cores says',
@@ -488,5 +488,5 @@ class Unreadable(Foreign):
 
         refused: list[bool] = []
         self.machine.before['quota'] = refuse
-        self.until_lifted()
+        self.until_removed()
         self.assertEqual(([True], -1), (refused, self.machine.quota))

@@ -128,7 +128,7 @@ class JournalTest(limits.LimitsTestCase):
 
     def test_the_agent_ends(self) -> None:
         self.machine.stop()
-        self.leases.lift_all()
+        self.leases.remove_all()
         log = self.useFixture(fixtures.FakeLogger())
         self.journal.end(self.now + 1, 0)
         self.assertEqual([REMOVED.format('the agent ends')],

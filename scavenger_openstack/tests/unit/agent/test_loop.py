@@ -142,7 +142,7 @@ class LoopTest(testtools.TestCase):
         self.assertEqual('25000 100000', self.quota())
         self.assertEqual(before, self.records())
         tick = self.turn(loop, (A, CORES, 0.25))
-        self.assertEqual(1, tick.outcome.lifted)
+        self.assertEqual(1, tick.outcome.removed)
         self.assertEqual(('max', 'max'), (
             self.host.read(B, 'memory.high'),
             self.host.read(B, 'memory.max')))

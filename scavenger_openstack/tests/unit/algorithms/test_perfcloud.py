@@ -135,7 +135,7 @@ class ControllerTest(testtools.TestCase):
             self.interval((0.001,) * 3, 20 * MB)
         curve = [self.interval((0.001,) * 3, 15 * MB).get('fio', math.inf)
                  for _ in range(30)]
-        # It grows along the cubic and is lifted when it binds no more.
+        # It grows along the cubic and is removed when it binds no more.
         self.assertEqual(sorted(curve), curve)
         self.assertEqual(math.inf, curve[-1])
         self.assertEqual((), self.decision.incidents)

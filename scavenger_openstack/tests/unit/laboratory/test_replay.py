@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -25,6 +26,7 @@ from typing import Any
 import fixtures
 import testtools
 
+from scavenger_openstack.algorithms import perfcloud
 from scavenger_openstack import errors
 from scavenger_openstack.laboratory import replay
 from scavenger_openstack.laboratory import replay_compare
@@ -156,6 +158,19 @@ class VerifyTest(ReplayTestCase):
             self.assertIsNone(difference)
             self.assertEqual(500, ticks)
             self.assertGreater(decisions, 100)
+
+    def test_version_1(self) -> None:
+        """It calls ``lifted`` what is called ``removed`` now."""
+        self.record(200)
+        first, *rest = map(json.loads, self.path.read_text().splitlines())
+        for line in rest:
+            if 'removed' in line:
+                line['lifted'] = line.pop('removed')
+        self.assertGreater(sum('lifted' in line for line in rest), 3)
+        self.path.write_text('\n'.join(map(json.dumps, (
+            {**first, 'schema': 1}, *rest))) + '\n')
+        ticks, _, difference = self.verify()
+        self.assertEqual((200, None), (ticks, difference))
 
     def test_all_that_operators_ask_for_counts(self) -> None:
         for seed, mode in ((1, Mode.ENFORCE), (2, Mode.ENFORCE),
@@ -342,6 +357,30 @@ class SettingsTest(ReplayTestCase):
             self.assertIn(word, str(self.assertRaises(
                 errors.ConfigError, read, change)))
 
+    def test_a_parameter_that_had_another_name(self) -> None:
+        """It is taken from a recording, and by --set."""
+        self.record(1)
+        header = json.loads(self.path.read_text().splitlines()[0])
+        header['controllers'][0].update(
+            name='perfcloud', state=None,
+            params={**dataclasses.asdict(perfcloud.Params()),
+                    'lift_factor': 3.0, 'lift_intervals': 7})
+        for name in ('remove_factor', 'remove_intervals'):
+            del header['controllers'][0]['params'][name]
+        self.path.write_text(json.dumps(header) + '\n')
+        settings, notes = replay_settings.of_header(
+            recordings_.read(self.path).header)
+        self.assertEqual([], notes)
+        self.assertEqual(
+            perfcloud.Params(remove_factor=3.0, remove_intervals=7),
+            settings.params('perfcloud'))
+        settings = replay_settings.changed(
+            settings, ['perfcloud.lift_factor=4']).tuned(
+            'perfcloud', {'lift_factor': 5.0, 'lift_intervals': 8})
+        self.assertEqual(
+            perfcloud.Params(remove_factor=4.0, remove_intervals=8),
+            settings.params('perfcloud'))
+
 
 class TableTest(ReplayTestCase):
 
@@ -366,7 +405,7 @@ class TableTest(ReplayTestCase):
              ('incident', 'two', 6.0, False)],
             [(one['type'], one['host'], one['time_s'], one.get('ended'))
              for one in documents])
-        first, cap, _, lifted, _ = documents
+        first, cap, _, removed, _ = documents
         self.assertEqual(
             {'type': 'incident', 'time_s': 10.0, 'host': 'one',
              'controller': 'watcher', 'id': 'i-v', 'victim': 'v',
@@ -382,7 +421,7 @@ class TableTest(ReplayTestCase):
              'rates': {'interval_s': 2.0},
              'facts': {'watcher': {'seen': 1, 'worst': None}}}, cap)
         self.assertEqual((None, 'no longer wanted (was 0.1)'),
-                         (lifted['value'], lifted['reason']))
+                         (removed['value'], removed['reason']))
 
     def test_configured_controllers(self) -> None:
         for line, mode in (('scavenger.mode=observe', Mode.ENFORCE),

@@ -38,7 +38,7 @@ from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
 HEADER = {
-    'type': 'header', 'schema': 1, 'version': '1', 'host': 'h',
+    'type': 'header', 'schema': 2, 'version': '1', 'host': 'h',
     'boot_id': 'b', 'time_s': 1.0, 'wall_time_s': 2.0, 'interval_s': 1.0,
     'loaded_s': 1.0, 'controllers': [
         {'name': 'scavenger', 'mode': 'enforce', 'params': {'memory_c': 2.0},
@@ -61,7 +61,7 @@ TICK = {
          'values': {'/a': 0.1}}]},
     'unmet': {'/a': 3}, 'pending': [['/a', 'memory_bytes']],
     'written': [['/a', 'cpu_cores', 0.5, None]],
-    'lifted': [['/a', 'paused']], 'problems': ['p'],
+    'removed': [['/a', 'paused']], 'problems': ['p'],
     'wanted': [{'knob': 'cpu_set', 'owner': 'o', 'reason': 'r',
                 'values': {'/a': '0', '/b': None}}],
     'orders': {
@@ -157,12 +157,22 @@ class ReadTest(RecordingTestCase):
         self.assertEqual(('c', 'open', None, (('/a', 0.5),)), (
             told.controller, told.incident.outcome, told.incident.value,
             told.incident.suspects))
-        self.assertEqual(({}, ()), (second.unmet, second.lifted))
+        self.assertEqual(({}, ()), (second.unmet, second.removed))
         self.assertEqual(({'scavenger': {'memory_c': 3.0}}, {}),
                          (first.params, second.params))
         self.assertEqual(TICK['orders'], order_format.changed(
             first.orders, orders.NONE))
         self.assertEqual(first.orders, second.orders)
+
+    def test_version_1(self) -> None:
+        header = {**HEADER, 'schema': 1}
+        line = {name: value for name, value in TICK.items()
+                if name != 'removed'}
+        self.write(header, {**line, 'lifted': TICK['removed']})
+        [first] = self.read()
+        self.assertEqual((('/a', Knob.PAUSED),), first.removed)
+        self.write(header, TICK)
+        self.fails(2, 'removed: no such field')
 
     def test_a_wrong_field_is_named(self) -> None:
         for where, value, *words in (
@@ -216,7 +226,8 @@ class ReadTest(RecordingTestCase):
                 ('unmet', {'/a': '1'}, "unmet: /a: '1'"),
                 ('pending/0', ['/a'], 'pending: '),
                 ('written/0', ['/a', 'cpu_cores', -1, None], 'written: -1'),
-                ('lifted', 'all', "lifted: 'all'"),
+                ('removed', 'all', "removed: 'all'"),
+                ('lifted', [], 'lifted: no such field'),
                 ('problems', [1], 'problems: 1'),
                 ('wanted/0/values', [], 'wanted[0]: values: '),
                 ('wanted/0/values', {'/a': 3}, 'wanted[0]: values: /a: 3'),
@@ -248,7 +259,7 @@ class ReadTest(RecordingTestCase):
         for where, value, *words in (
                 ('type', 'tick', 'type: ', 'not a recording'),
                 ('type', NotImplemented, 'type: None'),
-                ('schema', 2, 'schema: 2 is not 1'),
+                ('schema', 3, 'schema: 3 is not 1 or 2'),
                 ('schema', True, 'schema: '),
                 ('host', NotImplemented, 'host: missing'),
                 ('interval_s', 0, 'interval_s: 0 is not from 0.001'),

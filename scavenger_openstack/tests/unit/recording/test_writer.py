@@ -124,7 +124,7 @@ class RecorderTest(testtools.TestCase):
             self.assertEqual({'id'}, {'id', 'workload'} & set().union(
                 *other['workloads']))
 
-    def test_what_was_read_back_and_what_was_lifted(self) -> None:
+    def test_what_was_read_back_and_what_was_removed(self) -> None:
         host = self.host()
         key = ('/batch/b', Knob.CPU_CORES)
         host.recorder.knobs.write(*key, 0.5)
@@ -132,8 +132,8 @@ class RecorderTest(testtools.TestCase):
         host.recorder.tick(loop_.Tick(2001.0), [])
         first, second = replay.read(self.path)
         self.assertEqual(({key: (0.5, 0.5)}, ()),
-                         (first.written, first.lifted))
-        self.assertEqual(({}, (key,)), (second.written, second.lifted))
+                         (first.written, first.removed))
+        self.assertEqual(({}, (key,)), (second.written, second.removed))
 
     def test_each_line_is_there_at_once_for_the_owner_alone(self) -> None:
         host = self.host()

@@ -95,7 +95,7 @@ class Malformed(testtools.TestCase):
 
     @settings(deadline=None, max_examples=40)
     @given(st.lists(MALFORMED, min_size=1, max_size=8))
-    def test_the_others_are_lifted(self, bad: list[Any]) -> None:
+    def test_the_others_are_restored(self, bad: list[Any]) -> None:
         with tempfile.TemporaryDirectory() as directory:
             self.pass_over(pathlib.Path(directory), bad)
 
@@ -136,8 +136,8 @@ class Malformed(testtools.TestCase):
             if attempt == 'watcher':
                 fd = os.open(where.parent, os.O_RDONLY)
                 try:
-                    program.lift_all(fd, program.Say(said.append),
-                                     delete=True)
+                    program.restore_all(fd, program.Say(said.append),
+                                        delete=True)
                 finally:
                     os.close(fd)
             else:

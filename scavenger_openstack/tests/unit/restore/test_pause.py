@@ -95,7 +95,7 @@ class PauseTest(testtools.TestCase):
         """How long after an event the pause ended."""
         one = one or pause.Pause(self.state, str(self.stop), signals)
         one.mark()
-        self.assertEqual([], program.restore(
+        self.assertEqual([], program.restore_due(
             self.state, str(self.stop), messages.Say(print), orphans=True))
         self.assertFalse(self.state.due)
         one.mark()
@@ -139,8 +139,8 @@ class PauseTest(testtools.TestCase):
             self.state.died = agent.pid
             if leases:
                 self.lease()
-            program.restore(self.state, str(self.stop), messages.Say(print),
-                            orphans=True)
+            program.restore_due(self.state, str(self.stop),
+                                messages.Say(print), orphans=True)
             self.lease()
             fcntl.flock(self.lock, fcntl.LOCK_EX)
             (self.path / 'lock').write_text(f'{agent.pid}\n')
@@ -225,7 +225,7 @@ class PauseTest(testtools.TestCase):
     def test_what_changed_before_it_ends_it_at_once(self) -> None:
         self.lease()
         self.hold()
-        program.restore(self.state, str(self.stop), messages.Say(print))
+        program.restore_due(self.state, str(self.stop), messages.Say(print))
         one = pause.Pause(self.state, str(self.stop))
         one.mark()
         self.stop.touch()

@@ -406,7 +406,7 @@ class StateDirectory(testtools.TestCase):
         self.assertEqual(0, self.run_main()[0])
         self.assertFalse(path.exists())
 
-    def test_stop_file_is_an_order_to_lift(self) -> None:
+    def test_stop_file_is_an_order_to_restore(self) -> None:
         path = self.put('a.json', lease(self.gone()))
         self.beat(records.now_s() + 60)
         (self.path / 'stop').touch()
@@ -505,7 +505,7 @@ class StateDirectory(testtools.TestCase):
                     (stop.touch, stop.unlink)):
                 begin()
                 said.clear()
-                self.assertEqual([], program.restore(
+                self.assertEqual([], program.restore_due(
                     state, str(stop), program.Say(said.append),
                     progress=go_on))
                 self.assertEqual(2, len(said), str(said))

@@ -77,7 +77,7 @@ class Driver(testtools.TestCase):
     def test_quota(self) -> None:
         self.write(Knob.CPU_CORES, 0.5)
         self.assertAlmostEqual(0.5, self.used('hog')['cpu_s'])
-        self.simulator.lift('hog', Knob.CPU_CORES)
+        self.simulator.remove('hog', Knob.CPU_CORES)
         self.assertIsNone(self.simulator.read('hog', Knob.CPU_CORES))
         self.assertGreater(self.used('hog')['cpu_s'], 3)
 
@@ -182,7 +182,7 @@ class Driver(testtools.TestCase):
         self.assertEqual(1, self.simulator.kill('hog'))
         self.assertEqual([(2.0, 'hog')], self.simulator.kills)
         self.assertRaises(errors.WorkloadGone, self.simulator.kill, 'hog')
-        self.simulator.lift('hog', Knob.CPU_CORES)
+        self.simulator.remove('hog', Knob.CPU_CORES)
 
     def test_limits_that_do_not_bind_change_nothing(self) -> None:
         """The plant does not know who watches, or that anything does."""

@@ -70,7 +70,7 @@ class TreeTest(testtools.TestCase):
 
     def remove(self) -> list[set[int]]:
         """What each group has afterwards."""
-        self.actuator.lift(KEY)
+        self.actuator.remove(KEY)
         self.assertNotIn(KEY, self.leases.held())
         return [self.host.set_of(path) for path in (BATCH, A, DEEP, B)]
 

@@ -76,7 +76,7 @@ class LeasesTestCase(testtools.TestCase):
 class Records(LeasesTestCase):
     """What is on disk while a lease is held."""
 
-    def test_hold_lift(self) -> None:
+    def test_hold_remove(self) -> None:
         held = self.opened()
         before = held.held()
         held.hold(*A, self.steps, 1.5)
@@ -94,8 +94,8 @@ class Records(LeasesTestCase):
             {k: v for k, v in record.items() if k != 'created_s'})
         held.hold(*A, [], 'something else')
         self.assertEqual([record], self.on_disk())
-        held.lift(*A)
-        held.lift(*A)
+        held.remove(*A)
+        held.remove(*A)
         self.assertEqual([], self.on_disk())
         self.assertEqual({}, held.held())
 
@@ -282,7 +282,7 @@ class Alone(LeasesTestCase):
         bucket = {'do': 'tc', 'netns': '', 'dev': 'scv-none', 'ifindex': 9}
         held.hold(*B, [bucket], None)
         self.assertEqual({A}, held.lost())
-        held.lift(*A)
+        held.remove(*A)
         self.assertEqual(set(), held.lost())
 
     def test_what_it_has_not_tried_it_is_asked_to_try(self) -> None:
@@ -406,16 +406,16 @@ class Time(LeasesTestCase):
                 self.fail('no lease')
         held.hold(*A, self.steps, None)
         with held.writing(*A):
-            self.assertRaises(errors.DriverError, held.lift, *A)
-            self.assertEqual(1, len(held.lift_all()))
+            self.assertRaises(errors.DriverError, held.remove, *A)
+            self.assertEqual(1, len(held.remove_all()))
             self.assertEqual(1, len(self.on_disk()))
         with testtools.ExpectedException(errors.LeaseError, '.*ran out'):
             with held.writing(*A):
                 time.sleep(2.0)
-        held.lift(*A)
+        held.remove(*A)
         self.assertEqual([], self.on_disk())
 
-    def test_all_are_lifted_while_another_thread_lifts_one(self) -> None:
+    def test_all_are_removed_while_another_thread_removes_one(self) -> None:
         held = self.opened()
         held.hold(*A, self.steps, None)
         begun, go_on = threading.Event(), threading.Event()
@@ -425,14 +425,14 @@ class Time(LeasesTestCase):
             go_on.wait(10)
 
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.restore.program.lift', slow):
-            other = threading.Thread(target=held.lift, args=A)
+                'scavenger_openstack.restore.program.restore', slow):
+            other = threading.Thread(target=held.remove, args=A)
             other.start()
             self.addCleanup(other.join)
             self.addCleanup(go_on.set)
             self.assertTrue(begun.wait(10))
             threading.Timer(0.2, go_on.set).start()
-            self.assertEqual([], held.lift_all())
+            self.assertEqual([], held.remove_all())
         self.assertEqual([], self.on_disk())
 
     def test_close_while_a_write_is_on_its_way(self) -> None:

@@ -185,7 +185,7 @@ class GoodTest(CapControlTestCase):
     """What was harmless once need not be harmless now."""
 
     def good(self) -> Disturbance:
-        """Capped, proved harmless, lifted because it rests."""
+        """Capped, proved harmless, its cap removed because it rests."""
         one = disturbance()
         self.capped(one)
         for _ in range(8):

@@ -163,7 +163,7 @@ class LimitingTest(ShopCase):
                         sum(used[300:]) / 600)
         self.assertLess(max(used[300:]), 0.6)
 
-    def test_lifted_when_it_rests_and_met_again_at_its_good_cap(self) -> None:
+    def test_removed_when_it_rests_and_met_again_at_its_good_cap(self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0
         self.turn(400)
@@ -260,7 +260,7 @@ class LimitingTest(ShopCase):
         self.assertEqual({'confirmed': 0, 'refuted': 0, 'unclear': 0},
                          self.decision.facts['tried'])
 
-    def test_a_cap_that_does_not_help_is_lifted_and_not_soon_again(
+    def test_a_cap_that_does_not_help_is_removed_and_not_soon_again(
             self) -> None:
         self.until(lambda decision: decision.caps)
         self.wants = lambda now: 4.0

@@ -117,7 +117,7 @@ class Disks(testtools.TestCase):
             {'vda': 'vda', 'vdb': knobs.GROUP},
             self.groups(disk('vda', ours), disk('vdb', ours), vda='3'))
 
-    def test_who_comes_must_not_lift_the_other_limit(self) -> None:
+    def test_a_new_disk_must_not_remove_the_other_limit(self) -> None:
         ours = f'group_name={knobs.GROUP}'
         one = disk('vda', 'total_iops_sec=5', ours)
         self.assertEqual({'vda': knobs.GROUP},

@@ -11,7 +11,7 @@
 # under the License.
 
 
-"""Many leases on domains are lifted by one virsh, whatever hangs."""
+"""Many domains are restored by one virsh, whatever hangs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CAPS: dict[Knob, Value] = {
 DISK = (Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S)
 
 
-class LiftCase(virtual_host.VirtualHostTestCase):
+class RestoreCase(virtual_host.VirtualHostTestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -84,10 +84,10 @@ class LiftCase(virtual_host.VirtualHostTestCase):
         self.state_dir = os.open(directory, os.O_RDONLY)
         self.addCleanup(os.close, self.state_dir)
 
-    def lift(self) -> set[str]:
+    def restore(self) -> set[str]:
         """As scavenger-restore does; the domains that keep a limit."""
         began_s = time.monotonic()
-        left = program.lift_all(self.state_dir, self.say, delete=True)
+        left = program.restore_all(self.state_dir, self.say, delete=True)
         self.took_s = time.monotonic() - began_s
         self.addDetail('told', content.text_content('\n'.join(self.told)))
         return {lease.workload for lease in left}
@@ -104,13 +104,13 @@ class LiftCase(virtual_host.VirtualHostTestCase):
         return pid
 
 
-class TestMany(LiftCase):
+class TestMany(RestoreCase):
 
     def test_by_one_virsh(self) -> None:
         self.cap()
         self.assertNotEqual(self.before, self.every_limit())
         pid = self.kept()
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(self.before, self.every_limit())
         self.assertEqual(pid, self.kept())
         self.assertEqual(len(self.held), len(self.told))
@@ -123,13 +123,13 @@ class TestMany(LiftCase):
         pid = self.kept()
         self.host.kill()
         self.host.start_again()
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(len(self.held), len(self.told))
         self.assertEqual(self.before, self.every_limit())
         self.assertNotEqual(pid, self.kept())
 
 
-class TestLateCalls(LiftCase):
+class TestLateCalls(RestoreCase):
     """A call of a dead agent lands when its record is dropped."""
 
     def late(self, knob: Knob, command: str, *, after: bool = False
@@ -151,7 +151,7 @@ class TestLateCalls(LiftCase):
 
         self.useFixture(fixtures.MonkeyPatch(
             f'{virsh.__name__}.Session.ask', ask))
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(1, len(calls))
         self.assertEqual(self.before, self.every_limit())
 
@@ -169,13 +169,13 @@ class TestLateCalls(LiftCase):
                                   '--set <lease/>', after=True)
 
 
-class TestHangs(LiftCase):
+class TestHangs(RestoreCase):
 
     def test_qemus_cost_their_own_steps(self) -> None:
         self.cap(DISK)
         hung = [self.stop(name) for name in NAMES[:2]]
         uuids = {one.uuid for one in self.guests[:2]}
-        self.assertEqual(uuids, self.lift())
+        self.assertEqual(uuids, self.restore())
         # Each makes one wait, once.
         self.assertThat(self.took_s, matchers.LessThan(9.0))
         self.assertEqual(
@@ -187,21 +187,21 @@ class TestHangs(LiftCase):
             self.assertIn('does not answer: see virsh domcontrol', line)
         took_s = 0.0
         for _ in range(10):
-            self.assertEqual(uuids, self.lift())
+            self.assertEqual(uuids, self.restore())
             took_s += self.took_s
         # Each would wait a second for each QEMU.
         self.assertThat(took_s, matchers.LessThan(10.0))
         self.assertEqual(8, len(self.told))
         for pid in hung:
             os.kill(pid, signal.SIGCONT)
-        self.wait_for('all is lifted', lambda: not self.lift(), 30)
+        self.wait_for('all is restored', lambda: not self.restore(), 30)
         self.assertEqual(self.before, self.every_limit())
 
     def test_cpu_sets_need_no_libvirtd(self) -> None:
         self.cap([Knob.CPU_SET])
         os.kill(self.host.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertThat(self.took_s, matchers.LessThan(virsh.CONNECT_S / 2))
         os.kill(self.host.pid, signal.SIGCONT)
         self.assertEqual(self.before, self.every_limit())
@@ -212,31 +212,31 @@ class TestHangs(LiftCase):
         self.kept()
         os.kill(self.host.pid, signal.SIGSTOP)
         self.addCleanup(os.kill, self.host.pid, signal.SIGCONT)
-        self.assertEqual({one.uuid for one in self.guests}, self.lift())
+        self.assertEqual({one.uuid for one in self.guests}, self.restore())
         self.assertThat(self.took_s, matchers.LessThan(
             2 * virsh.CONNECT_S))
         self.assertEqual(len(self.held), len(self.told))
-        self.lift()
+        self.restore()
         self.assertThat(self.took_s, matchers.LessThan(virsh.CONNECT_S / 2))
         os.kill(self.host.pid, signal.SIGCONT)
-        self.wait_for('all is lifted', lambda: not self.lift(), 40)
+        self.wait_for('all is restored', lambda: not self.restore(), 40)
         self.assertEqual(self.before, self.every_limit())
 
     def test_what_needs_no_answer_of_qemu(self) -> None:
         self.cap([Knob.CPU_CORES, Knob.CPU_SET])
         self.stop('one')
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(self.before, self.every_limit())
 
 
-class TestVirshIsKilled(LiftCase):
+class TestVirshIsKilled(RestoreCase):
 
     def test_between_two_steps(self) -> None:
         self.cap()
         pid = self.kept()
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(len(self.held), len(self.told))
         self.assertEqual(self.before, self.every_limit())
 
@@ -254,11 +254,11 @@ class TestVirshIsKilled(LiftCase):
         self.assertIn('it was ended', str(exc))
         killer.join()
         os.kill(self.host.pid, signal.SIGCONT)
-        self.assertEqual(set(), self.lift(), str(self.told))
+        self.assertEqual(set(), self.restore(), str(self.told))
         self.assertEqual(self.before, self.every_limit())
 
     def test_at_any_instant(self) -> None:
-        """And all is lifted by those that come after it."""
+        """And all is restored by those that come after it."""
         self.cap()
         ended = threading.Event()
         killed = []
@@ -277,13 +277,13 @@ class TestVirshIsKilled(LiftCase):
             while not ended.wait(random.uniform(0.05, 0.5)):
                 kill()
 
-        def lifted() -> bool:
-            return not self.lift()
+        def restored() -> bool:
+            return not self.restore()
 
         killer = threading.Thread(target=kill_often)
         killer.start()
         try:
-            self.wait_for('all is lifted', lifted, 60)
+            self.wait_for('all is restored', restored, 60)
         finally:
             ended.set()
             killer.join()

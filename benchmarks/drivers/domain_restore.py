@@ -10,16 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What it takes to lift limits of domains by virsh.
+"""What it takes to restore domains by virsh.
 
 Starts a libvirtd of its own with domains (root; see the tests), has an agent
-limit every knob of one of them, and lifts that knob by its restore action: the
+limit every knob of one of them, and restores it by its restore action: the
 median of some rounds, in wall-clock time.  'kept' is as it is done: the
 virsh of the step before is used again.  'first' has to start one.  'three'
 has three of them started for what one does now: the first looks, the second
 changes and looks, the third drops our record and looks.
 
-Then two knobs of many domains are limited, and lifted one after the other as
+Then two knobs of many domains are limited, and restored one after the other as
 scavenger-restore does; the last lines tell the same with some QEMUs stopped
 (SIGSTOP), and once more when it is known that they do not answer.  Nothing
 is asserted; numbers compare only within one run.
@@ -72,11 +72,11 @@ def domain(host: hypervisor.Hypervisor, name: str
         disks=(domain_guest.Disk.make(host.disks / name, 2**20),))
 
 
-def lift(step: Mapping[str, Any]) -> float:
+def restore(step: Mapping[str, Any]) -> float:
     """Seconds."""
     began = time.perf_counter()
     if not actions.run(step, []):
-        raise SystemExit('there was nothing to lift')
+        raise SystemExit('there was nothing to restore')
     return time.perf_counter() - began
 
 
@@ -123,7 +123,7 @@ def each_knob(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
               rounds: int) -> None:
     guest = domain(host, 'one')
     host.start_all([guest])
-    print(f'{"ms for one lift":20} {"kept":>7} {"first":>7} {"three":>7} '
+    print(f'{"ms to restore one":20} {"kept":>7} {"first":>7} {"three":>7} '
           f'{"three/kept":>11} {"commands":>9}')
     for knob, value in CAPS.items():
         times: dict[str, list[float]] = {'kept': [], 'first': [], 'three': []}
@@ -141,7 +141,7 @@ def each_knob(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
                         with virsh.SESSIONS.use(host.uri):
                             pass
                     with heard() as told:
-                        times[way].append(lift(step))
+                        times[way].append(restore(step))
                 agent.tick()
         kept, first, three = (statistics.median(one) * 1e3
                               for one in times.values())
@@ -171,9 +171,9 @@ def many(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
                 for pid in pids:
                     os.kill(pid, signal.SIGCONT)
             began = time.perf_counter()
-            left = program.lift_all(fd, say, delete=True)
+            left = program.restore_all(fd, say, delete=True)
             took = time.perf_counter() - began
-            print(f'{held - len(left)} of {held} leases are lifted, {hung} '
+            print(f'{held - len(left)} of {held} leases are done, {hung} '
                   f'QEMUs are stopped, {what}: {took:.2f} s')
             if not left:
                 break
