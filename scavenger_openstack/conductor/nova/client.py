@@ -163,11 +163,20 @@ class Nova:
             lambda nova: nova.aggregates.list())]
 
     def flavors(self) -> dict[str, Flavor]:
-        """All flavors, by name."""
-        return {one.name: Flavor(one.id, one.vcpus, one.ram, one.disk, dict(
-            one.to_dict().get('extra_specs') or one.get_keys()))
-            for one in self._ask(lambda nova: nova.flavors.list(
-                is_public=None))}
+        """All flavors, by name.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        found: dict[str, Flavor] = {}
+        marker = None
+        while page := self._ask(lambda nova, after=marker: [
+                (one, _specs(one)) for one in nova.flavors.list(
+                    is_public=None, marker=after, limit=PAGE)]):
+            for one, specs in page:
+                found[one.name] = Flavor(one.id, one.vcpus, one.ram, one.disk,
+                                         specs)
+            marker = page[-1][0].id
+        return found
 
     def make_flavor(self, name: str, wanted: Flavor, *, public: bool
                     ) -> None:
@@ -207,6 +216,13 @@ class Nova:
                 f'Nova: microversion {OLDEST} is needed, which has the extra '
                 f'specs of flavors; it has {found.get_string()}')
         return self._make(found)
+
+
+def _specs(one: Any) -> dict[str, str]:
+    """The extra specs of a flavor, which Nova has to be asked for before
+    2.61."""
+    found = one.to_dict().get('extra_specs')
+    return dict(one.get_keys() if found is None else found)
 
 
 def _server(one: Any) -> Server:

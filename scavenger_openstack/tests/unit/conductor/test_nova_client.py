@@ -131,3 +131,13 @@ class Nova(testtools.TestCase):
     def test_a_flavor_that_nova_has_lost(self) -> None:
         [found] = self.servers({**SERVER, 'flavor': {}})
         self.assertEqual({}, found.specs)
+
+    def test_flavors(self) -> None:
+        """All pages of them."""
+        one = {'vcpus': 1, 'ram': 128, 'disk': 1}
+        self.answers['/v2.1/flavors/detail'] = {'flavors': [
+            {**one, 'id': '1', 'name': 'a', 'extra_specs': {}}]}
+        self.answers['/v2.1/flavors/detail?marker'] = {'flavors': []}
+        self.assertEqual({'a': {}}, {
+            name: found.specs for name, found in self.nova.flavors().items()})
+        self.assertIn('/v2.1/flavors/detail?marker', self.asked)
