@@ -27,14 +27,17 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import directives as wishes
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db.evictions import ASKED
 from scavenger_openstack.db.evictions import DOING
 from scavenger_openstack.db.evictions import DONE
 from scavenger_openstack.db.evictions import FAILED
 from scavenger_openstack.db.evictions import SENDING
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
@@ -51,6 +54,10 @@ STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
 """What an instance is when that is done."""
 
 MIGRATE = 'live-migrate'
+
+FLAVOR = 'flavor'
+TOLD = FLAVOR, 'override'
+"""Sources that an agent names when flavor or conductor say a priority."""
 
 
 class Instance(Protocol):
@@ -114,6 +121,9 @@ class Evicting:
         """Ask Nova; it answers before it has done it."""
         server = self._nova.server(row['instance'])
         why = refusal(row, server)
+        if server is not None and not why:
+            with connect.reading(self._engine) as connection:
+                why = foreground(connection, row, server, self._clock())
         if why:
             self._move(row, ASKED, FAILED, why)
             return
@@ -186,3 +196,28 @@ def refusal(row: Row, server: Instance | None) -> str:
     if server.busy:
         return 'Nova does something else with it'
     return ''
+
+
+def foreground(connection: connect.Connection, row: Row, server: Instance,
+               now: float) -> str:
+    """Why an instance is not background by now, '' when it is: an operator
+    may have said so since it was asked for, or it was resized, and its agent
+    needs a moment to follow."""
+    has = evictions.workload(connection, row['instance'])
+    if has is None:
+        return 'no host says any more that it has it'
+    if not evictions.is_background(has):
+        return f"{has['host']} says that it is foreground by now"
+    said = flavor.read(server.specs).priority
+    wanted = wishes.wanted(connection, now, now)
+    found = directives.tags(
+        wanted, wanted.aggregates.get(has['host'], ()),
+        [(row['instance'], row['project'], '')],
+        [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
+        if said else ())
+    if found:
+        return ('' if found[0].priority == Priority.BACKGROUND
+                else f'the {found[0].source} was given the priority foreground')
+    # Else its host itself has a reason, unless it has not followed yet.
+    return (f"its {has['source']} does not say any more that it is "
+            'background' if has['source'] in TOLD else '')

@@ -26,6 +26,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.wire import report as wire
 
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 
@@ -63,6 +64,21 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.nova = Nova()
         self.work = evicting.Evicting(self.engine, self.nova,
                                       lambda: self.now)
+        self.says('background', 'parent')
+
+    def says(self, priority: str, source: str) -> None:
+        """The agent, of the instance."""
+        self.sync(cloud.report(digest=priority + source, workloads=[
+            wire.Workload(
+                id='hog', priority=priority,  # type: ignore[arg-type]
+                kind='instance', instance=HOG, project='p1', source=source)]),
+            self.now)
+
+    def rule(self, scope: str, target: str, value: str) -> None:
+        """Of an operator."""
+        self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
+                 scope=scope, target=target, value=value, application='',
+                 reason='because', created_by='ann', created_s=NOW)
 
     def ask(self, how: str = 'stop', **more: Any) -> None:
         self.add(tables.evictions, **{
@@ -141,6 +157,57 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             self.assertIn(why, detail)
             self.delete(tables.evictions)
         self.assertEqual([], self.nova.asked)
+
+    def test_foreground_since_it_was_asked_for(self) -> None:
+        background = {'scavenger:priority': 'background'}
+
+        def of_operator() -> None:
+            self.rule('instance', HOG, 'foreground')
+
+        def of_project() -> None:
+            self.rule('project', 'p1', 'foreground')
+
+        def of_agent() -> None:
+            self.says('foreground', 'default')
+
+        def nothing() -> None:
+            pass
+
+        def gone() -> None:
+            self.sync(cloud.report(digest='none', workloads=[]), self.now)
+
+        for source, change, specs, why in (
+                ('flavor', of_operator, background,
+                 'the instance was given the priority foreground'),
+                ('override', of_project, {},
+                 'the project was given the priority foreground'),
+                ('flavor', of_agent, background,
+                 f'{HOST} says that it is foreground by now'),
+                ('flavor', nothing, {},     # it was resized
+                 'its flavor does not say any more'),
+                ('override', nothing, {},   # a rule was deleted
+                 'its override does not say any more'),
+                ('flavor', gone, background, 'no host says any more')):
+            self.says('background', source)
+            self.ask()
+            change()
+            state, detail = self.turn(Server(specs=specs))
+            self.assertEqual('failed', state)
+            self.assertIn(why, detail)
+            self.delete(tables.evictions)
+            self.delete(tables.rules)
+        self.assertEqual([], self.nova.asked)
+
+    def test_background_as_it_was(self) -> None:
+        for source, specs in (
+                ('flavor', {'scavenger:priority': 'background'}),
+                ('override', {}), ('parent', {})):
+            self.rule('project', 'p1', 'background')
+            self.says('background', source)
+            self.ask()
+            self.assertEqual('doing', self.turn(Server(specs=specs))[0])
+            self.delete(tables.evictions)
+            self.delete(tables.rules)
 
     def test_the_conductor_died_while_it_asked(self) -> None:
         """It is not asked twice."""
