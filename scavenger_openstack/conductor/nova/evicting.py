@@ -49,6 +49,12 @@ EVERY_S = 2.0
 GIVE_UP_S = 1800.0
 """A live migration may take long."""
 
+WAIT_S = 600.0
+"""What could not begin by then is not what was asked for any more."""
+
+MOST_FAULTS = 3
+"""After so many answers that Nova owes a turn ends."""
+
 STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
             'shelve': ('SHELVED', 'SHELVED_OFFLOADED')}
 """What an instance is when that is done."""
@@ -105,17 +111,39 @@ class Evicting:
         """
         with connect.reading(self._engine) as connection:
             rows = evictions.unfinished(connection)
+        failed: list[errors.Unreachable] = []
         for row in rows:
             still()
-            if row['state'] == ASKED:
-                self._send(row)
-            elif row['state'] == DOING:
-                self._look(row)
-            else:
-                self._move(row, SENDING, FAILED,
-                           'the conductor ended while it asked Nova, which '
-                           'may have done it')
+            try:
+                self._step(row)
+            except errors.Unreachable as exc:
+                failed.append(exc)      # perhaps of this instance alone
+                if len(failed) in (len(rows), MOST_FAULTS):
+                    raise
+                LOG.debug('eviction of %s: next try in the next turn: %s',
+                          row['instance'], exc)
         return len(rows)
+
+    def _step(self, row: Row) -> None:
+        now = self._clock()
+        if row['state'] == SENDING:
+            self._move(row, SENDING, FAILED,
+                       'the conductor ended while it asked Nova, which '
+                       'may have done it')
+        elif row['state'] == ASKED:
+            if now - row['created_s'] > WAIT_S:
+                self._move(row, ASKED, FAILED, 'Nova could not be asked in '
+                           f'{WAIT_S / 60:.0f} minutes: ask for it again')
+            else:
+                self._send(row)
+        else:
+            try:
+                self._look(row)
+            except errors.Unreachable:
+                if now - row['changed_s'] <= GIVE_UP_S:
+                    raise
+                self._move(row, DOING, FAILED, 'whether Nova has done it is '
+                           'not known: it does not answer')
 
     def _send(self, row: Row) -> None:
         """Ask Nova; it answers before it has done it."""

@@ -28,6 +28,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.wire import report as wire
 
+WEB = '11111111-2222-4333-8444-555555555555'
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 
 
@@ -45,8 +46,12 @@ class Nova:
         self.found: Server | None = Server()
         self.asked: list[tuple[str, str]] = []
         self.fault: BaseException | None = None
+        self.away: set[str] = set()
+        """Instances that Nova has a fault at."""
 
     def server(self, instance: str) -> Server | None:
+        if instance in self.away:
+            raise errors.Unreachable('Nova: HTTP 500')
         return self.found
 
     def act(self, instance: str, how: str) -> None:
@@ -225,3 +230,43 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.turn()
         self.now += evicting.GIVE_UP_S
         self.assertEqual('failed', self.turn(Server(busy=True))[0])
+
+    def test_one_that_nova_has_a_fault_at(self) -> None:
+        """It keeps no other one waiting, and ends."""
+        self.ask(instance=WEB, uuid='f' * 32)
+        self.ask()
+        self.nova.away = {WEB}
+        for _ in range(2):
+            self.now += 2.0
+            self.work.turn(lambda: None)
+            self.nova.found = Server(busy=True)
+        self.assertEqual(['asked', 'doing'],
+                         self.rows(tables.evictions, 'state'))
+        self.now += evicting.WAIT_S
+        self.work.turn(lambda: None)
+        self.assertIn('could not be asked in 10 minutes',
+                      self.rows(tables.evictions, 'detail')[0])
+        self.assertEqual([(HOG, 'stop')], self.nova.asked)
+
+    def test_no_nova(self) -> None:
+        self.ask()
+        self.nova.away = {HOG}
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.assertEqual(['asked'], self.rows(tables.evictions, 'state'))
+
+    def test_too_late(self) -> None:
+        """An hour without Nova, or without a conductor."""
+        self.ask()
+        self.now += evicting.WAIT_S
+        self.assertEqual('failed', self.turn()[0])
+        self.assertEqual([], self.nova.asked)
+
+    def test_what_nova_made_of_it_is_not_known(self) -> None:
+        self.ask()
+        self.turn()
+        self.nova.away = {HOG}
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.now += evicting.GIVE_UP_S
+        state, detail = self.turn()
+        self.assertEqual('failed', state)
+        self.assertIn('it does not answer', detail)
