@@ -79,6 +79,9 @@ class Instance(Protocol):
     def busy(self) -> bool: ...
 
     @property
+    def unknown(self) -> bool: ...
+
+    @property
     def specs(self) -> Mapping[str, str]: ...
 
 
@@ -169,12 +172,12 @@ class Evicting:
         server = self._nova.server(row['instance'])
         if server is None:
             self._move(row, DOING, DONE, 'the instance was deleted')
-        elif server.busy:
+        elif server.busy or server.unknown:
             if self._clock() - row['changed_s'] > GIVE_UP_S:
                 self._move(row, DOING, FAILED, f'Nova has not done it in '
                            f'{GIVE_UP_S / 60:.0f} minutes')
-        elif row['how'] == MIGRATE and server.host != row['host'] \
-                and server.host:
+        elif row['how'] == MIGRATE and server.host and not elsewhere.same(
+                server.host, row['host']):
             self._move(row, DOING, DONE, f'it is on {server.host} now')
         elif server.status in STATUSES.get(row['how'], ()):
             self._move(row, DOING, DONE, f'its status is {server.status}')

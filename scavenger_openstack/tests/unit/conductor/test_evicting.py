@@ -37,6 +37,7 @@ class Server(NamedTuple):
     status: str = 'ACTIVE'
     busy: bool = False
     specs: Mapping[str, str] = {}
+    unknown: bool = False
 
 
 class Nova:
@@ -135,6 +136,19 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.assertIn('openstack server event list', detail)
         self.assertEqual(['eviction.failed'], self.audit())
         self.assertIn('failed', self.log.output)
+
+    def test_not_moved_by_another_name_of_its_host(self) -> None:
+        self.ask('live-migrate')
+        self.turn(Server(host=f'{HOST}.example.org'))
+        self.assertEqual('failed', self.turn()[0])
+
+    def test_its_cell_does_not_answer(self) -> None:
+        """Nova may go on with it."""
+        self.ask()
+        self.turn()
+        self.assertEqual('doing', self.turn(Server(
+            host='', status='UNKNOWN', unknown=True))[0])
+        self.assertEqual('done', self.turn(Server(status='SHUTOFF'))[0])
 
     def test_deleted_meanwhile(self) -> None:
         self.ask()
