@@ -44,6 +44,7 @@ MOST_FAULTS = 3
 """After so many faults of Placement in a row a turn ends."""
 
 GONE = 404
+BAD = 400
 
 
 class Known:
@@ -147,6 +148,8 @@ class Writer:
         except placement_api.Refused as exc:
             self._known.pop(name, None)
             self._listed_s = float('-inf')
+            if exc.status == BAD:   # perhaps our classes or traits are gone
+                self._prepared = False
             if exc.status != GONE:
                 self._say(name, f'{name}: {exc}')
             return 0

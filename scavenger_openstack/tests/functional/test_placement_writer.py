@@ -237,6 +237,15 @@ class Writing(testtools.TestCase):
         self.later(60, 1.0)
         self.assertEqual(1, self.offered()[VCPU])
 
+    def test_all_of_it_was_deleted(self) -> None:
+        """As by a restored database; the classes and traits, too."""
+        self.later(0, 4.0)
+        self.api.remove()
+        for _ in range(4):
+            self.later(60, 1.0)
+        self.assertEqual(1, self.offered().get(VCPU))
+        self.assertEqual({'CUSTOM_SCAVENGER_GRADE_B'}, self.traits())
+
     def test_no_placement(self) -> None:
         writer = self.another(placement_server.client('http://127.0.0.1:9'))
         self.report(4.0)
