@@ -64,6 +64,7 @@ class Instance(Protocol):
     host: str
     deleted: bool
     unknown: bool
+    busy: bool
     specs: Mapping[str, str]
     strays: tuple[str, ...]
     stack: str
@@ -92,6 +93,7 @@ class Reconciler:
         self._clock = clock
         self._read_s: float | None = None
         self._whole_s = 0.0
+        self._busy: set[str] = set()
         self._said_away = False
         self._said = said.Said()
 
@@ -121,7 +123,7 @@ class Reconciler:
             changed += self._forget(there, began, still)
         self._read_s = began
         for host, instance, other in self._written(functools.partial(
-                elsewhere.end, now=began)):
+                elsewhere.end, now=began, moving=frozenset(self._busy))):
             LOG.warning('%s says that it runs the instance %s, and Nova that '
                         '%s does: what it says about it is refused', host,
                         instance, other)
@@ -157,6 +159,7 @@ class Reconciler:
                         'known of the others stays: %s', why)
         self._said_away = bool(why)
         self._whole_s = began - WHOLE_S + AGAIN_S if why else began
+        self._busy.difference_update(gone)
         forgotten: int = self._written(functools.partial(
             flavor_tags.forget_all, instances=gone, before_s=began))
         return forgotten
@@ -168,6 +171,10 @@ class Reconciler:
     def _apply(self, servers: Sequence[Instance], groups: Mapping[str, str],
                now: float) -> int:
         for one in servers:
+            if one.busy and not one.deleted:
+                self._busy.add(one.id)
+            else:
+                self._busy.discard(one.id)
             for text in mistakes(one, groups.get(one.id, '')):
                 self._said.warn(text)
         found: int = self._written(functools.partial(
