@@ -47,6 +47,9 @@ TRAITS = GRADE + 'A', GRADE + 'B', GRADE + 'C', INTERFERENCE
 SUFFIX = ':background'
 BYTES_PER_MIB = 2 ** 20
 
+MOST = 2.0 ** 31 - 1
+"""Placement takes no more of a class."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Params:
@@ -125,7 +128,8 @@ def offer(headroom: Mapping[str, float], used: Mapping[str, float]
     for name, resource, unit in ((VCPU, 'cpu', 1),
                                  (MEMORY_MIB, 'memory', BYTES_PER_MIB)):
         if resource in headroom:
-            found[name] = (headroom[resource] + used.get(resource, 0)) / unit
+            found[name] = min(MOST, (headroom[resource]
+                                     + used.get(resource, 0)) / unit)
     return found
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from oslo_log import log
 
+from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.conductor import placement
 from scavenger_openstack.conductor import placement_api
 from scavenger_openstack.db import connect
@@ -43,6 +44,7 @@ MOST_FAULTS = 3
 """After so many faults of Placement in a row a turn ends."""
 
 GONE = 404
+BAD = 400
 
 
 class Known:
@@ -92,8 +94,7 @@ class Writer:
         written, done = 0, set()
         for row in rows:
             still()
-            name = self._names.get(row['name'], self._names.get(
-                _short(row['name'])))
+            name = self._named(row['name'])
             if name is not None:
                 self._missed_s.pop(row['name'], None)
             if name is None:
@@ -118,6 +119,12 @@ class Writer:
                 written += self._host(name, None, now)
         return written
 
+    def _named(self, host: str) -> str | None:
+        """The name of a host's provider."""
+        found = self._names.get(host, self._names.get(_short(host)))
+        return (found if found is not None and elsewhere.same(host, found)
+                else None)
+
     def _list(self, now: float) -> None:
         if not self._prepared:
             self._api.prepare()
@@ -141,6 +148,8 @@ class Writer:
         except placement_api.Refused as exc:
             self._known.pop(name, None)
             self._listed_s = float('-inf')
+            if exc.status == BAD:   # perhaps our classes or traits are gone
+                self._prepared = False
             if exc.status != GONE:
                 self._say(name, f'{name}: {exc}')
             return 0

@@ -85,7 +85,7 @@ def workload(connection: Connection, instance: str) -> Row | None:
     """The instance as the host has it that said so last."""
     return rows.first(connection, select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
-        tables.hosts.c.name.label('host')).join_from(
+        _W.source, tables.hosts.c.name.label('host')).join_from(
             tables.workloads, tables.hosts).where(
                 _W.instance == instance, _W.until_s.is_(None))
         .order_by(_W.id.desc()))

@@ -90,13 +90,17 @@ def of_instances(connection: Connection, instances: Sequence[str]
             _T.instance.in_(instances))).mappings()}
 
 
-def forget_others(connection: Connection, there: Collection[str],
-                  before_s: float) -> int:
-    """Forget instances that are not there, but for what was told since; how
-    many they were."""
-    gone = sorted(set(connection.execute(select(_T.instance).where(
+def others(connection: Connection, there: Collection[str], before_s: float
+           ) -> list[str]:
+    """Instances that are not there, but for what was told since."""
+    return sorted(set(connection.execute(select(_T.instance).where(
         _T.changed_s < before_s)).scalars()).difference(there))
-    for begin in range(0, len(gone), AT_ONCE):
-        connection.execute(delete(tables.flavor_tags).where(
-            _T.instance.in_(gone[begin:begin + AT_ONCE])))
-    return len(gone)
+
+
+def forget_all(connection: Connection, instances: Sequence[str],
+               before_s: float) -> int:
+    """Forget these, but for what was told since; how many they were."""
+    return sum(connection.execute(delete(tables.flavor_tags).where(
+        _T.instance.in_(instances[begin:begin + AT_ONCE]),
+        _T.changed_s < before_s)).rowcount
+        for begin in range(0, len(instances), AT_ONCE))

@@ -111,9 +111,9 @@ class Tagger:
         with self._lock:
             if self._pid == os.getpid():
                 return
-            self._pid = os.getpid()     # in a fork there is no thread
             threading.Thread(target=self._run, daemon=True,
                              name='scavenger-tags').start()
+            self._pid = os.getpid()     # in a fork there is no thread
 
     def _run(self) -> None:
         while True:

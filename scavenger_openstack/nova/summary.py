@@ -132,9 +132,9 @@ class Summary:
         with self._lock:
             if self._pid == os.getpid():
                 return
-            self._pid = os.getpid()     # in a fork there is no thread
             threading.Thread(target=self._run, daemon=True,
                              name='scavenger-summary').start()
+            self._pid = os.getpid()     # in a fork there is no thread
 
     def _run(self) -> None:
         try:

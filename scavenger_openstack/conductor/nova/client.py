@@ -37,6 +37,9 @@ OLDEST = '2.47'
 
 PAGE = 500
 DELETED = frozenset(('DELETED', 'SOFT_DELETED'))
+UNKNOWN = 'UNKNOWN'
+"""The status of an instance whose cell does not answer."""
+
 PREFIX = 'scavenger:'
 
 
@@ -58,6 +61,12 @@ class Server(NamedTuple):
     status: str = ''
     busy: bool = False
     stack: str = ''
+
+    @property
+    def unknown(self) -> bool:
+        """Whether its cell does not answer; of it only the flavor that it
+        was made of is known, and no host."""
+        return self.status == UNKNOWN
 
 
 class Aggregate(NamedTuple):
@@ -104,7 +113,9 @@ class Nova:
         marker = None
         while page := self._ask(lambda nova, after=marker: nova.servers.list(
                 search_opts=search, marker=after, limit=PAGE)):
-            yield from map(_server, page)
+            for one in map(_server, page):
+                if not one.unknown:     # not known either where it is
+                    yield one
             marker = page[-1].id
 
     def server(self, instance: str) -> Server | None:
@@ -152,11 +163,20 @@ class Nova:
             lambda nova: nova.aggregates.list())]
 
     def flavors(self) -> dict[str, Flavor]:
-        """All flavors, by name."""
-        return {one.name: Flavor(one.id, one.vcpus, one.ram, one.disk, dict(
-            one.to_dict().get('extra_specs') or one.get_keys()))
-            for one in self._ask(lambda nova: nova.flavors.list(
-                is_public=None))}
+        """All flavors, by name.
+
+        :raises Unreachable: Nova does not answer, or not so.
+        """
+        found: dict[str, Flavor] = {}
+        marker = None
+        while page := self._ask(lambda nova, after=marker: [
+                (one, _specs(one)) for one in nova.flavors.list(
+                    is_public=None, marker=after, limit=PAGE)]):
+            for one, specs in page:
+                found[one.name] = Flavor(one.id, one.vcpus, one.ram, one.disk,
+                                         specs)
+            marker = page[-1][0].id
+        return found
 
     def make_flavor(self, name: str, wanted: Flavor, *, public: bool
                     ) -> None:
@@ -198,15 +218,31 @@ class Nova:
         return self._make(found)
 
 
+def _specs(one: Any) -> dict[str, str]:
+    """The extra specs of a flavor, which Nova has to be asked for before
+    2.61."""
+    found = one.to_dict().get('extra_specs')
+    return dict(one.get_keys() if found is None else found)
+
+
 def _server(one: Any) -> Server:
-    """From what novaclient has of it."""
+    """From what novaclient has of it.
+
+    :raises Unreachable: without the extra specs of its flavor, which say all.
+    """
     found = one.to_dict()
+    flavor = found.get('flavor') or {}
+    if flavor and 'extra_specs' not in flavor:
+        raise errors.Unreachable(
+            'Nova: it does not tell the extra specs of flavors: the user of '
+            '[openstack] needs what its policy os_compute_api:servers:show:'
+            'flavor-extra-specs asks for')
     metadata, tags = found.get('metadata') or {}, found.get('tags') or ()
     return Server(
         found['id'], found['tenant_id'],
         found.get('OS-EXT-SRV-ATTR:host') or '',
         found['status'] in DELETED,
-        found['flavor'].get('extra_specs') or {},
+        flavor.get('extra_specs') or {},
         tuple(sorted(name for name in (*metadata, *tags)
                      if name.startswith(PREFIX))),
         found['status'], bool(found.get('OS-EXT-STS:task_state')),

@@ -35,14 +35,18 @@ UUID_CHARS = 36
 WHY = 'Nova has placed the instance on another host'
 
 
-def end(connection: connect.Connection, now: float
-        ) -> list[tuple[str, str, str]]:
+def end(connection: connect.Connection, now: float,
+        moving: Collection[str] = ()) -> list[tuple[str, str, str]]:
     """End what hosts have said for too long, after Nova has been read:
-    host, instance, and the host that has it."""
+    host, instance, and the host that has it.
+
+    :param moving: instances that Nova does something with, as a migration,
+        in which the new host has it long before Nova says so
+    """
     placed.read_now(connection, now, now + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
-        if same(one.host, one.placed_on):
+        if one.instance in moving or same(one.host, one.placed_on):
             continue
         found.append((one.host, one.instance, one.placed_on))
         reports.end_workloads(connection, one.host_id,

@@ -27,14 +27,17 @@ from typing import Protocol
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import elsewhere
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import directives as wishes
 from scavenger_openstack.db import evictions
 from scavenger_openstack.db.evictions import ASKED
 from scavenger_openstack.db.evictions import DOING
 from scavenger_openstack.db.evictions import DONE
 from scavenger_openstack.db.evictions import FAILED
 from scavenger_openstack.db.evictions import SENDING
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack import errors
@@ -46,11 +49,21 @@ EVERY_S = 2.0
 GIVE_UP_S = 1800.0
 """A live migration may take long."""
 
+WAIT_S = 600.0
+"""What could not begin by then is not what was asked for any more."""
+
+MOST_FAULTS = 3
+"""After so many answers that Nova owes a turn ends."""
+
 STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
             'shelve': ('SHELVED', 'SHELVED_OFFLOADED')}
 """What an instance is when that is done."""
 
 MIGRATE = 'live-migrate'
+
+FLAVOR = 'flavor'
+TOLD = FLAVOR, 'override'
+"""Sources that an agent names when flavor or conductor say a priority."""
 
 
 class Instance(Protocol):
@@ -64,6 +77,9 @@ class Instance(Protocol):
 
     @property
     def busy(self) -> bool: ...
+
+    @property
+    def unknown(self) -> bool: ...
 
     @property
     def specs(self) -> Mapping[str, str]: ...
@@ -98,22 +114,47 @@ class Evicting:
         """
         with connect.reading(self._engine) as connection:
             rows = evictions.unfinished(connection)
+        failed: list[errors.Unreachable] = []
         for row in rows:
             still()
-            if row['state'] == ASKED:
-                self._send(row)
-            elif row['state'] == DOING:
-                self._look(row)
-            else:
-                self._move(row, SENDING, FAILED,
-                           'the conductor ended while it asked Nova, which '
-                           'may have done it')
+            try:
+                self._step(row)
+            except errors.Unreachable as exc:
+                failed.append(exc)      # perhaps of this instance alone
+                if len(failed) in (len(rows), MOST_FAULTS):
+                    raise
+                LOG.debug('eviction of %s: next try in the next turn: %s',
+                          row['instance'], exc)
         return len(rows)
+
+    def _step(self, row: Row) -> None:
+        now = self._clock()
+        if row['state'] == SENDING:
+            self._move(row, SENDING, FAILED,
+                       'the conductor ended while it asked Nova, which '
+                       'may have done it')
+        elif row['state'] == ASKED:
+            if now - row['created_s'] > WAIT_S:
+                self._move(row, ASKED, FAILED, 'Nova could not be asked in '
+                           f'{WAIT_S / 60:.0f} minutes: ask for it again')
+            else:
+                self._send(row)
+        else:
+            try:
+                self._look(row)
+            except errors.Unreachable:
+                if now - row['changed_s'] <= GIVE_UP_S:
+                    raise
+                self._move(row, DOING, FAILED, 'whether Nova has done it is '
+                           'not known: it does not answer')
 
     def _send(self, row: Row) -> None:
         """Ask Nova; it answers before it has done it."""
         server = self._nova.server(row['instance'])
         why = refusal(row, server)
+        if server is not None and not why:
+            with connect.reading(self._engine) as connection:
+                why = foreground(connection, row, server, self._clock())
         if why:
             self._move(row, ASKED, FAILED, why)
             return
@@ -131,12 +172,12 @@ class Evicting:
         server = self._nova.server(row['instance'])
         if server is None:
             self._move(row, DOING, DONE, 'the instance was deleted')
-        elif server.busy:
+        elif server.busy or server.unknown:
             if self._clock() - row['changed_s'] > GIVE_UP_S:
                 self._move(row, DOING, FAILED, f'Nova has not done it in '
                            f'{GIVE_UP_S / 60:.0f} minutes')
-        elif row['how'] == MIGRATE and server.host != row['host'] \
-                and server.host:
+        elif row['how'] == MIGRATE and server.host and not elsewhere.same(
+                server.host, row['host']):
             self._move(row, DOING, DONE, f'it is on {server.host} now')
         elif server.status in STATUSES.get(row['how'], ()):
             self._move(row, DOING, DONE, f'its status is {server.status}')
@@ -186,3 +227,28 @@ def refusal(row: Row, server: Instance | None) -> str:
     if server.busy:
         return 'Nova does something else with it'
     return ''
+
+
+def foreground(connection: connect.Connection, row: Row, server: Instance,
+               now: float) -> str:
+    """Why an instance is not background by now, '' when it is: an operator
+    may have said so since it was asked for, or it was resized, and its agent
+    needs a moment to follow."""
+    has = evictions.workload(connection, row['instance'])
+    if has is None:
+        return 'no host says any more that it has it'
+    if not evictions.is_background(has):
+        return f"{has['host']} says that it is foreground by now"
+    said = flavor.read(server.specs).priority
+    wanted = wishes.wanted(connection, now, now)
+    found = directives.tags(
+        wanted, wanted.aggregates.get(has['host'], ()),
+        [(row['instance'], row['project'], '')],
+        [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
+        if said else ())
+    if found:
+        return ('' if found[0].priority == Priority.BACKGROUND
+                else f'the {found[0].source} was given the priority foreground')
+    # Else its host itself has a reason, unless it has not followed yet.
+    return (f"its {has['source']} does not say any more that it is "
+            'background' if has['source'] in TOLD else '')

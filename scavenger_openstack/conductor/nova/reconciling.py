@@ -37,6 +37,7 @@ from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import reports
+from scavenger_openstack import errors
 
 LOG = log.getLogger(__name__)
 
@@ -51,6 +52,9 @@ WHOLE_S = 6 * 3600.0
 AT_ONCE = 200
 """Instances in one transaction."""
 
+AGAIN_S = 600.0
+"""All instances are read again so soon when a list was not of all."""
+
 
 class Instance(Protocol):
     """What :class:`.client.Server` has."""
@@ -59,6 +63,8 @@ class Instance(Protocol):
     project: str
     host: str
     deleted: bool
+    unknown: bool
+    busy: bool
     specs: Mapping[str, str]
     strays: tuple[str, ...]
     stack: str
@@ -68,6 +74,8 @@ class Source(Protocol):
     """What :class:`.client.Nova` does."""
 
     def servers(self, since_s: float | None) -> Iterable[Any]: ...
+
+    def server(self, instance: str) -> Any: ...
 
     def groups(self) -> Mapping[str, str]: ...
 
@@ -85,6 +93,8 @@ class Reconciler:
         self._clock = clock
         self._read_s: float | None = None
         self._whole_s = 0.0
+        self._busy: set[str] = set()
+        self._said_away = False
         self._said = said.Said()
 
     def turn(self, still: Callable[[], None]) -> int:
@@ -110,18 +120,49 @@ class Reconciler:
             there.update(one.id for one in some)
             changed += self._apply(some, groups, began)
         if since is None:
-            changed += self._written(functools.partial(
-                flavor_tags.forget_others, there=there, before_s=began))
-            self._whole_s = began
+            changed += self._forget(there, began, still)
         self._read_s = began
         for host, instance, other in self._written(functools.partial(
-                elsewhere.end, now=began)):
+                elsewhere.end, now=began, moving=frozenset(self._busy))):
             LOG.warning('%s says that it runs the instance %s, and Nova that '
                         '%s does: what it says about it is refused', host,
                         instance, other)
         if changed:
             LOG.debug('%d tags of instances were not what Nova says', changed)
         return changed
+
+    def _forget(self, there: set[str], began: float,
+                still: Callable[[], None]) -> int:
+        """Forget instances that Nova does not have any more; how many.
+
+        A list leaves out the instances of a cell that does not answer, so
+        Nova is asked for each that is missing.
+        """
+        with connect.reading(self._engine) as connection:
+            missing = flavor_tags.others(connection, there, began)
+        gone, why = [], ''
+        for instance in missing:
+            still()
+            try:
+                found = self._nova.server(instance)
+            except errors.Unreachable as exc:
+                why = str(exc)
+            else:
+                if found is None or found.deleted:
+                    gone.append(instance)
+                elif found.unknown:
+                    why = f'Nova: the cell of {instance} does not answer'
+            if why:     # each of its instances may take a minute
+                break
+        if why and not self._said_away:
+            LOG.warning('not all instances are in the list of Nova, what is '
+                        'known of the others stays: %s', why)
+        self._said_away = bool(why)
+        self._whole_s = began - WHOLE_S + AGAIN_S if why else began
+        self._busy.difference_update(gone)
+        forgotten: int = self._written(functools.partial(
+            flavor_tags.forget_all, instances=gone, before_s=began))
+        return forgotten
 
     def _written(self, work: Callable[[connect.Connection], Any]) -> Any:
         return connect.retried(self._engine, work, idempotent=True,
@@ -130,6 +171,10 @@ class Reconciler:
     def _apply(self, servers: Sequence[Instance], groups: Mapping[str, str],
                now: float) -> int:
         for one in servers:
+            if one.busy and not one.deleted:
+                self._busy.add(one.id)
+            else:
+                self._busy.discard(one.id)
             for text in mistakes(one, groups.get(one.id, '')):
                 self._said.warn(text)
         found: int = self._written(functools.partial(

@@ -196,6 +196,14 @@ class Writing(testtools.TestCase):
         self.writer.turn(nothing)
         self.assertEqual(4, self.offered()[VCPU])
 
+    def test_a_host_of_that_name_elsewhere(self) -> None:
+        """Of another domain it is another one."""
+        full = f'{self.host}-2.a.example.org'
+        self.ask('POST', '/resource_providers', {'name': full})
+        self.report(4.0, host=f'{self.host}-2.b.example.org')
+        self.writer.turn(nothing)
+        self.assertNotIn(full, self.api.listed()[1])
+
     def test_two_agents_for_one_host(self) -> None:
         for name in (self.host, f'{self.host}.example.org'):
             self.report(4.0, host=name)
@@ -228,6 +236,15 @@ class Writing(testtools.TestCase):
         self.later(60, 1.0)     # finds out
         self.later(60, 1.0)
         self.assertEqual(1, self.offered()[VCPU])
+
+    def test_all_of_it_was_deleted(self) -> None:
+        """As by a restored database; the classes and traits, too."""
+        self.later(0, 4.0)
+        self.api.remove()
+        for _ in range(4):
+            self.later(60, 1.0)
+        self.assertEqual(1, self.offered().get(VCPU))
+        self.assertEqual({'CUSTOM_SCAVENGER_GRADE_B'}, self.traits())
 
     def test_no_placement(self) -> None:
         writer = self.another(placement_server.client('http://127.0.0.1:9'))

@@ -26,7 +26,9 @@ from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.wire import report as wire
 
+WEB = '11111111-2222-4333-8444-555555555555'
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 
 
@@ -35,6 +37,7 @@ class Server(NamedTuple):
     status: str = 'ACTIVE'
     busy: bool = False
     specs: Mapping[str, str] = {}
+    unknown: bool = False
 
 
 class Nova:
@@ -44,8 +47,12 @@ class Nova:
         self.found: Server | None = Server()
         self.asked: list[tuple[str, str]] = []
         self.fault: BaseException | None = None
+        self.away: set[str] = set()
+        """Instances that Nova has a fault at."""
 
     def server(self, instance: str) -> Server | None:
+        if instance in self.away:
+            raise errors.Unreachable('Nova: HTTP 500')
         return self.found
 
     def act(self, instance: str, how: str) -> None:
@@ -63,6 +70,21 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.nova = Nova()
         self.work = evicting.Evicting(self.engine, self.nova,
                                       lambda: self.now)
+        self.says('background', 'parent')
+
+    def says(self, priority: str, source: str) -> None:
+        """The agent, of the instance."""
+        self.sync(cloud.report(digest=priority + source, workloads=[
+            wire.Workload(
+                id='hog', priority=priority,  # type: ignore[arg-type]
+                kind='instance', instance=HOG, project='p1', source=source)]),
+            self.now)
+
+    def rule(self, scope: str, target: str, value: str) -> None:
+        """Of an operator."""
+        self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
+                 scope=scope, target=target, value=value, application='',
+                 reason='because', created_by='ann', created_s=NOW)
 
     def ask(self, how: str = 'stop', **more: Any) -> None:
         self.add(tables.evictions, **{
@@ -115,6 +137,19 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.assertEqual(['eviction.failed'], self.audit())
         self.assertIn('failed', self.log.output)
 
+    def test_not_moved_by_another_name_of_its_host(self) -> None:
+        self.ask('live-migrate')
+        self.turn(Server(host=f'{HOST}.example.org'))
+        self.assertEqual('failed', self.turn()[0])
+
+    def test_its_cell_does_not_answer(self) -> None:
+        """Nova may go on with it."""
+        self.ask()
+        self.turn()
+        self.assertEqual('doing', self.turn(Server(
+            host='', status='UNKNOWN', unknown=True))[0])
+        self.assertEqual('done', self.turn(Server(status='SHUTOFF'))[0])
+
     def test_deleted_meanwhile(self) -> None:
         self.ask()
         self.turn()
@@ -142,6 +177,57 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             self.delete(tables.evictions)
         self.assertEqual([], self.nova.asked)
 
+    def test_foreground_since_it_was_asked_for(self) -> None:
+        background = {'scavenger:priority': 'background'}
+
+        def of_operator() -> None:
+            self.rule('instance', HOG, 'foreground')
+
+        def of_project() -> None:
+            self.rule('project', 'p1', 'foreground')
+
+        def of_agent() -> None:
+            self.says('foreground', 'default')
+
+        def nothing() -> None:
+            pass
+
+        def gone() -> None:
+            self.sync(cloud.report(digest='none', workloads=[]), self.now)
+
+        for source, change, specs, why in (
+                ('flavor', of_operator, background,
+                 'the instance was given the priority foreground'),
+                ('override', of_project, {},
+                 'the project was given the priority foreground'),
+                ('flavor', of_agent, background,
+                 f'{HOST} says that it is foreground by now'),
+                ('flavor', nothing, {},     # it was resized
+                 'its flavor does not say any more'),
+                ('override', nothing, {},   # a rule was deleted
+                 'its override does not say any more'),
+                ('flavor', gone, background, 'no host says any more')):
+            self.says('background', source)
+            self.ask()
+            change()
+            state, detail = self.turn(Server(specs=specs))
+            self.assertEqual('failed', state)
+            self.assertIn(why, detail)
+            self.delete(tables.evictions)
+            self.delete(tables.rules)
+        self.assertEqual([], self.nova.asked)
+
+    def test_background_as_it_was(self) -> None:
+        for source, specs in (
+                ('flavor', {'scavenger:priority': 'background'}),
+                ('override', {}), ('parent', {})):
+            self.rule('project', 'p1', 'background')
+            self.says('background', source)
+            self.ask()
+            self.assertEqual('doing', self.turn(Server(specs=specs))[0])
+            self.delete(tables.evictions)
+            self.delete(tables.rules)
+
     def test_the_conductor_died_while_it_asked(self) -> None:
         """It is not asked twice."""
         self.ask()
@@ -158,3 +244,43 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.turn()
         self.now += evicting.GIVE_UP_S
         self.assertEqual('failed', self.turn(Server(busy=True))[0])
+
+    def test_one_that_nova_has_a_fault_at(self) -> None:
+        """It keeps no other one waiting, and ends."""
+        self.ask(instance=WEB, uuid='f' * 32)
+        self.ask()
+        self.nova.away = {WEB}
+        for _ in range(2):
+            self.now += 2.0
+            self.work.turn(lambda: None)
+            self.nova.found = Server(busy=True)
+        self.assertEqual(['asked', 'doing'],
+                         self.rows(tables.evictions, 'state'))
+        self.now += evicting.WAIT_S
+        self.work.turn(lambda: None)
+        self.assertIn('could not be asked in 10 minutes',
+                      self.rows(tables.evictions, 'detail')[0])
+        self.assertEqual([(HOG, 'stop')], self.nova.asked)
+
+    def test_no_nova(self) -> None:
+        self.ask()
+        self.nova.away = {HOG}
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.assertEqual(['asked'], self.rows(tables.evictions, 'state'))
+
+    def test_too_late(self) -> None:
+        """An hour without Nova, or without a conductor."""
+        self.ask()
+        self.now += evicting.WAIT_S
+        self.assertEqual('failed', self.turn()[0])
+        self.assertEqual([], self.nova.asked)
+
+    def test_what_nova_made_of_it_is_not_known(self) -> None:
+        self.ask()
+        self.turn()
+        self.nova.away = {HOG}
+        self.assertRaises(errors.Unreachable, self.turn)
+        self.now += evicting.GIVE_UP_S
+        state, detail = self.turn()
+        self.assertEqual('failed', state)
+        self.assertIn('it does not answer', detail)

@@ -46,6 +46,7 @@ class Nova(testtools.TestCase):
             self.skipTest(str(exc))
         self.answers: dict[str, Any] = {}
         self.versions: list[str | None] = []
+        self.asked: list[str] = []
         server = http.server.ThreadingHTTPServer(('127.0.0.1', 0),
                                                  self.handler())
         self.addCleanup(server.server_close)
@@ -59,12 +60,15 @@ class Nova(testtools.TestCase):
             auth=token_endpoint.Token(url, 'token')))
 
     def handler(self) -> type[http.server.BaseHTTPRequestHandler]:
-        answers, versions = self.answers, self.versions
+        answers, versions, asked = self.answers, self.versions, self.asked
 
         class Handler(http.server.BaseHTTPRequestHandler):
 
             def do_GET(self) -> None:
-                found = answers.get(self.path.partition('?')[0].rstrip('/'))
+                path, _, query = self.path.partition('?')
+                asked.append(path.rstrip('/') + (
+                    '?marker' if 'marker=' in query else ''))
+                found = answers.get(asked[-1])
                 versions.append(self.headers.get('OpenStack-API-Version'))
                 data = json.dumps(found or {}).encode()
                 self.send_response(404 if found is None else 200)
@@ -99,3 +103,41 @@ class Nova(testtools.TestCase):
         self.assertEqual(
             ('node-1', 'id-1', ('scavenger:priority', 'scavenger:x')),
             (found.host, found.stack, found.strays))
+
+    def servers(self, *found: dict[str, Any]) -> list[Any]:
+        """On one page, as a list."""
+        self.answers['/v2.1/servers/detail'] = {'servers': list(found)}
+        self.answers['/v2.1/servers/detail?marker'] = {'servers': []}
+        return list(self.nova.servers(None))
+
+    def test_a_cell_that_does_not_answer(self) -> None:
+        """Nova knows no more of its instances than this, alone or in a
+        list; the list that is asked for has none of them."""
+        away = {'id': SERVER['id'], 'tenant_id': 'p1', 'status': 'UNKNOWN',
+                'created': '2025-06-15T15:06:40Z', 'links': []}
+        self.assertEqual([], self.servers(away))
+        self.answers[f'/v2.1/servers/{SERVER["id"]}'] = {'server': {
+            **away, 'flavor': {'vcpus': 1, 'extra_specs': {'a': 'b'}},
+            'OS-EXT-STS:power_state': 0}}
+        found = self.nova.server(str(SERVER['id']))
+        assert found is not None
+        self.assertEqual((True, ''), (found.unknown, found.host))
+
+    def test_extra_specs_that_are_not_shown(self) -> None:
+        """To a user that may not see them all would be foreground."""
+        self.assertRaises(errors.Unreachable, self.servers, {
+            **SERVER, 'flavor': {'vcpus': 1, 'original_name': 'hog'}})
+
+    def test_a_flavor_that_nova_has_lost(self) -> None:
+        [found] = self.servers({**SERVER, 'flavor': {}})
+        self.assertEqual({}, found.specs)
+
+    def test_flavors(self) -> None:
+        """All pages of them."""
+        one = {'vcpus': 1, 'ram': 128, 'disk': 1}
+        self.answers['/v2.1/flavors/detail'] = {'flavors': [
+            {**one, 'id': '1', 'name': 'a', 'extra_specs': {}}]}
+        self.answers['/v2.1/flavors/detail?marker'] = {'flavors': []}
+        self.assertEqual({'a': {}}, {
+            name: found.specs for name, found in self.nova.flavors().items()})
+        self.assertIn('/v2.1/flavors/detail?marker', self.asked)

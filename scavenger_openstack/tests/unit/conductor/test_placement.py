@@ -58,6 +58,15 @@ class Offers(testtools.TestCase):
     def test_use_that_is_not_known_is_not_offered_again(self) -> None:
         self.assertEqual({VCPU: 2.5}, placement.offer({'cpu': 2.5}, {}))
 
+    def test_numbers_that_cannot_be(self) -> None:
+        """An agent may report any; those of one host concern no other."""
+        found = placement.offer({'cpu': 1e308, 'memory': 1e308},
+                                {'cpu': 1e308, 'memory': 0.0})
+        state = placement.smoothed(State(), Seen(NOW, found), NOW, PARAMS)
+        self.assertEqual(
+            [2 ** 31 - 1] * 2, [placement.amount(level, 0).total
+                                for level in state.level.values()])
+
     def test_headroom_that_is_not_known_is_not_offered(self) -> None:
         self.assertEqual({}, placement.offer({}, {'cpu': 1.0}))
 

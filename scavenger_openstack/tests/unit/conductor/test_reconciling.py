@@ -49,6 +49,8 @@ class Server(NamedTuple):
     specs: Mapping[str, str] = BACKGROUND
     strays: tuple[str, ...] = ()
     stack: str = ''
+    unknown: bool = False
+    busy: bool = False
 
 
 class Nova:
@@ -59,12 +61,20 @@ class Nova:
         self.members: dict[str, str] = {}
         self.asked: list[float | None] = []
         self.away = False
+        self.there: dict[str, Server | None] = {}
+        """Beside those that the list has; ``None``: its question fails."""
 
     def servers(self, since_s: float | None) -> Iterable[Server]:
         self.asked.append(since_s)
         if self.away:
             raise errors.Unreachable('Nova: no answer')
         return self.found
+
+    def server(self, instance: str) -> Server | None:
+        found = self.there.get(instance, Server(deleted=True))
+        if found is None:
+            raise errors.Unreachable('Nova: HTTP 500')
+        return None if found.deleted else found
 
     def groups(self) -> dict[str, str]:
         return self.members
@@ -151,6 +161,29 @@ class Tags(Case):
         self.turn(Server(), after_s=reconciling.WHOLE_S + 1)
         self.assertEqual([None, None], self.nova.asked)
         self.assertEqual([HOG], [one[0] for one in self.tags()])
+
+    def test_a_cell_that_does_not_answer(self) -> None:
+        """Nova leaves its instances out of the list, without a word."""
+        for away in (Server(WEB, host='', unknown=True, specs={}), None):
+            self.turn(Server(), Server(WEB))
+            self.nova.there = {WEB: away}
+            for after_s in (reconciling.WHOLE_S + 1, reconciling.AGAIN_S):
+                self.turn(Server(), after_s=after_s)
+                self.assertIsNone(self.nova.asked[-1])
+                self.assertEqual([HOG, WEB], [one[0] for one in self.tags()])
+            self.nova.there = {}
+            self.turn(Server(), after_s=reconciling.AGAIN_S)
+            self.assertEqual([HOG], [one[0] for one in self.tags()])
+            self.turn(Server())
+            self.assertIsNotNone(self.nova.asked[-1])
+        self.assertEqual(2, self.log.output.count(
+            'not all instances are in the list of Nova'))
+
+    def test_one_that_the_list_has_missed(self) -> None:
+        self.turn(Server(), Server(WEB))
+        self.nova.there = {WEB: Server(WEB)}
+        self.turn(Server(), after_s=reconciling.WHOLE_S + 1)
+        self.assertEqual([HOG, WEB], [one[0] for one in self.tags()])
 
     def test_no_answer(self) -> None:
         """What is known stays, and the next turn asks for what was missed."""
@@ -278,6 +311,15 @@ class Elsewhere(Case):
             'node-2 does'))
         self.assertEqual(1, self.rows(tables.audit, 'action').count(
             'report.refused'))
+
+    def test_a_migration_that_takes_long(self) -> None:
+        """Nova says where it was until it has ended, and nothing more."""
+        self.turn(Server(host='node-2', busy=True))
+        self.turn(after_s=elsewhere.GRACE_S + 1)
+        self.assertEqual([HOG], self.there())
+        self.assertNotIn('says that it runs', self.log.output)
+        self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S)
+        self.assertEqual([], self.there())
 
     def test_nova_agrees_at_last(self) -> None:
         self.turn(Server(host='node-2'), after_s=elsewhere.GRACE_S + 1)

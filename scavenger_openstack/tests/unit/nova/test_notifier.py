@@ -179,6 +179,20 @@ class Tagging(testtools.TestCase):
         self.tagger.wait()
         self.assertEqual(([TAG], 1), (self.sent, self.tagger.dropped))
 
+    def test_no_thread_can_be_started(self) -> None:
+        """As by a limit of processes that is reached for a moment."""
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with fixtures.MonkeyPatch('threading.Thread.start', fail):
+            self.tagger.take(message())
+        self.tagger.take(message())
+        deadline = time.monotonic() + 30
+        while not self.sent:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.001)
+        self.assertEqual(([TAG], 1), (self.sent, self.tagger.dropped))
+
     def test_a_broker_that_hangs(self) -> None:
         """One is being sent, three wait, the others are dropped, and Nova
         waits for none of them."""

@@ -22,6 +22,7 @@ import time
 from typing import Any
 from wsgiref import simple_server
 
+import fixtures
 from keystoneauth1 import loading
 import nova.conf
 from nova import objects
@@ -206,6 +207,18 @@ class Scheduling(testtools.TestCase):
         self.api.answer = json.dumps({'hosts': [told('b')]})
         deadline = time.monotonic() + 30
         while self.passing(spec(), 'a', 'b') != ['b']:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_no_thread_can_be_started(self) -> None:
+        def fail(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        self.api.answer = json.dumps({'hosts': [told('a')]})
+        with fixtures.MonkeyPatch('threading.Thread.start', fail):
+            self.assertEqual(['a', 'b'], self.passing(spec(), 'a', 'b'))
+        deadline = time.monotonic() + 30
+        while self.passing(spec(), 'a', 'b') != ['a']:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
