@@ -151,11 +151,14 @@ def _sum(connection: reports.Connection, host_id: int,
         if row is not None:
             sums = interference.Sums(**{
                 name: row[name] for name in interference.Sums._fields
-            }).plus(sums)
+            }).plus(sums).above_zero
             if sums.empty:
                 empty.append(row['id'])
             else:
                 changed.append({'id': row['id'], **sums._asdict()})
+            continue
+        sums = sums.above_zero
+        if sums.empty:      # its row was purged
             continue
         hour_s, workload, victim, cause = key
         identity = identities.get(workload, reports.Identity())

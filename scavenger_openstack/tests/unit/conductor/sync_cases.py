@@ -416,3 +416,18 @@ class Sync(cloud.Mixin):
                            NOW + 5, wishes=wishes)
         self.assertIsNone(answer.directives)
         self.assertEqual(4, len(found), '\n'.join(found))
+
+    def test_hourly_sums_that_were_purged(self) -> None:
+        """An incident that was in them goes on, with another antagonist."""
+        self.listed()
+        begun_s = NOW - 3 * 86400
+        self.sync(report(incident(1, begun_s=begun_s)))
+        with self.engine.begin() as connection:
+            connection.execute(tables.antagonist_hours.delete().where(
+                tables.antagonist_hours.c.hour_s < NOW - 2 * 86400))
+        self.sync(report(incident(2, NOW + 5, 'changed', begun_s=begun_s,
+                                  antagonists=('/batch/b',))), NOW + 5)
+        self.assertEqual({'/batch/b'}, set(self.rows(
+            tables.antagonist_hours, 'workload')))
+        self.assertEqual(1, sum(self.rows(
+            tables.antagonist_hours, 'incidents')))
