@@ -52,6 +52,12 @@ class Sums(NamedTuple):
                     self.refuted + times * other.refuted)
 
     @property
+    def above_zero(self) -> Sums:
+        """Nothing is taken away again that was purged meanwhile."""
+        return Sums(max(0, self.incidents), max(0.0, self.interference_s),
+                    max(0, self.confirmed), max(0, self.refuted))
+
+    @property
     def empty(self) -> bool:
         return (abs(self.interference_s) < LEAST_S
                 and not (self.incidents or self.confirmed or self.refuted))
