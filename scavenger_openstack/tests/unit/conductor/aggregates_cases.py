@@ -77,8 +77,8 @@ class Aggregates(cloud.Mixin):
     def named(self, name: str, *names: str) -> None:
         """As ``scavenger-manage aggregate set``, or ``unset``."""
         self.now += 1
-        with connect.writing(self.engine) as connection:
-            aggregates.put(connection, name, names, now_s=self.now)
+        connect.retried(self.engine, lambda connection: aggregates.put(
+            connection, name, names, now_s=self.now), on_duplicate=True)
 
     def rule(self, scope: str, target: str, value: str) -> None:
         """As the API makes and changes one."""
