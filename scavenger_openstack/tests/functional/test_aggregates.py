@@ -103,6 +103,20 @@ class OnServers(aggregates_cases.Aggregates):
             self.assertEqual((frozenset(), frozenset(('h1',))),
                              self.members(name))
 
+    def test_the_rule_of_an_operator_meanwhile(self) -> None:
+        """It stays what the operator set, whatever becomes of Nova's."""
+        for wanted in (aggregates_cases.BACKGROUND, {}):
+            for locked in (False, True):
+                self.turn(aggregates_cases.Aggregate(
+                    metadata=aggregates_cases.FOREGROUND))
+                with self.meanwhile('rules', functools.partial(
+                        self.rule, 'aggregate', 'rack', 'foreground'),
+                        locked=locked):
+                    self.turn(aggregates_cases.Aggregate(metadata=wanted))
+                self.assertEqual({'rack': ('foreground', 'admin')},
+                                 self.priorities())
+                self.delete(tables.rules)
+
     def members(self, name: str) -> aggregates.Members:
         with connect.reading(self.engine) as connection:
             return aggregates.members(connection)[name]
