@@ -146,10 +146,7 @@ def put(connection: Connection, name: str, wanted: Collection[str], *,
     before = members(connection, name, lock=True).get(name, NOBODY)
     after = before._replace(named=frozenset(wanted))
     _set(connection, name, 'named', before, after)
-    audit.add(connection, time_s=now_s, actor=ACTOR, project='',
-              request_id='', action='aggregate.set', target=name,
-              before={'hosts': before.hosts}, after={'hosts': after.hosts},
-              reason='')
+    _record(connection, ACTOR, name, before, after, now_s)
     if wanted:
         rules.end_nova(connection, name, actor=ACTOR, now_s=now_s)
     return before, after
@@ -171,10 +168,7 @@ def follow(connection: Connection, found: Mapping[str, Collection[str]], *,
         after = before._replace(nova=nova)
         _set(connection, name, 'nova', before, after)
         if after.hosts != before.hosts:
-            audit.add(connection, time_s=now_s, actor=rules.NOVA, project='',
-                      request_id='', action='aggregate.set', target=name,
-                      before={'hosts': before.hosts},
-                      after={'hosts': after.hosts}, reason='')
+            _record(connection, rules.NOVA, name, before, after, now_s)
     return changed
 
 
@@ -197,6 +191,20 @@ def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
              column: True} for host in sorted(wanted - there)])
     connection.execute(delete(tables.aggregate_hosts).where(
         _T.aggregate == name, _T.named.is_(False), _T.nova.is_(False)))
+
+
+def _record(connection: Connection, actor: str, name: str, before: Members,
+            after: Members, now_s: float) -> None:
+    """How many hosts count, and which came and went: the list of all may be
+    long."""
+    had, has = set(before.hosts), set(after.hosts)
+    changes = {'added': sorted(has - had), 'removed': sorted(had - has)}
+    audit.add(connection, time_s=now_s, actor=actor, project='',
+              request_id='', action='aggregate.set', target=name,
+              before={'hosts': len(had)},
+              after={'hosts': len(has), **{
+                  what: some for what, some in changes.items() if some}},
+              reason='')
 
 
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:

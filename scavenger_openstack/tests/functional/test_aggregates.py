@@ -158,8 +158,8 @@ class Manage(managing.Command):
                 tables.audit.c.target, tables.audit.c.before,
                 tables.audit.c.after).order_by(tables.audit.c.id)).all()
         self.assertEqual(4, len(said))
-        self.assertEqual(('batch', {'hosts': ['h1', 'h2']},
-                          {'hosts': ['h1']}), tuple(said[2]))
+        self.assertEqual(('batch', {'hosts': 2},
+                          {'hosts': 1, 'removed': ['h2']}), tuple(said[2]))
 
     def test_of_nova(self) -> None:
         with connect.writing(self.engine) as connection:
