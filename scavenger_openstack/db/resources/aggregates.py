@@ -60,14 +60,18 @@ class Members(NamedTuple):
 NOBODY = Members()
 
 
-def members(connection: Connection, name: str | None = None
-            ) -> dict[str, Members]:
+def members(connection: Connection, name: str | None = None, *,
+            lock: bool = False) -> dict[str, Members]:
     """The hosts of each aggregate that has some, by the name of the
     aggregate and in its order.
 
     :param name: only of that one
+    :param lock: keep other writers of these rows out until the transaction
+        ends
     """
     query = select(_T.aggregate, _T.host, _T.named, _T.nova)
+    if lock:    # all in one order, or two may wait for each other
+        query = query.order_by(_T.aggregate, _T.host).with_for_update()
     named: dict[str, set[str]] = {}
     nova: dict[str, set[str]] = {}
     for aggregate, host, is_named, is_nova in connection.execute(
@@ -139,13 +143,10 @@ def put(connection: Connection, name: str, wanted: Collection[str], *,
 
     :return: its hosts before and after
     """
-    before = members(connection, name).get(name, NOBODY)
+    before = members(connection, name, lock=True).get(name, NOBODY)
     after = before._replace(named=frozenset(wanted))
     _set(connection, name, 'named', before, after)
-    audit.add(connection, time_s=now_s, actor=ACTOR, project='',
-              request_id='', action='aggregate.set', target=name,
-              before={'hosts': before.hosts}, after={'hosts': after.hosts},
-              reason='')
+    _record(connection, ACTOR, name, before, after, now_s)
     if wanted:
         rules.end_nova(connection, name, actor=ACTOR, now_s=now_s)
     return before, after
@@ -158,24 +159,25 @@ def follow(connection: Connection, found: Mapping[str, Collection[str]], *,
     known = members(connection)
     changed = 0
     for name in sorted(known.keys() | found.keys()):
-        before = known.get(name, NOBODY)
-        after = before._replace(nova=frozenset(found.get(name, ())))
-        if after == before:
+        nova = frozenset(found.get(name, ()))
+        if known.get(name, NOBODY).nova == nova:
             continue
         changed += 1
+        # Again: an operator may have named others meanwhile.
+        before = members(connection, name, lock=True).get(name, NOBODY)
+        after = before._replace(nova=nova)
         _set(connection, name, 'nova', before, after)
         if after.hosts != before.hosts:
-            audit.add(connection, time_s=now_s, actor=rules.NOVA, project='',
-                      request_id='', action='aggregate.set', target=name,
-                      before={'hosts': before.hosts},
-                      after={'hosts': after.hosts}, reason='')
+            _record(connection, rules.NOVA, name, before, after, now_s)
     return changed
 
 
 def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
          before: Members, after: Members) -> None:
-    """Change one of the two sources; another process may be changing the
-    other one."""
+    """Change one of the two sources.
+
+    :param before: read with its rows locked
+    """
     there = before.named | before.nova
     had, wanted = getattr(before, column), getattr(after, column)
     for some, value in ((had - wanted, False), ((wanted - had) & there, True)):
@@ -189,6 +191,20 @@ def _set(connection: Connection, name: str, column: Literal['named', 'nova'],
              column: True} for host in sorted(wanted - there)])
     connection.execute(delete(tables.aggregate_hosts).where(
         _T.aggregate == name, _T.named.is_(False), _T.nova.is_(False)))
+
+
+def _record(connection: Connection, actor: str, name: str, before: Members,
+            after: Members, now_s: float) -> None:
+    """How many hosts count, and which came and went: the list of all may be
+    long."""
+    had, has = set(before.hosts), set(after.hosts)
+    changes = {'added': sorted(has - had), 'removed': sorted(had - has)}
+    audit.add(connection, time_s=now_s, actor=actor, project='',
+              request_id='', action='aggregate.set', target=name,
+              before={'hosts': len(had)},
+              after={'hosts': len(has), **{
+                  what: some for what, some in changes.items() if some}},
+              reason='')
 
 
 def unknown(connection: Connection, names: Collection[str]) -> list[str]:

@@ -84,8 +84,12 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
             _R.kind == 'priority', _R.scope == 'aggregate'))}
     changed = 0
     for target in sorted(known.keys() | wanted.keys()):
-        row, value = known.get(target), wanted.get(target)
-        if row is not None and (not is_nova(row) or row['value'] == value):
+        value = wanted.get(target)
+        if _stays(known.get(target), value):
+            continue
+        # Again, and locked: an operator may have set it meanwhile.
+        row = of(connection, 'priority', 'aggregate', target)
+        if _stays(row, value):
             continue
         changed += 1
         if value is None:
@@ -101,6 +105,13 @@ def follow_priorities(connection: Connection, wanted: Mapping[str, str], *,
         _record(connection, NOVA, 'priority.set', target,
                 None if row is None else row['value'], value, now_s)
     return changed
+
+
+def _stays(row: Row | None, value: str | None) -> bool:
+    """Whether a priority is not to change when Nova says this."""
+    if row is None:
+        return value is None
+    return not is_nova(row) or row['value'] == value
 
 
 def end_nova(connection: Connection, target: str, *, actor: str, now_s: float

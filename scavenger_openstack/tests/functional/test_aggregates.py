@@ -14,6 +14,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import functools
+import re
+import threading
 from typing import Any
 
 import sqlalchemy
@@ -29,33 +35,91 @@ from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.unit.conductor import aggregates_cases
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 
+WAITS_S = 1.0
+"""After it what has not ended is taken to wait for a lock."""
+
 
 class OnServers(aggregates_cases.Aggregates):
+    """What an operator changes while what Nova has is written, and the other
+    way round.  On SQLite no two transactions write at the same time."""
+
+    @contextlib.contextmanager
+    def meanwhile(self, table: str, work: Callable[[], object], *,
+                  locked: bool) -> Iterator[None]:
+        """Begin ``work`` elsewhere before the first statement that writes to
+        a table, or before the first that locks rows of it; it may have to
+        wait for the end of the transaction."""
+        first = rf'^(INSERT INTO|UPDATE|DELETE FROM) {table}\b'
+        if not locked:
+            first += rf'|\b{table}\b.* FOR UPDATE'
+        thread = threading.Thread(target=work)
+
+        def begin(connection: Any, cursor: Any, statement: str, *more: Any
+                  ) -> None:
+            if thread.ident is None and re.search(first, statement, re.S):
+                thread.start()
+                thread.join(WAITS_S)
+
+        event.listen(self.engine, 'before_cursor_execute', begin)
+        try:
+            yield
+        finally:
+            event.remove(self.engine, 'before_cursor_execute', begin)
+        thread.join()
 
     def test_an_operator_meanwhile(self) -> None:
-        """What an operator names while Nova's are written is kept, also a
-        host that both have."""
-        self.turn(aggregates_cases.Aggregate(hosts=('h1',)))
-        done: list[str] = []
-
-        def meanwhile(connection: Any, cursor: Any, statement: str,
-                      *more: Any) -> None:
-            if not done and statement.startswith(
-                    ('INSERT INTO aggregate_hosts',
-                     'UPDATE aggregate_hosts',
-                     'DELETE FROM aggregate_hosts')):
-                done.append(statement)
-                self.named('rack', 'h1', 'h2')
-
-        event.listen(self.engine, 'before_cursor_execute', meanwhile)
-        self.addCleanup(event.remove, self.engine, 'before_cursor_execute',
-                        meanwhile)
-        self.turn(aggregates_cases.Aggregate(hosts=('h2', 'h3')))
-        self.assertEqual(1, len(done))
-        with connect.reading(self.engine) as connection:
+        """What an operator names is kept, also a host that both have."""
+        for locked in (False, True):
+            name = f'rack-{locked}'
+            self.turn(aggregates_cases.Aggregate(name, ('h1',)))
+            with self.meanwhile('aggregate_hosts', functools.partial(
+                    self.named, name, 'h1', 'h2'), locked=locked):
+                self.turn(aggregates_cases.Aggregate(name, ('h2', 'h3')))
             self.assertEqual(
                 (frozenset(('h1', 'h2')), frozenset(('h2', 'h3'))),
-                aggregates.members(connection)['rack'])
+                self.members(name))
+
+    def test_nova_meanwhile(self) -> None:
+        """A host that an operator names leaves the aggregate in Nova."""
+        for locked in (False, True):
+            name = f'rack-{locked}'
+            self.turn(aggregates_cases.Aggregate(name, ('h1',)))
+            with self.meanwhile('aggregate_hosts', functools.partial(
+                    self.turn, aggregates_cases.Aggregate(name, ('h2',))),
+                    locked=locked):
+                self.named(name, 'h1')
+            self.assertEqual((frozenset(('h1',)), frozenset(('h2',))),
+                             self.members(name))
+
+    def test_an_operator_unsets_meanwhile(self) -> None:
+        """A host that an operator no longer names comes into the aggregate
+        in Nova."""
+        for locked in (False, True):
+            name = f'rack-{locked}'
+            self.named(name, 'h1')
+            with self.meanwhile('aggregate_hosts', functools.partial(
+                    self.named, name), locked=locked):
+                self.turn(aggregates_cases.Aggregate(name, ('h1',)))
+            self.assertEqual((frozenset(), frozenset(('h1',))),
+                             self.members(name))
+
+    def test_the_rule_of_an_operator_meanwhile(self) -> None:
+        """It stays what the operator set, whatever becomes of Nova's."""
+        for wanted in (aggregates_cases.BACKGROUND, {}):
+            for locked in (False, True):
+                self.turn(aggregates_cases.Aggregate(
+                    metadata=aggregates_cases.FOREGROUND))
+                with self.meanwhile('rules', functools.partial(
+                        self.rule, 'aggregate', 'rack', 'foreground'),
+                        locked=locked):
+                    self.turn(aggregates_cases.Aggregate(metadata=wanted))
+                self.assertEqual({'rack': ('foreground', 'admin')},
+                                 self.priorities())
+                self.delete(tables.rules)
+
+    def members(self, name: str) -> aggregates.Members:
+        with connect.reading(self.engine) as connection:
+            return aggregates.members(connection)[name]
 
 
 class OnMariaDb(OnServers, databases.MariaDb):
@@ -94,8 +158,8 @@ class Manage(managing.Command):
                 tables.audit.c.target, tables.audit.c.before,
                 tables.audit.c.after).order_by(tables.audit.c.id)).all()
         self.assertEqual(4, len(said))
-        self.assertEqual(('batch', {'hosts': ['h1', 'h2']},
-                          {'hosts': ['h1']}), tuple(said[2]))
+        self.assertEqual(('batch', {'hosts': 2},
+                          {'hosts': 1, 'removed': ['h2']}), tuple(said[2]))
 
     def test_of_nova(self) -> None:
         with connect.writing(self.engine) as connection:

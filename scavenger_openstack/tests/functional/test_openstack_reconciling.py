@@ -94,7 +94,7 @@ class Reconciling(case.Case):
         self.cloud.wait('its priority', lambda: self.workload(web)[
             'priority'] == 'background', SOON_S)
         self.assertEqual(
-            [({'hosts': []}, {'hosts': [host]})],
+            [({'hosts': 0}, {'hosts': 1, 'added': [host]})],
             [(one['before'], one['after']) for one in self.cloud.interference(
                 'GET', f'/v1/audit?actor=nova&target={name}')['audit']])
         self.change(made, 'set_metadata', metadata={

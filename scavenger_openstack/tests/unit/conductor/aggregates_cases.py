@@ -77,8 +77,8 @@ class Aggregates(cloud.Mixin):
     def named(self, name: str, *names: str) -> None:
         """As ``scavenger-manage aggregate set``, or ``unset``."""
         self.now += 1
-        with connect.writing(self.engine) as connection:
-            aggregates.put(connection, name, names, now_s=self.now)
+        connect.retried(self.engine, lambda connection: aggregates.put(
+            connection, name, names, now_s=self.now), on_duplicate=True)
 
     def rule(self, scope: str, target: str, value: str) -> None:
         """As the API makes and changes one."""
@@ -129,10 +129,10 @@ class Aggregates(cloud.Mixin):
             self.assertEqual({HOST: ('a', 'b'), 'node-2': ('b',)},
                              aggregates.by_host(connection))
         self.assertEqual(
-            [('nova', 'aggregate.set', 'a', {'hosts': []},
-              {'hosts': [HOST]}),
-             ('nova', 'aggregate.set', 'b', {'hosts': []},
-              {'hosts': [HOST, 'node-2']})], self.audit())
+            [('nova', 'aggregate.set', 'a', {'hosts': 0},
+              {'hosts': 1, 'added': [HOST]}),
+             ('nova', 'aggregate.set', 'b', {'hosts': 0},
+              {'hosts': 2, 'added': [HOST, 'node-2']})], self.audit())
 
     def test_the_same_again_is_no_change(self) -> None:
         for _ in range(2):
@@ -145,8 +145,9 @@ class Aggregates(cloud.Mixin):
         self.turn(Aggregate(hosts=('h2', 'h3')))
         self.assertEqual({'rack': ['h2', 'h3']}, self.hosts())
         self.assertEqual(
-            [('gone', {'hosts': [HOST]}, {'hosts': []}),
-             ('rack', {'hosts': ['h1', 'h2']}, {'hosts': ['h2', 'h3']})],
+            [('gone', {'hosts': 1}, {'hosts': 0, 'removed': [HOST]}),
+             ('rack', {'hosts': 2},
+              {'hosts': 2, 'added': ['h3'], 'removed': ['h1']})],
             [one[2:] for one in self.audit()[2:]])
 
     def test_no_answer(self) -> None:
@@ -171,8 +172,9 @@ class Aggregates(cloud.Mixin):
         self.named('mine')
         self.assertEqual({'rack': ['h2', 'h8']}, self.hosts())
         self.assertEqual(
-            ('scavenger-manage', 'aggregate.set', 'rack', {'hosts': ['h1']},
-             {'hosts': ['h2', 'h8']}), self.audit()[-2])
+            ('scavenger-manage', 'aggregate.set', 'rack', {'hosts': 1},
+             {'hosts': 2, 'added': ['h2', 'h8'], 'removed': ['h1']}),
+            self.audit()[-2])
 
     def test_listings_of_hosts(self) -> None:
         for name in (HOST, 'h2', 'h3'):
