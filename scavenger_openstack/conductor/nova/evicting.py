@@ -248,7 +248,8 @@ def foreground(connection: connect.Connection, row: Row, server: Instance,
         if said else ())
     if found:
         return ('' if found[0].priority == Priority.BACKGROUND
-                else f'the {found[0].source} was given the priority foreground')
+                else f'the {found[0].source} was given the priority '
+                'foreground')
     # Else its host itself has a reason, unless it has not followed yet.
     return (f"its {has['source']} does not say any more that it is "
             'background' if has['source'] in TOLD else '')
