@@ -15,10 +15,12 @@
 
 Each size is a new database on MariaDB and on PostgreSQL: 40,000 workloads on
 800 hosts, and incidents of 30 days in the order in which they happened, each
-with three suspects of which one is named, and an hourly sum.  scavenger-api
-answers on one CPU; requests come at a fixed rate, and a time counts from when
-a request was due.  For each listing and filter the median, the 99th percentile
-and the longest are printed, and at the end the percentile by size.
+with three suspects of which one is named, and an hourly sum; then the totals
+are made.  scavenger-api answers on one CPU; requests come at a fixed rate, and
+a time counts from when a request was due.  Begin it early in an hour: totals
+are of whole hours, and what is asked for stays what it was.  For each listing
+and filter the median, the 99th percentile and the longest are printed, and at
+the end the percentile by size.
 
     python benchmarks/control_plane/listings.py [--sizes 10000,100000,1000000]
         [--databases mariadb,postgresql] [--seconds 30] [--rate 20]
@@ -33,6 +35,7 @@ import argparse
 from collections.abc import Iterator
 import concurrent.futures
 import contextlib
+import functools
 import http.client
 import json
 import math
@@ -50,8 +53,10 @@ import uuid
 import sqlalchemy
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
@@ -117,9 +122,16 @@ def fill(engine: sqlalchemy.Engine, size: int, evidence: float, now_s: float
             write(connection, hosts, [
                 (number, now_s - SPAN_S * (1 - number / size))
                 for number in numbers], evidence, chosen)
+    begun = time.monotonic()
+    while connect.retried(engine, functools.partial(
+            totals.advance, hour_s=reports.hour(time.time()))):
+        pass
+    print(f'  the totals were made in {time.monotonic() - begun:.0f} s',
+          flush=True)
     with engine.connect().execution_options(
             isolation_level='AUTOCOMMIT') as autocommit:
-        for table in ('incidents', 'suspects', 'antagonist_hours'):
+        for table in ('incidents', 'suspects', 'antagonist_hours',
+                      'antagonist_totals', 'hosts'):
             autocommit.exec_driver_sql(
                 f'VACUUM ANALYZE {table}'
                 if engine.dialect.name == 'postgresql'
@@ -194,6 +206,8 @@ def paths(size: int, now_s: float, chosen: random.Random
     incidents, antagonists = '/v1/incidents', '/v1/antagonists'
     return {
         'antagonists, last day': [antagonists],
+        'antagonists, 7 days': [url(antagonists, since=when(7))],
+        'antagonists, 3 days, summed': [url(antagonists, since=when(3))],
         'antagonists, 30 days': [url(antagonists, since=when(30))],
         'antagonists by victims, 30 days': [
             url(antagonists, since=when(30), sort='victims')],
@@ -305,7 +319,8 @@ def on(name: str, server: Any, sizes: list[int],
               f'{time.monotonic() - begun:.0f} s; ms', flush=True)
         print(f'  {"":<34}{"median":>9}{"p99":>9}{"longest":>9}')
         with api(url, options.cpu) as port:
-            for what, asked in paths(size, now_s, random.Random(1)).items():
+            for what, asked in paths(
+                    size, time.time(), random.Random(1)).items():
                 times = measure(port, asked, options.rate, options.seconds)
                 curves.setdefault(what, []).append(percentile(times, 0.99))
                 print(f'  {what:<34}' + ''.join(

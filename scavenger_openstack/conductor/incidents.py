@@ -27,6 +27,7 @@ from scavenger_openstack.conductor import clocks
 from scavenger_openstack.conductor import interference
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack import errors
 from scavenger_openstack.wire.report import Incident
 
@@ -140,12 +141,13 @@ def _suspect(incident_id: int, suspect: tuple[str, float, bool],
 def _sum(connection: reports.Connection, host_id: int,
          changes: Mapping[interference.PairKey, interference.Sums],
          identities: Mapping[str, reports.Identity]) -> None:
-    """Add changes to the hourly sums."""
+    """Add changes to the hourly sums, and to the totals of these."""
     if not changes:
         return
     rows = reports.hours(connection, host_id, {key[0] for key in changes},
                          {key[1] for key in changes})
     new, changed, empty = [], [], []
+    counted: list[tuple[reports.Row | None, reports.Row | None]] = []
     for key, sums in sorted(changes.items()):
         row = rows.get(key)
         if row is not None:
@@ -154,17 +156,21 @@ def _sum(connection: reports.Connection, host_id: int,
             }).plus(sums).above_zero
             if sums.empty:
                 empty.append(row['id'])
+                counted.append((row, None))
             else:
                 changed.append({'id': row['id'], **sums._asdict()})
+                counted.append((row, {**row, **sums._asdict()}))
             continue
         sums = sums.above_zero
         if sums.empty:      # its row was purged
             continue
         hour_s, workload, victim, cause = key
         identity = identities.get(workload, reports.Identity())
-        new.append({
+        new.append(reports.cut(tables.antagonist_hours, {
             'host_id': host_id, 'hour_s': hour_s, 'workload': workload,
             **identity._asdict(), 'victim': victim, 'cause': cause,
             'victim_project': identities.get(
-                victim, reports.Identity()).project, **sums._asdict()})
+                victim, reports.Identity()).project, **sums._asdict()}))
+        counted.append((None, new[-1]))
     reports.set_hours(connection, new, changed, empty)
+    totals.change(connection, host_id, counted)

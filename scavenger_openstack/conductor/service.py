@@ -30,6 +30,7 @@ import time
 
 from oslo_log import log
 
+from scavenger_openstack.conductor import advancing
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor import purging
@@ -94,6 +95,7 @@ class Conductor:
         self._engine = engine
         self._clock = clock
         self._wishes = directives.Wishes()
+        self.advancing = advancing.Advancing(engine, self.name, clock)
         self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
         self._logged: dict[str, float] = {}
@@ -276,7 +278,9 @@ class Conductor:
 
     def _run(self) -> None:
         while not self._stop.wait(AGAIN_S):
-            for what, work in (('specs are not made', self.make_specs),
+            for what, work in (('totals of antagonists are not advanced',
+                                self.advancing.turn),
+                               ('specs are not made', self.make_specs),
                                ('old rows are not deleted',
                                 self.purging.turn)):
                 try:

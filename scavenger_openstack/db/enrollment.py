@@ -27,6 +27,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
 TOKEN_BYTES = 32
@@ -47,7 +48,8 @@ def enroll(connection: Connection, name: str, *, now_s: float
     if before is None:
         connection.execute(insert(hosts).values(
             name=name, token_hash=hashed(token), facts={}, settings={},
-            first_seen_s=now_s, last_seen_s=0.0))
+            first_seen_s=now_s, last_seen_s=0.0,
+            totals_hour_s=reports.hour(now_s)))
     else:
         connection.execute(update(hosts).where(hosts.c.name == name).values(
             token_hash=hashed(token)))

@@ -30,6 +30,7 @@ from sqlalchemy import Table
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 
 DAY_S = 86400.0
 
@@ -163,6 +164,8 @@ def _some(connection: Connection, rule: Rule, now_s: float,
         .limit(batch)).scalars().all()
     if not ids:
         return [0] * (1 + len(rule.parts))
+    if rule.table is tables.antagonist_hours:
+        totals.remove(connection, ids)
     parts = [connection.execute(sqlalchemy.delete(part.table).where(
         part.in_(ids))).rowcount for part in rule.parts]
     return [connection.execute(sqlalchemy.delete(rule.table).where(

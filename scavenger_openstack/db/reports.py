@@ -45,6 +45,8 @@ from scavenger_openstack.db import tables
 Row = dict[str, Any]
 """Column to value."""
 
+HOUR_S = 3600
+
 AT_ONCE = 500
 """Values of one IN list; SQLite takes some 30,000 in a statement."""
 
@@ -88,6 +90,11 @@ class Host(NamedTuple):
     token_hash: str | None
 
 
+def hour(time_s: float) -> int:
+    """The full hour that a time is in."""
+    return int(time_s // HOUR_S) * HOUR_S
+
+
 def host(connection: Connection, name: str) -> Host | None:
     """The host of that name, locked until the transaction ends."""
     row = connection.execute(_HOST, {'host': name}).first()
@@ -97,7 +104,8 @@ def host(connection: Connection, name: str) -> Host | None:
 def add_host(connection: Connection, name: str, now: float) -> Host:
     """A host that reports for the first time."""
     row: Row = {'name': name, 'facts': {}, 'settings': {},
-                'first_seen_s': now, 'last_seen_s': now}
+                'first_seen_s': now, 'last_seen_s': now,
+                'totals_hour_s': hour(now)}
     done = connection.execute(insert(tables.hosts), row)
     assert done.inserted_primary_key is not None
     return Host(done.inserted_primary_key[0], {}, '', {}, None)
@@ -159,10 +167,10 @@ def end_workloads(connection: Connection, host_id: int,
 
     :param gone: name to id of the row
     """
-    for ids in _some(sorted(gone.values())):
+    for ids in batches(sorted(gone.values())):
         connection.execute(update(tables.workloads).where(
             tables.workloads.c.id.in_(ids)).values(until_s=now))
-    for names in _some(sorted(gone)):
+    for names in batches(sorted(gone)):
         end_caps(connection, host_id, now, why, names)
 
 
@@ -171,7 +179,7 @@ def identities(connection: Connection, host_id: int,
     """What the workloads of these names are, or last were."""
     table = tables.workloads.c
     found: dict[str, Identity] = {}
-    for some in _some(sorted(set(names))):
+    for some in batches(sorted(set(names))):
         for name, *identity in connection.execute(
                 select(table.name, table.instance, table.project,
                        table.application).where(
@@ -187,7 +195,7 @@ def incidents(connection: Connection, uuids: Collection[str]
     as ``suspects``: a list of (workload, score, antagonist)."""
     table, suspects = tables.incidents, tables.suspects.c
     found: dict[str, Row] = {}
-    for some in _some(sorted(uuids)):
+    for some in batches(sorted(uuids)):
         rows = connection.execute(select(table).where(
             table.c.uuid.in_(some))).mappings()
         by_id = {row['id']: {**row, 'suspects': []} for row in rows}
@@ -207,7 +215,7 @@ def add_incidents(connection: Connection, rows: Sequence[Row]
     _insert(connection, tables.incidents, rows)
     table = tables.incidents.c
     ids: dict[str, int] = {}
-    for some in _some(sorted(row['uuid'] for row in rows)):
+    for some in batches(sorted(row['uuid'] for row in rows)):
         for uuid, number in connection.execute(select(
                 table.uuid, table.id).where(table.uuid.in_(some))):
             ids[uuid] = number
@@ -240,7 +248,7 @@ def set_suspects(connection: Connection, had: Collection[int],
     :param had: ids of the incidents that have some
     :param rows: all that there are now
     """
-    for some in _some(sorted(had)):
+    for some in batches(sorted(had)):
         connection.execute(delete(tables.suspects).where(
             tables.suspects.c.incident_id.in_(some)))
     _insert(connection, tables.suspects, rows)
@@ -251,7 +259,7 @@ def caps(connection: Connection, host_id: int, names: Collection[str],
     """The limits of these workloads in force, or set since then."""
     table = tables.caps
     found: list[Row] = []
-    for some in _some(sorted(set(names))):
+    for some in batches(sorted(set(names))):
         found += map(dict, connection.execute(select(table).where(
             table.c.host_id == host_id, table.c.workload.in_(some),
             or_(table.c.removed_s.is_(None), table.c.set_s >= since_s),
@@ -297,8 +305,8 @@ def hours(connection: Connection, host_id: int, hours_s: Collection[int],
     """The hourly sums, by hour, antagonist, victim and cause."""
     table = tables.antagonist_hours
     found: dict[tuple[int, str, str, str], Row] = {}
-    for some in _some(sorted(hours_s)):
-        for names in _some(sorted(workloads)):
+    for some in batches(sorted(hours_s)):
+        for names in batches(sorted(workloads)):
             for row in connection.execute(select(table).where(
                     table.c.hour_s.in_(some), table.c.host_id == host_id,
                     table.c.workload.in_(names))).mappings():
@@ -315,7 +323,7 @@ def set_hours(connection: Connection, new: Sequence[Row],
     """
     _insert(connection, tables.antagonist_hours, new)
     _update(connection, tables.antagonist_hours, changed)
-    for some in _some(sorted(empty)):
+    for some in batches(sorted(empty)):
         connection.execute(delete(tables.antagonist_hours).where(
             tables.antagonist_hours.c.id.in_(some)))
 
@@ -357,7 +365,7 @@ def cut(table: Table, row: Row) -> Row:
             for name, value in row.items()}
 
 
-def _some(values: Iterable[Any]) -> Iterator[list[Any]]:
+def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
     """The values, not too many at once."""
     found = list(values)
     for begin in range(0, len(found), AT_ONCE):

@@ -51,7 +51,8 @@ def _table(name: str, *parts: Column | Index | UniqueConstraint) -> Table:
     """A table whose ids are never used again (which SQLite does otherwise)
     and whose names are compared exactly, with case (which MySQL's default
     collation does not)."""
-    return Table(name, METADATA, *parts, sqlite_autoincrement=True,
+    return Table(name, METADATA, *parts, sqlite_autoincrement=any(
+                     part.name == 'id' for part in parts),
                  mysql_engine='InnoDB', mysql_charset='utf8mb4',
                  mysql_collate='utf8mb4_bin', mariadb_engine='InnoDB',
                  mariadb_charset='utf8mb4', mariadb_collate='utf8mb4_bin')
@@ -77,7 +78,10 @@ hosts = _table(
     # What operators set for this host: {"modes": {}, "parameters": {}}.
     Column('settings', JSON, nullable=False),
     Column('first_seen_s', Double, nullable=False),
-    Column('last_seen_s', Double, nullable=False, index=True))
+    Column('last_seen_s', Double, nullable=False, index=True),
+    # Up to which hour antagonist_totals are; 0: they are not made yet.
+    Column('totals_hour_s', BigInteger, nullable=False, server_default='0',
+           index=True))
 
 # The last entry of each run of an agent that is in the database.
 runs = _table(
@@ -192,6 +196,26 @@ antagonist_hours = _table(
                      name='uq_antagonist_hours'),
     Index('ix_antagonist_hours_project', 'victim_project', 'hour_s'),
     Index('ix_antagonist_hours_workload', 'host_id', 'workload', 'hour_s'))
+
+# The same by span up to now, in the order of a ranking; see db.totals.
+antagonist_totals = _table(
+    'antagonist_totals',
+    Column('host_id', BIG, ForeignKey('hosts.id'), primary_key=True,
+           autoincrement=False),
+    Column('workload', NAME, primary_key=True),
+    Column('span_s', Integer, primary_key=True, autoincrement=False),
+    # Of which antagonists or victims: all, or those of one project.
+    Column('scope', String(80), primary_key=True),
+    Column('interference_ms', BigInteger, nullable=False),
+    Column('incidents', Integer, nullable=False),
+    Column('victims', Integer, nullable=False),
+    # [[victim, ..., hours, incidents, ...], ...], where the scope is all.
+    Column('parts', MAYBE_JSON),
+    *(Index(f'ix_antagonist_totals_{name}', 'span_s', 'scope', column,
+            'host_id', 'workload')
+      for name, column in (('interference', 'interference_ms'),
+                           ('incidents', 'incidents'),
+                           ('victims', 'victims'))))
 
 # What operators ask for one knob of one workload, until it expires.
 overrides = _table(

@@ -70,15 +70,15 @@ def list_(call: Call, connection: Any) -> dict[str, Any]:
         raise faults.bad('since is not before until.', 'since',
                          'a time before until')
     sort = query.get('sort', SORTS[0])
-    found = antagonists.ranking(
-        connection, since_s=since_s, until_s=until_s, sort=sort,
-        host_id=hosts.known(connection, query.get('host')),
+    asked = antagonists.span(
+        connection, now_s=call.now_s, since_s=since_s, until_s=until_s,
         project=query.get('project'),
-        victim_project=query.get('victim_project'),
+        victim_project=query.get('victim_project'))
+    found = antagonists.ranking(
+        connection, asked, sort=sort,
+        host_id=hosts.known(connection, query.get('host')),
         after=_after(call, sort), limit=call.limit + 1)
-    rows = antagonists.sums(connection, found, since_s=since_s,
-                            until_s=until_s,
-                            victim_project=query.get('victim_project'))
+    rows = antagonists.sums(connection, found, asked)
     by_pair = {(row['host_id'], row['workload']): row for row in rows}
     found = [place for place in found if place[1:] in by_pair]
     pairs = [place[1:] for place in found]

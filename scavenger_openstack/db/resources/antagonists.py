@@ -10,36 +10,44 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who disturbs most: rankings out of the hourly sums."""
+"""Who disturbs most: rankings out of the totals, else of the hourly sums."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from typing import Literal
 from typing import NamedTuple
 
 from sqlalchemy import and_
 from sqlalchemy import BigInteger
 from sqlalchemy import cast
+from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import select
+from sqlalchemy import tuple_
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 
-_H = tables.antagonist_hours.c
+_H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
 
-HOUR_S = 3600
+HOUR_S = reports.HOUR_S
 
 # What a ranking goes by: whole numbers, so that pages meet exactly.
-_KEYS = {
+_KEYS: dict[str, ColumnElement[int]] = {
     'interference_s': cast(func.round(func.sum(_H.interference_s) * 1000),
                            BigInteger),
     'incidents': cast(func.sum(_H.incidents), BigInteger),
     'victims': cast(func.count(_H.victim.distinct()), BigInteger)}
+_TOTAL_KEYS: dict[str, ColumnElement[int]] = {
+    'interference_s': _T.interference_ms, 'incidents': _T.incidents,
+    'victims': _T.victims}
 
 Sort = Literal['interference_s', 'incidents', 'victims']
 
@@ -52,61 +60,158 @@ class Place(NamedTuple):
     workload: str
 
 
-def ranking(connection: Connection, *, since_s: float, until_s: float,
-            sort: Sort, host_id: int | None = None,
-            project: str | None = None, victim_project: str | None = None,
-            after: Place | None = None, limit: int) -> list[Place]:
-    """The places of a page; hours that the span touches count whole."""
+class Span(NamedTuple):
+    """What a ranking counts; hours that the span touches count whole.
+
+    ``total_s`` is set where :mod:`.totals` are of this span: then nothing is
+    summed.
+    """
+
+    since_s: float
+    until_s: float
+    project: str | None = None
+    victim_project: str | None = None
+    total_s: int | None = None
+
+
+def span(connection: Connection, *, now_s: float, since_s: float,
+         until_s: float, project: str | None = None,
+         victim_project: str | None = None) -> Span:
+    """What is asked for, and whether there are totals of it.
+
+    They are used while those of every host end in this hour or in the one
+    before; then an hour that has just left the span may still be counted.
+    There are none of both projects, nor of workloads that have no project.
+
+    :param project: only antagonists of this project
+    :param victim_project: only what was done to this project
+    """
+    asked = Span(since_s, until_s, project, victim_project)
+    hour_s = reports.hour(now_s)
+    total_s = hour_s - since_s // HOUR_S * HOUR_S
+    if (total_s not in totals.SPANS_S or until_s < now_s
+            or '' in (project, victim_project)
+            or None not in (project, victim_project)):
+        return asked
+    hour = tables.hosts.c.totals_hour_s
+    first_s, last_s = connection.execute(
+        select(func.min(hour), func.max(hour))).one()
+    if first_s is None or not (
+            hour_s - HOUR_S <= first_s <= last_s <= hour_s + HOUR_S):
+        return asked
+    return asked._replace(total_s=int(total_s))
+
+
+def ranking(connection: Connection, asked: Span, *, sort: Sort,
+            host_id: int | None = None, after: Place | None = None,
+            limit: int) -> list[Place]:
+    """The places of a page."""
+    if asked.total_s is not None:
+        return _of_totals(connection, asked, sort, host_id, after, limit)
     key = _KEYS[sort]
     query = rows.equal(
         select(key.label('place_key'), _H.host_id, _H.workload)
-        .where(*_within(since_s, until_s)),
-        {_H.host_id: host_id, _H.project: project,
-         _H.victim_project: victim_project})
+        .where(*_within(asked)),
+        {_H.host_id: host_id, _H.project: asked.project,
+         _H.victim_project: asked.victim_project})
     query = query.group_by(_H.host_id, _H.workload)
     if after is not None:
-        query = query.having(or_(
-            key < after.key,
-            and_(key == after.key, or_(
-                _H.host_id < after.host_id,
-                and_(_H.host_id == after.host_id,
-                     _H.workload < after.workload)))))
-    query = query.order_by(key.desc(), _H.host_id.desc(),
-                           _H.workload.desc()).limit(limit)
-    return [Place(int(row[0]), row[1], row[2])
-            for row in connection.execute(query)]
+        query = query.having(_later(key, _H.host_id, _H.workload, after))
+    return _places(connection, query.order_by(
+        key.desc(), _H.host_id.desc(), _H.workload.desc()).limit(limit))
 
 
-def sums(connection: Connection, places: Iterable[Place], *, since_s: float,
-         until_s: float, victim_project: str | None = None) -> list[Row]:
+def sums(connection: Connection, places: Iterable[Place], asked: Span
+         ) -> list[Row]:
     """What each of them did, in their order; ``causes`` is a list."""
     wanted = [(place.host_id, place.workload) for place in places]
     if not wanted:
         return []
-    where = (*_within(since_s, until_s),
-             rows.among(_H.host_id, _H.workload, wanted))
-    found = {(row['host_id'], row['workload']): {**row, 'causes': []}
-             for row in rows.rows(connection, rows.equal(select(
-                 _H.host_id, tables.hosts.c.name.label('host'), _H.workload,
-                 func.max(_H.instance).label('instance'),
-                 func.max(_H.project).label('project'),
-                 func.max(_H.application).label('application'),
-                 cast(func.sum(_H.incidents), BigInteger).label('incidents'),
-                 func.count(_H.victim.distinct()).label('victims'),
-                 func.sum(_H.interference_s).label('interference_s'),
-                 cast(func.sum(_H.confirmed), BigInteger).label('confirmed'),
-                 cast(func.sum(_H.refuted), BigInteger).label('refuted'))
-                 .join_from(tables.antagonist_hours, tables.hosts)
-                 .where(*where)
-                 .group_by(_H.host_id, tables.hosts.c.name, _H.workload),
-                 {_H.victim_project: victim_project}))}
-    for row in rows.rows(connection, rows.equal(
-            select(_H.host_id, _H.workload, _H.cause).where(*where)
-            .distinct().order_by(_H.cause),
-            {_H.victim_project: victim_project})):
-        found[row['host_id'], row['workload']]['causes'].append(row['cause'])
+    found = (_summed if asked.total_s is None else _read)(
+        connection, wanted, asked)
     return [found[pair] for pair in wanted if pair in found]
 
 
-def _within(since_s: float, until_s: float) -> tuple:
-    return (_H.hour_s >= since_s // HOUR_S * HOUR_S, _H.hour_s < until_s)
+def _of_totals(connection: Connection, asked: Span, sort: Sort,
+               host_id: int | None, after: Place | None, limit: int
+               ) -> list[Place]:
+    """A page out of one index, which has the places in their order."""
+    scope = totals.ALL
+    if asked.project is not None:
+        scope = totals.by_project(asked.project)
+    elif asked.victim_project is not None:
+        scope = totals.by_victims(asked.victim_project)
+    key = _TOTAL_KEYS[sort]
+    query = rows.equal(select(key, _T.host_id, _T.workload).where(
+        _T.span_s == asked.total_s, _T.scope == scope),
+        {_T.host_id: host_id})
+    if after is not None:
+        # The same twice: a range of the index to PostgreSQL is the first, to
+        # MariaDB the second.
+        query = query.where(
+            tuple_(key, _T.host_id, _T.workload) < tuple_(*after),
+            _later(key, _T.host_id, _T.workload, after))
+    return _places(connection, query.order_by(
+        key.desc(), _T.host_id.desc(), _T.workload.desc()).limit(limit))
+
+
+def _later(key: ColumnElement[int], host_id: ColumnElement[int],
+           workload: ColumnElement[str], after: Place
+           ) -> ColumnElement[bool]:
+    return or_(key < after.key, and_(key == after.key, or_(
+        host_id < after.host_id,
+        and_(host_id == after.host_id, workload < after.workload))))
+
+
+def _places(connection: Connection, query: Any) -> list[Place]:
+    return [Place(int(row[0]), row[1], row[2])
+            for row in connection.execute(query)]
+
+
+def _read(connection: Connection, wanted: list[tuple[int, str]],
+          asked: Span) -> dict[tuple[int, str], Row]:
+    """Sums out of the totals."""
+    found: dict[tuple[int, str], Row] = {}
+    for host_id, host, workload, parts in connection.execute(
+            select(_T.host_id, tables.hosts.c.name, _T.workload, _T.parts)
+            .join_from(tables.antagonist_totals, tables.hosts)
+            .where(_T.span_s == asked.total_s, _T.scope == totals.ALL,
+                   rows.among(_T.host_id, _T.workload, wanted))):
+        row = totals.figures(parts, asked.victim_project)
+        if row is not None:
+            found[host_id, workload] = {
+                'host_id': host_id, 'host': host, 'workload': workload, **row}
+    return found
+
+
+def _summed(connection: Connection, wanted: list[tuple[int, str]],
+            asked: Span) -> dict[tuple[int, str], Row]:
+    """Sums out of the hourly ones."""
+    where = (*_within(asked), rows.among(_H.host_id, _H.workload, wanted))
+    found: dict[tuple[int, str], Row] = {
+        (row['host_id'], row['workload']): {**row, 'causes': []}
+        for row in rows.rows(connection, rows.equal(select(
+            _H.host_id, tables.hosts.c.name.label('host'), _H.workload,
+            func.max(_H.instance).label('instance'),
+            func.max(_H.project).label('project'),
+            func.max(_H.application).label('application'),
+            cast(func.sum(_H.incidents), BigInteger).label('incidents'),
+            func.count(_H.victim.distinct()).label('victims'),
+            func.sum(_H.interference_s).label('interference_s'),
+            cast(func.sum(_H.confirmed), BigInteger).label('confirmed'),
+            cast(func.sum(_H.refuted), BigInteger).label('refuted'))
+            .join_from(tables.antagonist_hours, tables.hosts)
+            .where(*where)
+            .group_by(_H.host_id, tables.hosts.c.name, _H.workload),
+            {_H.victim_project: asked.victim_project}))}
+    for row in rows.rows(connection, rows.equal(
+            select(_H.host_id, _H.workload, _H.cause).where(*where)
+            .distinct().order_by(_H.cause),
+            {_H.victim_project: asked.victim_project})):
+        found[row['host_id'], row['workload']]['causes'].append(row['cause'])
+    return found
+
+
+def _within(asked: Span) -> tuple[ColumnElement[bool], ...]:
+    return (_H.hour_s >= asked.since_s // HOUR_S * HOUR_S,
+            _H.hour_s < asked.until_s)

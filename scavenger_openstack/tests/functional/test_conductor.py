@@ -36,6 +36,7 @@ from scavenger_openstack.tests.unit.conductor import schedules_cases
 from scavenger_openstack.tests.unit.conductor import service_cases
 from scavenger_openstack.tests.unit.conductor import specs_cases
 from scavenger_openstack.tests.unit.conductor import sync_cases
+from scavenger_openstack.tests.unit.db import totals_cases
 from scavenger_openstack.tests.unit import rpc_cases
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import report as wire
@@ -90,6 +91,14 @@ class SchedulesOnMariaDb(schedules_cases.Schedules, databases.MariaDb):
 
 class SchedulesOnPostgreSql(schedules_cases.Schedules, databases.PostgreSql):
     seeds = 4
+
+
+class TotalsOnMariaDb(totals_cases.Totals, databases.MariaDb):
+    seeds = 2
+
+
+class TotalsOnPostgreSql(totals_cases.Totals, databases.PostgreSql):
+    seeds = 2
 
 
 class ServiceOnMariaDb(service_cases.Service, databases.MariaDb):

@@ -26,9 +26,12 @@ from sqlalchemy import Engine
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import migrations
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
+from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
 
 FIRST, BEFORE = '0001', '0004'
@@ -106,6 +109,32 @@ class Upgrades(databases.Mixin):
             self.assertEqual(
                 {'rack': (frozenset(('h1', 'h2')), frozenset(('h2', 'h3')))},
                 aggregates.members(connection))
+
+    def test_totals_are_made_of_hours_from_before(self) -> None:
+        engine = self.older('0005')
+        now = 1_750_000_000.0
+        with connect.writing(engine) as connection:
+            connection.execute(tables.hosts.insert().values(
+                name='one', facts={}, settings={}, first_seen_s=1.0,
+                last_seen_s=2.0))
+            host_id = connection.scalar(sqlalchemy.select(tables.hosts.c.id))
+            connection.execute(tables.antagonist_hours.insert(), [
+                {'host_id': host_id, 'workload': 'a', 'victim': f'v{hours}',
+                 'cause': 'cpu', 'hour_s': reports.hour(now - hours * 3600),
+                 'incidents': 1, 'interference_s': 9.5, 'confirmed': 0,
+                 'refuted': 0} for hours in range(30)])
+        self.upgraded(engine, '0005')
+        while connect.retried(engine, lambda connection: totals.advance(
+                connection, reports.hour(now))):
+            pass
+        with connect.reading(engine) as connection:
+            asked = antagonists.span(connection, now_s=now, until_s=now,
+                                     since_s=now - 86400)
+            self.assertEqual(86400, asked.total_s)
+            self.assertEqual(
+                [(25 * 9500, host_id, 'a')],
+                antagonists.ranking(connection, asked, limit=9,
+                                    sort='interference_s'))
 
 
 class OnSqlite(Upgrades, databases.Sqlite):

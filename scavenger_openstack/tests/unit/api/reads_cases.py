@@ -16,12 +16,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import delete
 from sqlalchemy import insert
 from sqlalchemy import update
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import hosts
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.tests.unit.api import cloud
 
 at = cloud.at
@@ -175,7 +178,7 @@ class Reads:
         self.assertEqual(ids[::-1], seen)
 
     def test_pages_of_a_ranking(self) -> None:
-        """Also among those that are equal."""
+        """Also among those that are equal; out of hours and of totals."""
         hour_s = int(cloud.NOW_S // 3600 * 3600)
         host_id = self.host_id()
         with connect.writing(self.engine) as connection:
@@ -185,6 +188,12 @@ class Reads:
                  'incidents': 1,
                  'interference_s': 0.1 + n // 4 / 3, 'confirmed': 0,
                  'refuted': 0} for n in range(9)])
+        for made in (False, True):
+            if made:
+                self._make_totals()
+            self._pages_of_a_ranking()
+
+    def _pages_of_a_ranking(self) -> None:
         whole = self.listed('/v1/antagonists', 'workload')
         self.assertEqual(11, len(whole))
         for sort in ('interference_s', 'incidents', 'victims'):
@@ -197,6 +206,35 @@ class Reads:
             self.assertEqual(sorted(whole), sorted(seen))
             if sort == 'interference_s':
                 self.assertEqual(whole, seen)
+
+    def test_totals_answer_as_hours_do(self) -> None:
+        urls = [f'/v1/antagonists?since={at(-days * 86400)}&{query}'
+                for days in (1, 7, 30) for query in (
+                    'sort=incidents', 'sort=victims', f'host={cloud.HOST}',
+                    f'host={cloud.SILENT}', f'project={cloud.OTHER}',
+                    f'project={cloud.ONE}', f'victim_project={cloud.ONE}',
+                    f'victim_project={cloud.OTHER}', 'limit=1')]
+        urls.append('/v1/antagonists')
+        of_hours = [self.ok('GET', url) for url in urls]
+        self._make_totals()
+        with connect.writing(self.engine) as connection:
+            connection.execute(delete(tables.antagonist_hours))
+        self.assertEqual(of_hours, [self.ok('GET', url) for url in urls])
+        # What nothing is kept of is summed, and so are totals that are old.
+        nothing: list[str] = []
+        for more in ('since=' + at(-3 * 86400), 'until=' + at(-60),
+                     f'project={cloud.OTHER}&victim_project={cloud.ONE}'):
+            self.assertEqual(nothing, self.listed(
+                f'/v1/antagonists?{more}', 'workload'), more)
+        with connect.writing(self.engine) as connection:
+            connection.execute(update(tables.hosts).values(
+                totals_hour_s=tables.hosts.c.totals_hour_s - 7200))
+        self.assertEqual(nothing, self.listed('/v1/antagonists', 'workload'))
+
+    def _make_totals(self) -> None:
+        while connect.retried(self.engine, lambda connection: totals.advance(
+                connection, reports.hour(cloud.NOW_S))):
+            pass
 
     def test_markers_of_others(self) -> None:
         marker = self.ok('GET', '/v1/workloads?limit=1')['next']

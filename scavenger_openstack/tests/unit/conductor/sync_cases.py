@@ -417,6 +417,24 @@ class Sync(cloud.Mixin):
         self.assertIsNone(answer.directives)
         self.assertEqual(4, len(found), '\n'.join(found))
 
+    def test_what_totals_cost(self) -> None:
+        """Two statements where incidents add to hourly sums, else none."""
+        self.listed()
+        self.sync(report(incident(1)))
+        found: list[str] = []
+        sqlalchemy.event.listen(
+            self.engine, 'before_cursor_execute',
+            lambda *arguments: found.append(arguments[2]))
+        for entry, statements in ((incident(2, NOW + 5, 'changed'), 2),
+                                  (incident(3, NOW + 9, 'ended'), 2),
+                                  (limit(4), 0),
+                                  (incident(5, number=2, antagonists=()), 0)):
+            found.clear()
+            self.sync(report(entry), NOW + 9)
+            self.assertEqual(statements, sum(
+                'antagonist_totals' in one for one in found),
+                '\n'.join(found))
+
     def test_hourly_sums_that_were_purged(self) -> None:
         """An incident that was in them goes on, with another antagonist."""
         self.listed()

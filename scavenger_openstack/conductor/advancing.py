@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Lets the totals of antagonists end at the hour that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+import contextlib
+import functools
+
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import connect
+from scavenger_openstack.db import reports
+from scavenger_openstack.db import totals
+from scavenger_openstack import errors
+
+CLAIM = 'totals'
+WORK_S = 900.0
+"""A claim lasts so long if the process that has it dies; it is extended."""
+
+
+class Advancing:
+    """What one conductor does of it.
+
+    :param holder: a name of this process that no other one has
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, holder: str,
+                 clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._holder = holder
+        self._clock = clock
+
+    def turn(self) -> int | None:
+        """Advance all that are not of this hour, unless another process does.
+
+        :return: how many hosts; ``None`` when it is not done here
+        :raises DatabaseError: the database cannot be used
+        """
+        now = self._clock()
+        if not connect.retried(self._engine, functools.partial(
+                claims.take, name=CLAIM, holder=self._holder, now=now,
+                until_s=now + WORK_S), on_duplicate=True):
+            return None
+        hosts = 0
+        try:
+            while done := connect.retried(self._engine, functools.partial(
+                    totals.advance, hour_s=reports.hour(now))):
+                hosts += done
+                if not self._hold(self._clock() + WORK_S):
+                    return hosts    # it is another's by now
+        finally:
+            with contextlib.suppress(errors.DatabaseError):
+                self._hold(now)
+        return hosts
+
+    def _hold(self, until_s: float) -> bool:
+        with connect.writing(self._engine) as connection:
+            return claims.extend(connection, CLAIM, self._holder, until_s)

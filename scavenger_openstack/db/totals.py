@@ -1,0 +1,317 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Totals of antagonists over the spans that are asked for most.
+
+A total is the sum of a workload's rows of ``antagonist_hours`` that are in
+the span: those of the hour ``hosts.totals_hour_s`` less the span, and later.
+It is changed in the transaction that changes these rows, so what happened is
+in it at once.  Only what leaves the span does so later, when a conductor
+advances the hour of the host.  0 means that the totals of a host are not made
+yet.
+
+All functions that write are called with the host's row locked, or lock it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import and_
+from sqlalchemy import Connection
+from sqlalchemy import delete
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+from sqlalchemy import select
+from sqlalchemy import tuple_
+from sqlalchemy import update
+
+from scavenger_openstack.db import reports
+from scavenger_openstack.db.reports import HOUR_S
+from scavenger_openstack.db.reports import Row
+from scavenger_openstack.db import tables
+
+DAY_S = 24 * HOUR_S
+SPANS_S = (DAY_S, 7 * DAY_S, 30 * DAY_S)
+"""Spans up to now, besides the hour that is not over."""
+
+MOST_PARTS = 1000
+"""Of one total.  A host with more pairs of victim and cause for one antagonist
+is counted up to these, so that no agent makes reports of a host slow."""
+
+HOSTS = 50
+"""Hosts whose reports wait while :func:`advance` does one transaction."""
+
+MOST_HOURS = 24
+"""Totals that are older are made again."""
+
+ALL = ''
+"""The scope of a total that counts every project."""
+
+Key = tuple[int, int, str]
+"""Host, span and workload of a total."""
+
+Part = tuple[str, ...]
+"""Victim, its project, cause; project, instance and application of the
+antagonist."""
+
+Parts = dict[Part, list[float]]
+"""What a total is made of: how many hours, and the sums over them."""
+
+_PART = ('victim', 'victim_project', 'cause', 'project', 'instance',
+         'application')
+_SUMS = ('incidents', 'interference_s', 'confirmed', 'refuted')
+_KEY = ('host_id', 'workload', 'span_s', 'scope')
+_VALUES = ('interference_ms', 'incidents', 'victims', 'parts')
+
+_H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
+_HOST = tables.hosts.c
+
+_OF_HOST = (
+    select(_HOST.totals_hour_s, _T.span_s, _T.workload, _T.parts)
+    .select_from(tables.hosts.outerjoin(tables.antagonist_totals, and_(
+        _T.host_id == _HOST.id, _T.scope == ALL, _T.workload.in_(
+            sqlalchemy.bindparam('names', expanding=True)))))
+    .where(_HOST.id == sqlalchemy.bindparam('host_id')))
+
+
+def by_project(project: str) -> str:
+    """The scope of what antagonists of this project did."""
+    return f'antagonist:{project}'
+
+
+def by_victims(project: str) -> str:
+    """The scope of what was done to this project."""
+    return f'victim:{project}'
+
+
+def change(connection: Connection, host_id: int,
+           changes: Collection[tuple[Row | None, Row | None]]) -> None:
+    """Count changes of hourly sums of one host.
+
+    :param changes: each row before and after, ``None`` where there was or is
+        none
+    """
+    names = {row['workload'] for pair in changes for row in pair if row}
+    hour_s, before = 0, {}
+    for some in reports.batches(sorted(names)):
+        for end_s, span_s, workload, parts in connection.execute(
+                _OF_HOST, {'host_id': host_id, 'names': some}):
+            hour_s = end_s
+            if span_s is not None:
+                before[host_id, span_s, workload] = _read(parts)
+    if not hour_s:
+        return
+    after = {key: dict(parts) for key, parts in before.items()}
+    for old, new in changes:
+        for row, sign in ((old, -1), (new, 1)):
+            for span_s in SPANS_S:
+                if row is not None and row['hour_s'] >= hour_s - span_s:
+                    _add(after, span_s, row, sign)
+    _store(connection, before, after)
+
+
+def remove(connection: Connection, ids: Collection[int]) -> None:
+    """Stop to count hourly sums that are about to be deleted.
+
+    :param ids: of their rows
+    """
+    counted = select(tables.antagonist_hours).join(tables.hosts).where(
+        _H.id.in_(ids), _HOST.totals_hour_s > 0,
+        _H.hour_s >= _HOST.totals_hour_s - SPANS_S[-1])
+    hosts = {row.host_id for row in connection.execute(counted)}
+    if not hosts:
+        return
+    connection.execute(select(_HOST.id).where(_HOST.id.in_(hosts)).order_by(
+        _HOST.id).with_for_update(key_share=True))
+    by_host: dict[int, list[tuple[Row | None, Row | None]]] = {}
+    for row in connection.execute(counted).mappings():
+        by_host.setdefault(row['host_id'], []).append((dict(row), None))
+    for host_id, changes in sorted(by_host.items()):
+        change(connection, host_id, changes)
+
+
+def advance(connection: Connection, hour_s: int) -> int:
+    """Let the totals of some hosts end at this hour.
+
+    :return: how many hosts; none when all do
+    """
+    due = select(_HOST.id, _HOST.totals_hour_s).where(
+        _HOST.totals_hour_s < hour_s)
+    found = connection.execute(due.order_by(
+        _HOST.totals_hour_s, _HOST.id).limit(HOSTS)).all()
+    if not found:
+        return 0
+    # Those that take long, which come first, one by one.
+    late = [row.id for row in found
+            if row.totals_hour_s < hour_s - MOST_HOURS * HOUR_S][:1]
+    hosts: dict[int, int] = dict(connection.execute(due.where(
+        _HOST.id.in_(late or [row.id for row in found])).order_by(
+            _HOST.id).with_for_update(key_share=True)).tuples().all())
+    if late:
+        for host_id in hosts:
+            _make(connection, host_id, hour_s)
+    elif hosts:
+        _leave(connection, hosts, hour_s)
+    connection.execute(update(tables.hosts).where(_HOST.id.in_(hosts)).values(
+        totals_hour_s=hour_s))
+    return len(found)
+
+
+def figures(parts: Iterable[list[Any]], victim_project: str | None
+            ) -> Row | None:
+    """What a total says of its workload; ``causes`` is a list.
+
+    :param parts: as they are stored
+    :param victim_project: only what was done to this project
+    :return: ``None`` if there is nothing
+    """
+    wanted = [(dict(zip(_PART, part, strict=True)), sums)
+              for part, (_, *sums) in _read(parts).items()]
+    if victim_project is not None:
+        wanted = [(part, sums) for part, sums in wanted
+                  if part['victim_project'] == victim_project]
+    if not wanted:
+        return None
+    return {
+        **{name: max(part[name] for part, _ in wanted)
+           for name in ('instance', 'project', 'application')},
+        'victims': len({part['victim'] for part, _ in wanted}),
+        'causes': sorted({part['cause'] for part, _ in wanted}),
+        **{name: sum(sums[place] for _, sums in wanted)
+           for place, name in enumerate(_SUMS)}}
+
+
+def _make(connection: Connection, host_id: int, hour_s: int) -> None:
+    """Make the totals of a host out of its hourly sums."""
+    connection.execute(delete(tables.antagonist_totals).where(
+        _T.host_id == host_id))
+    after: dict[Key, Parts] = {}
+    for row in connection.execute(select(tables.antagonist_hours).where(
+            _H.host_id == host_id, _H.hour_s >= hour_s - SPANS_S[-1])
+            .order_by(_H.id)).mappings():
+        for span_s in SPANS_S:
+            if row['hour_s'] >= hour_s - span_s:
+                _add(after, span_s, dict(row), 1)
+    _store(connection, {}, after)
+
+
+def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
+           ) -> None:
+    """What is in a span no more.
+
+    :param hosts: their ids, and the hours up to now
+    """
+    hours_s = {one for span_s in SPANS_S for one in range(
+        min(hosts.values()) - span_s, hour_s - span_s, HOUR_S)}
+    leaving = [dict(row) for row in connection.execute(
+        select(tables.antagonist_hours).where(
+            _H.host_id.in_(hosts), _H.hour_s.in_(hours_s))).mappings()]
+    before: dict[Key, Parts] = {}
+    for some in reports.batches(sorted({(row['host_id'], row['workload'])
+                                     for row in leaving})):
+        for host_id, span_s, workload, parts in connection.execute(
+                select(_T.host_id, _T.span_s, _T.workload, _T.parts).where(
+                    _T.scope == ALL,
+                    tuple_(_T.host_id, _T.workload).in_(some))):
+            before[host_id, span_s, workload] = _read(parts)
+    after = {key: dict(parts) for key, parts in before.items()}
+    for row in leaving:
+        for span_s in SPANS_S:
+            if hosts[row['host_id']] - span_s <= row['hour_s'] \
+                    < hour_s - span_s:
+                _add(after, span_s, row, -1)
+    _store(connection, before, after)
+
+
+def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
+         ) -> None:
+    """Count an hourly sum, or count it no more."""
+    parts = totals.setdefault((row['host_id'], span_s, row['workload']), {})
+    part = tuple(row[name] for name in _PART)
+    if part not in parts and len(parts) >= MOST_PARTS:
+        return
+    hours, *sums = parts.get(part, [0, 0, 0.0, 0, 0])
+    hours += sign
+    if hours > 0:
+        parts[part] = [hours, *(max(0, value + sign * row[name])
+                                for name, value in zip(
+                                    _SUMS, sums, strict=True))]
+    else:
+        parts.pop(part, None)
+
+
+def _ranks(parts: Parts) -> dict[str, Row]:
+    """What a total is ranked by, in each scope."""
+    found: dict[str, list[tuple[str, list[float]]]] = {}
+    for (victim, victim_project, _, project, *_), sums in parts.items():
+        found.setdefault(ALL, []).append((victim, sums))
+        if project:
+            found.setdefault(by_project(project), []).append((victim, sums))
+        if victim_project:
+            found.setdefault(by_victims(victim_project), []).append(
+                (victim, sums))
+    return {scope: {
+        'interference_ms': round(1000 * sum(sums[2] for _, sums in some)),
+        'incidents': sum(int(sums[1]) for _, sums in some),
+        'victims': len({victim for victim, _ in some})}
+        for scope, some in found.items()}
+
+
+def _store(connection: Connection, before: Mapping[Key, Parts],
+           after: Mapping[Key, Parts]) -> None:
+    """Write what differs."""
+    changed: list[Row] = []
+    gone: list[tuple[Any, ...]] = []
+    for key, parts in sorted(after.items()):
+        had = before.get(key, {})
+        if parts == had:
+            continue
+        host_id, span_s, workload = key
+        ranks, were = _ranks(parts), _ranks(had)
+        for scope in sorted(ranks.keys() | were.keys()):
+            if scope not in ranks:
+                gone.append((host_id, workload, span_s, scope))
+            elif scope == ALL or ranks[scope] != were.get(scope):
+                changed.append({
+                    'host_id': host_id, 'workload': workload,
+                    'span_s': span_s, 'scope': scope, **ranks[scope],
+                    'parts': [[*part, *sums] for part, sums in parts.items()]
+                    if scope == ALL else None})
+    for some in reports.batches(changed):
+        connection.execute(_upsert(connection.dialect.name), some)
+    for keys in reports.batches(gone):
+        connection.execute(delete(tables.antagonist_totals).where(tuple_(
+            *(_T[name] for name in _KEY)).in_(keys)))
+
+
+def _upsert(dialect: str) -> sqlalchemy.Insert:
+    """Insert rows, or replace those that are there."""
+    table = tables.antagonist_totals
+    if dialect in ('postgresql', 'sqlite'):
+        make = postgresql.insert if dialect == 'postgresql' else sqlite.insert
+        statement = make(table)
+        return statement.on_conflict_do_update(
+            index_elements=list(_KEY), set_={
+                name: statement.excluded[name] for name in _VALUES})
+    insert = mysql.insert(table)
+    return insert.on_duplicate_key_update({
+        name: insert.inserted[name] for name in _VALUES})
+
+
+def _read(parts: Iterable[list[Any]]) -> Parts:
+    return {tuple(one[:len(_PART)]): one[len(_PART):] for one in parts}

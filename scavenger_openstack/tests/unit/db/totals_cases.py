@@ -1,0 +1,312 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Totals of antagonists are the sums of the hours in their span, on any
+database."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from typing import get_args
+
+import sqlalchemy
+from sqlalchemy import insert
+from sqlalchemy import update
+
+from scavenger_openstack.conductor import advancing
+from scavenger_openstack.db import claims
+from scavenger_openstack.db import purge
+from scavenger_openstack.db import reports
+from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
+from scavenger_openstack.tests.unit.conductor import cloud
+from scavenger_openstack.tests.unit.conductor.cloud import NOW
+from scavenger_openstack.wire import report as wire
+
+SEEDS = 4
+TURNS = 90
+HOUR = reports.hour(NOW)
+DAY_S = 86400
+
+HOSTS = ('node-1', 'node-2', 'node-3')
+VICTIMS = {'web': 'p1', 'db': 'p2'}
+CULPRITS = {'/batch/a': '', '/batch/b': '', 'noisy': 'p2', 'loud': 'p3'}
+WORKLOADS = [
+    *(cloud.vm(name, project) for name, project in VICTIMS.items()),
+    *(cloud.vm(name, project) if project else cloud.batch(name)
+      for name, project in CULPRITS.items())]
+
+ASKED: tuple[dict[str, str], ...] = (
+    {}, {'project': 'p2'}, {'project': 'p3'}, {'project': 'p9'},
+    {'victim_project': 'p1'}, {'victim_project': 'p2'})
+
+
+class Agent:
+    """A host that reports incidents, which last and change."""
+
+    def __init__(self, name: str, choose: random.Random) -> None:
+        self.name = name
+        self.choose = choose
+        self.sequence = 0
+        self.open: dict[int, tuple[float, str]] = {}
+
+    def report(self, now: float) -> wire.Report:
+        return cloud.report(
+            *(self.entry(now) for _ in range(self.choose.randrange(1, 4))),
+            host=self.name, workloads=WORKLOADS, sent_s=now)
+
+    def entry(self, now: float) -> wire.Incident:
+        self.sequence += 1
+        what = self.choose.choice(('began', 'changed', 'ended'))
+        if what == 'began' or not self.open:
+            what, number = 'began', self.choose.getrandbits(120)
+            self.open[number] = (
+                now - self.choose.choice((0.25, 30.0, 5000.0, 250_000.0)),
+                self.choose.choice(sorted(VICTIMS)))
+        else:
+            number = self.choose.choice(sorted(self.open))
+        begun_s, victim = self.open[number]
+        if what == 'ended':
+            del self.open[number]
+        return cloud.incident(
+            self.sequence, now, what, number=number, begun_s=begun_s,
+            victim=victim, cause=self.choose.choice(('cpu', 'disk')),
+            antagonists=self.choose.sample(
+                sorted(CULPRITS), self.choose.randrange(4)),
+            outcome=self.choose.choice(('open', 'confirmed', 'refuted')))
+
+
+class Totals(cloud.Mixin):
+
+    seeds = SEEDS
+
+    def test_random_reports(self) -> None:
+        """Doubled, late and reordered ones, while time passes, hours leave
+        and old ones are purged."""
+        for seed in range(self.seeds):
+            self.play(seed)
+            for table in reversed(tables.METADATA.sorted_tables):
+                self.delete(table)
+
+    def play(self, seed: int) -> None:
+        choose = random.Random(seed)
+        agents = [Agent(name, choose) for name in HOSTS]
+        now, sent = NOW, []
+        for turn in range(TURNS):
+            where = f'seed {seed}, turn {turn}'
+            now += choose.choice((0.5, 10.0, 900.0, 3600.0, 30_000.0,
+                                  DAY_S * choose.random() * 4))
+            sent.append(choose.choice(agents).report(now))
+            if choose.random() < 0.9:       # the others come late, or never
+                self.sync(sent[-1], now)
+            if choose.random() < 0.3:
+                self.sync(choose.choice(sent[-6:]), now)
+            if choose.random() < 0.4:
+                self.advance(now)
+            if choose.random() < 0.07:
+                purge.run(self.engine, now_s=now, progress=lambda *_: None,
+                          older_than_s=choose.choice((2, 8, 35)) * DAY_S,
+                          batch=choose.choice((3, 1000)))
+            if choose.random() < 0.05:
+                purge.trim(self.engine, now_s=now, rows=100)
+            self.check(where)
+        self.advance(now)
+        self.check(f'seed {seed}')
+        self.compare_rankings(now, f'seed {seed}')
+
+    def test_what_is_reported_is_there_at_once(self) -> None:
+        """Of a host that has never reported before, too."""
+        self.sync(cloud.report(cloud.incident(1), workloads=WORKLOADS), NOW)
+        asked = self.asked(NOW, DAY_S)
+        self.assertEqual(DAY_S, asked.total_s)
+        with self.engine.begin() as connection:
+            places = antagonists.ranking(connection, asked,
+                                         sort='interference_s', limit=10)
+            (row,) = antagonists.sums(connection, places, asked)
+        self.assertEqual([(60_000, '/batch/a')],
+                         [(place.key, place.workload) for place in places])
+        self.assertEqual(
+            (cloud.HOST, '/batch/a', 1, 1, 60.0, ['cpu']),
+            tuple(row[name] for name in (
+                'host', 'workload', 'incidents', 'victims', 'interference_s',
+                'causes')))
+
+    def test_hours_from_before(self) -> None:
+        """Of a host whose totals were never made, or long ago."""
+        for hour_s in (0, HOUR - 40 * DAY_S, HOUR - 2 * DAY_S):
+            self.sync(cloud.report(cloud.incident(1), workloads=WORKLOADS),
+                      NOW)
+            with self.engine.begin() as connection:
+                host_id = connection.scalar(sqlalchemy.select(
+                    tables.hosts.c.id))
+                connection.execute(insert(tables.antagonist_hours), [
+                    {'host_id': host_id, 'hour_s': HOUR - days * DAY_S,
+                     'workload': 'noisy', 'victim': 'web', 'cause': 'disk',
+                     'victim_project': 'p1', 'project': 'p2',
+                     'incidents': 1, 'interference_s': days + 0.25,
+                     'confirmed': 0, 'refuted': 0}
+                    for days in (0, 1, 2, 7, 8, 30, 31)])
+                connection.execute(sqlalchemy.delete(
+                    tables.antagonist_totals))
+                connection.execute(update(tables.hosts).values(
+                    totals_hour_s=hour_s))
+            self.assertEqual(None, self.asked(NOW, DAY_S).total_s)
+            self.advance(NOW)
+            self.check(str(hour_s))
+            self.compare_rankings(NOW, str(hour_s))
+            self.assertEqual(
+                {DAY_S: 2, 7 * DAY_S: 4, 30 * DAY_S: 6},
+                {span_s: incidents
+                 for workload, scope, span_s, incidents in self.rows(
+                     tables.antagonist_totals, 'workload', 'scope', 'span_s',
+                     'incidents')
+                 if (workload, scope) == ('noisy', totals.ALL)})
+            for table in reversed(tables.METADATA.sorted_tables):
+                self.delete(table)
+
+    def test_totals_of_another_hour_are_not_used(self) -> None:
+        self.sync(cloud.report(workloads=WORKLOADS), NOW)
+        for hours, used in ((-2, False), (-1, True), (1, True), (2, False),
+                            (0, True)):
+            with self.engine.begin() as connection:
+                connection.execute(update(tables.hosts).values(
+                    totals_hour_s=HOUR + 3600 * hours))
+            self.assertEqual(used, self.asked(NOW, DAY_S).total_s is not None,
+                             str(hours))
+        # Of another span, or not up to now.
+        for since_s, until_s, used in (
+                (NOW - 7 * DAY_S, NOW, True), (NOW - 30 * DAY_S, NOW, True),
+                (NOW - 3 * DAY_S, NOW, False), (NOW - 3600, NOW, False),
+                (HOUR - DAY_S, NOW, True), (HOUR - DAY_S - 1, NOW, False),
+                (NOW - DAY_S, NOW + 9, True), (NOW - DAY_S, NOW - 9, False)):
+            with self.engine.begin() as connection:
+                asked = antagonists.span(connection, now_s=NOW,
+                                         since_s=since_s, until_s=until_s)
+            self.assertEqual(used, asked.total_s is not None,
+                             str(since_s))
+
+    def test_one_conductor_advances(self) -> None:
+        for host in HOSTS:
+            self.sync(cloud.report(cloud.incident(1), host=host), NOW)
+        with self.engine.begin() as connection:
+            claims.take(connection, advancing.CLAIM, 'another', NOW, NOW + 9)
+        mine = advancing.Advancing(self.engine, 'mine', lambda: NOW + 7200)
+        early = advancing.Advancing(self.engine, 'early', lambda: NOW + 5)
+        self.assertEqual(None, early.turn())
+        self.assertEqual((3, 0), (mine.turn(), mine.turn()))
+        self.assertEqual({HOUR + 7200}, set(self.rows(
+            tables.hosts, 'totals_hour_s')))
+        # A clock that is behind changes nothing.
+        self.assertIn(early.turn(), (0, None))
+        self.assertEqual({HOUR + 7200}, set(self.rows(
+            tables.hosts, 'totals_hour_s')))
+
+    def test_a_total_does_not_grow_for_ever(self) -> None:
+        self.sync(cloud.report(workloads=WORKLOADS), NOW)
+        with self.engine.begin() as connection:
+            host_id = connection.execute(sqlalchemy.select(
+                tables.hosts.c.id)).scalar_one()
+            rows: list[dict[str, Any]] = [
+                {'host_id': host_id, 'hour_s': HOUR, 'workload': 'loud',
+                 'instance': '', 'project': '', 'application': '',
+                 'victim': f'v{number}', 'victim_project': '', 'cause': 'cpu',
+                 'incidents': 1, 'interference_s': 1.0, 'confirmed': 0,
+                 'refuted': 0} for number in range(totals.MOST_PARTS + 5)]
+            totals.change(connection, host_id, [(None, row) for row in rows])
+            totals.change(connection, host_id, [(row, None)
+                                                for row in rows[-50:]])
+        self.assertEqual(3 * [totals.MOST_PARTS - 45], self.rows(
+            tables.antagonist_totals, 'victims'))
+
+    def advance(self, now: float) -> None:
+        while True:
+            with self.engine.begin() as connection:
+                if not totals.advance(connection, reports.hour(now)):
+                    break
+
+    def asked(self, now: float, span_s: float, **more: str
+              ) -> antagonists.Span:
+        with self.engine.begin() as connection:
+            return antagonists.span(connection, now_s=now, until_s=now,
+                                    since_s=now - span_s, **more)
+
+    def check(self, where: str) -> None:
+        """Each total is the sum of the hours that it should count."""
+        ends = dict(self.rows(tables.hosts, 'id', 'totals_hour_s'))
+        expected: dict[tuple[Any, ...], list[Any]] = {}
+        for (host_id, hour_s, workload, project, victim, victim_project,
+             incidents, seconds) in self.rows(
+                 tables.antagonist_hours, 'host_id', 'hour_s', 'workload',
+                 'project', 'victim', 'victim_project', 'incidents',
+                 'interference_s'):
+            for span_s in (DAY_S, 7 * DAY_S, 30 * DAY_S):
+                if not ends[host_id] or hour_s < ends[host_id] - span_s:
+                    continue
+                for scope in ('', f'antagonist:{project}',
+                              f'victim:{victim_project}'):
+                    if scope.endswith(':'):
+                        continue
+                    sums = expected.setdefault(
+                        (host_id, workload, span_s, scope), [0, 0.0, set()])
+                    sums[0] += incidents
+                    sums[1] += seconds
+                    sums[2].add(victim)
+        found = {tuple(key): (incidents, milliseconds, victims)
+                 for *key, incidents, milliseconds, victims in self.rows(
+                     tables.antagonist_totals, 'host_id', 'workload',
+                     'span_s', 'scope', 'incidents', 'interference_ms',
+                     'victims')}
+        self.assertEqual(sorted(expected), sorted(found), where)
+        for key, (incidents, seconds, victims) in expected.items():
+            self.assertEqual((incidents, len(victims)),
+                             (found[key][0], found[key][2]), f'{where} {key}')
+            self.assertTrue(abs(1000 * seconds - found[key][1]) <= 1,
+                            f'{where} {key} {seconds} {found[key]}')
+
+    def compare_rankings(self, now: float, where: str) -> None:
+        """What is read out of totals is what the hours sum up to."""
+        ids = [None, *self.rows(tables.hosts, 'id')]
+        for span_s in totals.SPANS_S:
+            for more in ASKED:
+                asked = self.asked(now, span_s, **more)
+                self.assertEqual(span_s, asked.total_s, where)
+                summed = asked._replace(total_s=None)
+                for sort in get_args(antagonists.Sort):
+                    for host_id in ids:
+                        what = f'{where} {asked} {sort} {host_id}'
+                        self.assertEqual(
+                            self.ranked(summed, sort, host_id, 1000),
+                            self.ranked(asked, sort, host_id, 1000), what)
+                        self.assertEqual(
+                            self.ranked(asked, sort, host_id, 1000),
+                            self.ranked(asked, sort, host_id, 2), what)
+
+    def ranked(self, asked: antagonists.Span, sort: antagonists.Sort,
+               host_id: int | None, limit: int) -> list[Any]:
+        """All rows, page by page, by place; seconds without the last
+        digits."""
+        found: list[Any] = []
+        after = None
+        with self.engine.begin() as connection:
+            while places := antagonists.ranking(
+                    connection, asked, sort=sort, host_id=host_id,
+                    after=after, limit=limit):
+                after = places[-1]
+                found += zip(places, antagonists.sums(
+                    connection, places, asked), strict=True)
+        keys = [place.key for place, _ in found]
+        self.assertEqual(sorted(keys, reverse=True), keys)
+        return sorted((place[1:], sorted({
+            **row, 'interference_s': round(row['interference_s'], 2)}.items()
+        )) for place, row in found)
