@@ -27,6 +27,7 @@ from sqlalchemy import Connection
 from sqlalchemy import func
 from sqlalchemy import or_
 from sqlalchemy import select
+from sqlalchemy import tuple_
 
 from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
@@ -145,9 +146,11 @@ def _of_totals(connection: Connection, asked: Span, sort: Sort,
         _T.span_s == asked.total_s, _T.scope == scope),
         {_T.host_id: host_id})
     if after is not None:
-        # The first is a range of the index, which an OR alone is not.
-        query = query.where(key <= after.key, _later(
-            key, _T.host_id, _T.workload, after))
+        # The same twice: a range of the index to PostgreSQL is the first, to
+        # MariaDB the second.
+        query = query.where(
+            tuple_(key, _T.host_id, _T.workload) < tuple_(*after),
+            _later(key, _T.host_id, _T.workload, after))
     return _places(connection, query.order_by(
         key.desc(), _T.host_id.desc(), _T.workload.desc()).limit(limit))
 

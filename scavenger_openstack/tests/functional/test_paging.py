@@ -19,6 +19,7 @@ import functools
 import itertools
 import random
 from typing import Any
+from typing import get_args
 
 import sqlalchemy
 from sqlalchemy import Connection
@@ -26,7 +27,9 @@ from sqlalchemy import event
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import paging
+from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db import tables
+from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
 
 I = tables.incidents.c      # noqa: E741
@@ -62,12 +65,7 @@ class Paging(databases.Mixin):
                     sqlalchemy.select(*I))),
                 key=lambda row: (-row['begun_s'], -row['id']))
         if self.engine.dialect.name != 'sqlite':
-            with self.engine.connect().execution_options(
-                    isolation_level='AUTOCOMMIT') as connection:
-                connection.exec_driver_sql(
-                    'VACUUM ANALYZE incidents'
-                    if self.engine.dialect.name == 'postgresql'
-                    else 'ANALYZE TABLE incidents')
+            self.analyze('incidents')
 
     def expected(self, wanted: dict[Any, Any], since: float | None,
                  until: float | None) -> list[int]:
@@ -143,6 +141,47 @@ class Paging(databases.Mixin):
                     limit=LIMIT))
                 self.assertLess(reads, 4 * LIMIT,
                                 f'{wanted} {since} {until} {part}')
+
+    def test_what_a_page_of_a_ranking_reads(self) -> None:
+        """However many antagonists there are, by each order and filter."""
+        if self.engine.dialect.name == 'sqlite':
+            self.skipTest('SQLite does not count what it reads')
+        hosts = sorted({row['host_id'] for row in self.rows})
+        chosen = random.Random(2)
+        with connect.writing(self.engine) as connection:
+            connection.execute(tables.antagonist_totals.insert(), [
+                {'host_id': hosts[number % 3], 'workload': f'w{number}',
+                 'span_s': span_s, 'scope': scope,
+                 'interference_ms': chosen.randrange(10_000),
+                 'incidents': chosen.randrange(9),
+                 'victims': chosen.randrange(3)}
+                for number in range(ROWS // 4) for span_s in totals.SPANS_S
+                for scope in (totals.ALL, totals.by_project('p'),
+                              totals.by_victims(f'p{number % 2}'))])
+        self.analyze('antagonist_totals')
+        with connect.reading(self.engine) as connection:
+            for span_s, more, sort, part in itertools.product(
+                    totals.SPANS_S, ({}, {'project': 'p'},
+                                     {'victim_project': 'p1'}),
+                    get_args(antagonists.Sort), (None, 0.3, 0.9)):
+                page = functools.partial(
+                    antagonists.ranking, connection, antagonists.Span(
+                        0.0, 0.0, total_s=span_s, **more), sort=sort)
+                whole = page(limit=ROWS)
+                after = None if part is None else whole[
+                    int(part * len(whole))]
+                self.assertLess(
+                    self.reads(connection, functools.partial(
+                        page, after=after, limit=LIMIT)),
+                    4 * LIMIT, f'{span_s} {more} {sort} {part}')
+
+    def analyze(self, table: str) -> None:
+        with self.engine.connect().execution_options(
+                isolation_level='AUTOCOMMIT') as connection:
+            connection.exec_driver_sql(
+                f'VACUUM ANALYZE {table}'
+                if self.engine.dialect.name == 'postgresql'
+                else f'ANALYZE TABLE {table}')
 
     def reads(self, connection: Connection, work: Any) -> int:
         """How many rows, and entries of indexes, the database looks at."""
