@@ -71,9 +71,12 @@ class RestoreCase(virtual_host.VirtualHostTestCase):
         agent = self.agent(self.host)
 
         def held() -> bool:
-            agent.tick({one.uuid: {knob: CAPS[knob] for knob in knobs}
-                        for one in self.guests})
+            outcome = agent.tick({one.uuid: {knob: CAPS[knob]
+                                             for knob in knobs}
+                                  for one in self.guests})
             self.held = agent.leases.held()
+            self.addDetail('held', content.text_content(
+                '\n'.join([*map(str, self.held), *outcome.problems])))
             return len(self.held) == len(NAMES) * len(knobs)
 
         # On a busy machine one tick may not be enough.
