@@ -88,3 +88,15 @@ def by_new_names(values: Mapping[str, V], names: Mapping[str, str]
                if name in names},
             **{name: value for name, value in values.items()
                if name not in names}}
+
+
+def laid_over(values: Mapping[str, V], more: Mapping[str, V],
+              names: Mapping[str, str]) -> dict[str, V]:
+    """``values`` with ``more`` in their place, by whichever name of an option
+    either has it; each stays under the name that it is given by.
+
+    :param names: old name -> new name
+    """
+    given = {names.get(name, name) for name in more}
+    return {**{name: value for name, value in values.items()
+               if names.get(name, name) not in given}, **more}
