@@ -118,10 +118,18 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
         for kind, kept in whole.items():
             if kept:
                 add(f'batch {kind} work against the half that also keeps '
-                    'the service whole', ours['work_to_half'][kind], '>',
+                    'the service whole', _to_half(ours, half, kind), '>',
                     1.0)
     add(KNOBS, len(knobs_left({'phases': phases})), '<=', 0)
     return found
+
+
+def _to_half(ours: Mapping[str, Any], half: Mapping[str, Any], kind: str
+             ) -> float | None:
+    """Within a round; where both were quiet in none, of the medians."""
+    found: float | None = ours['work_to_half'][kind]
+    return found if found is not None else figures.ratio(
+        ours['background_work'][kind], half['background_work'][kind])
 
 
 def _holds(value: float, sign: str, limit: float) -> bool:

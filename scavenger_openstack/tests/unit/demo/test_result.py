@@ -362,6 +362,15 @@ class RoundsTest(testtools.TestCase):
         self.assertEqual(0.95 / 0.90,
                          phases['scavenger']['work_to_half']['cpu'])
 
+    def test_no_quiet_round_has_the_half_too(self) -> None:
+        records = [record('alone'), record('static_half', work=0.90),
+                   record('scavenger', work=0.5, other_cpus=1.0),
+                   record('scavenger', 1, work=0.86)]
+        failed = [test for test in result.summary(
+            records, SETTINGS)['criteria'] if test['outcome'] == 'failed']
+        self.assertEqual(2, len(failed))
+        self.assertAlmostEqual(0.86 / 0.90, failed[0]['value'])
+
     def test_no_more_rounds_where_something_else_decides(self) -> None:
         self.assertEqual(('failed', False),
                          self.judge({'work': 0.5}, slower=1.3)[::2])
