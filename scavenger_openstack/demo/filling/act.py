@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import argparse
-import collections
 import sys
 import time
 from typing import Any
@@ -66,9 +65,8 @@ def play(options: argparse.Namespace, interrupt: interrupt_.Interrupt) -> int:
     records, pairs, problem = _records(
         options, settings, options.turns or length.turns, length.most_s,
         cpus, interrupt)
-    played = collections.Counter(one['phase'] for one in records).values()
     found = result.summary(records, {
-        'rounds': min(played), 'more_rounds': max(played) - min(played),
+        **result.rounds(records),
         'seconds': settings.seconds,
         'seed': settings.seed, 'cpus': len(cpus),
         'memory_bytes': options.memory * acts.MIB,

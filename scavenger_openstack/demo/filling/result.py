@@ -23,6 +23,7 @@ Both are seen from outside; the agent is not asked.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -165,6 +166,15 @@ def summary(records: Sequence[Mapping[str, Any]],
             'disturbed': noise, 'problem': problem,
             'memory_by_hindsight_gib': _hindsight(records, settings),
             'settings': dict(settings)}
+
+
+def rounds(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many each phase had, and how many more all of
+    :data:`verdict.NEEDED`.  One that was broken off counts for neither."""
+    played = collections.Counter(str(one['phase']) for one in records)
+    least = min(played.values())
+    return {'rounds': least, 'more_rounds': max(0, min(
+        played[name] for name in verdict.NEEDED) - least)}
 
 
 def takes_a_round(records: Sequence[Mapping[str, Any]],

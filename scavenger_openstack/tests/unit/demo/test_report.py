@@ -53,6 +53,18 @@ class ReportTest(testtools.TestCase):
             ElementTree.fromstring(one)
             self.assertIsNone(re.search(r'\bnan\b', one))
 
+    def test_how_many_rounds(self) -> None:
+        needed = [record(name, number) for number in (1, 2)
+                  for name in ('alone', 'unmanaged', 'scavenger')]
+        for more, expected in (([], (1, 0)), (needed, (1, 2)),
+                               (needed[:2], (1, 0)), (needed[:4], (1, 1)),
+                               (needed[:3] + [record('static_half', 1)],
+                                (2, 0))):
+            self.assertEqual(expected, tuple(result.rounds(
+                [*self.records, *more]).values()))
+        self.assertEqual((1, 0), tuple(result.rounds(
+            [record('alone'), *needed[:2]]).values()))
+
     def test_text_is_escaped(self) -> None:
         settings = {**SETTINGS, 'seed': '<b>'}
         found = result.summary(self.records, settings)
