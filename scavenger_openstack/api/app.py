@@ -69,12 +69,14 @@ class _Rest(routing.PathConverter):
 
 
 def create(engine: Any, conf: cfg.ConfigOpts | None = None,
-           auth: str | None = None) -> Application:
+           auth: str | None = None,
+           clock: Callable[[], float] = time.time) -> Application:
     """The application, in all its middleware.
 
     :param engine: see :func:`.connect.engine`
     :param conf: default: no configuration file
     :param auth: in place of ``[api] auth_strategy``
+    :param clock: UNIX time in seconds
     :raises ConfigError: the configuration cannot work.
     """
     if conf is None:
@@ -89,7 +91,7 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
     if auth == auth_.NOAUTH:
         LOG.warning('[api] auth_strategy = noauth: every client that reaches '
                     'this API may do everything')
-    app = flask_app(engine, conf, auth, ROUTES)
+    app = flask_app(engine, conf, auth, ROUTES, clock)
     checked = auth_.protected(app.wsgi_app, auth, conf)
     healthy = health.application(lambda: _check(engine), conf)
 
@@ -113,7 +115,8 @@ def _check(engine: Any) -> None:
 
 
 def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
-           routes: Iterable[Route]) -> flask.Flask:
+              routes: Iterable[Route],
+              clock: Callable[[], float] = time.time) -> flask.Flask:
     app = flask.Flask(__name__, static_folder=None)
     app.url_map.merge_slashes = False
     app.url_map.converters['rest'] = _Rest
@@ -138,7 +141,7 @@ def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
                     'Say who you are: see WWW-Authenticate.')
             call = Call(
                 noun=route.noun, caller=caller, request_id=_request_id(),
-                now_s=time.time(), silent_s=conf.api.silent_s, path=path,
+                now_s=clock(), silent_s=conf.api.silent_s, path=path,
                 query={}, body={}, allows=allows)
             return _answer(route, call, engine)
         return answer

@@ -247,7 +247,9 @@ class Api(testtools.TestCase):
         else:
             fill(self.engine)
         self.client = Client(app.create(
-            self.engine, configuration(), 'noauth'))
+            self.engine, configuration(), 'noauth',
+            # No test lasts into the next hour.
+            clock=lambda: NOW_S))
 
     @functools.cached_property
     def anonymous(self) -> Client:
