@@ -89,7 +89,7 @@ def short(connection: Connection, slack_cores: float, now: float
 def instances(connection: Connection, host_ids: Collection[int]
               ) -> list[Row]:
     """The background instances that count in :func:`short` of these hosts;
-    ``flavor`` is the priority that Nova says that it has."""
+    ``flavor`` is the priority that its flavor says, '' for none."""
     workloads, there = _staying()
     return rows.rows(connection, select(
         _H.id.label('host_id'), _H.name.label('host'), _W.id, _W.name,

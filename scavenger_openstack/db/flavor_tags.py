@@ -92,14 +92,14 @@ def of_instances(connection: Connection, instances: Sequence[str]
 
 def others(connection: Connection, there: Collection[str], before_s: float
            ) -> list[str]:
-    """Instances that are not there, but for what was told since."""
+    """Instances with a tag from before that time which are not there."""
     return sorted(set(connection.execute(select(_T.instance).where(
         _T.changed_s < before_s)).scalars()).difference(there))
 
 
 def forget_all(connection: Connection, instances: Sequence[str],
                before_s: float) -> int:
-    """Forget these, but for what was told since; how many they were."""
+    """Forget the tags of these from before that time; how many they were."""
     return sum(connection.execute(delete(tables.flavor_tags).where(
         _T.instance.in_(instances[begin:begin + AT_ONCE]),
         _T.changed_s < before_s)).rowcount
