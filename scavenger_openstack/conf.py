@@ -10,10 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Every option, its help and its checks, in one place.
+"""The configuration as a whole: all sections, reading files, what is wrong.
 
-What an algorithm lets an operator tune is a field of its ``Params``: its
-options are made from those, so that number, help and bounds stand once.
+Options of a kind are in the modules beside it (``conf_agent``, ``conf_host``,
+``conf_control``, ``conf_cloud``), those of cgroups here.  What an algorithm
+lets an operator tune is a field of its ``Params``: its options are made from
+those (``conf_params``), so that number, help and bounds stand once.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Options of the agent itself and of replays."""
+"""Options of all programs on a host, of the agent and of replays."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ AGENT_OPTS: list[cfg.Opt] = [
                       'Source: Scavenger, section 4.1.'),
     cfg.FloatOpt('lease_s', default=15.0, min=1, max=600,
                  help='Seconds without a sign of life of the agent after '
-                      'which every limit is removed.'),
+                      'which the watcher restores every limit.'),
     cfg.FloatOpt('write_deadline_s', default=0.5, min=0.05, max=10,
                  help='Seconds that one tick waits for memory limits and '
                       'those of VMs to take hold: the kernel may have to '

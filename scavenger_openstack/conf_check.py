@@ -177,7 +177,10 @@ def is_set(conf: cfg.ConfigOpts, section: str, option: str) -> bool:
 
 
 def old_names(section: str, option: cfg.Opt) -> list[str]:
-    """What an option of a section was called before: files may have it."""
+    """What an option of a section was called before: files may have it.
+
+    Of a name with hyphens oslo.config has a second one with underscores.
+    """
     return [old.name for old in option.deprecated_opts
             if old.name and '-' not in old.name
             and old.group in (None, section)]

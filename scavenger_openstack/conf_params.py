@@ -35,6 +35,7 @@ MODES = {Mode.OFF: 'nothing is computed',
 
 
 def mode_opt() -> cfg.Opt:
+    """The option ``mode``, which every controller has."""
     return cfg.StrOpt('mode', default=str(Mode.OBSERVE), mutable=True,
                       choices=[(str(mode), text)
                                for mode, text in MODES.items()],
@@ -62,7 +63,12 @@ def opts_of(params: type) -> list[cfg.Opt]:
 
 
 def params_of(conf: cfg.ConfigOpts, section: str, params: type[P]) -> P:
-    """Fill a ``Params`` dataclass from its section."""
+    """Fill a ``Params`` dataclass from its section.
+
+    :raises oslo_config.cfg.Error: a value is not of its kind, or out of
+        bounds
+    :raises ValueError: the dataclass refuses them together
+    """
     conf.register_opts(opts_of(params), section)
     group = conf[section]
     return params(**{field.name: getattr(group, field.name)

@@ -85,9 +85,9 @@ static_checks() {
 
 # Run some of the tests; print subunit.  stestr ends with 1 when nothing
 # matches, which is no fault when only some tests are asked for.  A test that
-# hangs must not keep the summary: after 45 minutes, four times what a stage takes
-# here and more than the slowest emulated guest may, what is still running is
-# interrupted.  In a process group of its own Ctrl-C would not reach it.
+# hangs must not keep the summary: after 45 minutes, four times what a stage
+# takes here and more than the slowest emulated guest may, what is still running
+# is interrupted.  In a process group of its own Ctrl-C would not reach it.
 tests() {
     local which=$1 path=$2 code=0 group=
     local TIMEFORMAT="== $1 tests: %0R s, CPU %0U + %0S s"

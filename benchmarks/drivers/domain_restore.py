@@ -173,7 +173,7 @@ def many(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
             began = time.perf_counter()
             left = program.restore_all(fd, say, delete=True)
             took = time.perf_counter() - began
-            print(f'{held - len(left)} of {held} leases are done, {hung} '
+            print(f'{held - len(left)} of {held} are restored, {hung} '
                   f'QEMUs are stopped, {what}: {took:.2f} s')
             if not left:
                 break

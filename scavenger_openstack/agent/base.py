@@ -133,8 +133,11 @@ class Isolation(Protocol):
         ...
 
     def stop(self) -> FastLoopState:
-        """End the fast loop; what it does all the same, while a write
-        hangs.  Its limits are removed by the next diff."""
+        """End the fast loop; its limits are removed by the next diff.
+
+        :return: what it does from now on: nothing, unless a write of its
+            hangs in the kernel
+        """
         ...
 
     def facts(self) -> dict[str, Any]:

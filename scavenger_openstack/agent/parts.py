@@ -93,7 +93,8 @@ def _plugin(namespace: str, name: str, option: str) -> Any:
 
 
 def kinds(conf: cfg.ConfigOpts) -> list[str]:
-    """The kinds of limits that may be set besides those of cgroups."""
+    """The kinds of limits that may be set besides those of cgroups, as the
+    watcher names them."""
     found = uris(conf)
     namespaces = {
         entry.rpartition('=')[2].partition('/')[0].rpartition(':')[0]
@@ -105,7 +106,7 @@ def kinds(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def uris(conf: cfg.ConfigOpts) -> list[str]:
-    """The libvirtds of this host that are used: one or none."""
+    """URIs of the libvirtds of this host that are used: one or none."""
     return [uri] if (uri := conf_host.libvirt_uri(conf)) else []
 
 
@@ -114,8 +115,10 @@ def load_sync(conf: cfg.ConfigOpts, call: Callable[[bytes], bytes] | None,
     """The :class:`~.control_plane.sync.Sync` of this host; ``None`` without a
     control plane, of which nothing is imported then.
 
-    :param call: what takes a report and answers; over RPC without
-    :raises ConfigError: packages are missing.
+    :param call: takes a report and returns the answer; ``None``: over HTTPS
+        or RPC, as is configured
+    :param evidence: of a controller and one of its incidents, for reports
+    :raises ConfigError: packages are missing, or ``transport_url`` is.
     """
     if not conf.conductor.enabled:
         return None

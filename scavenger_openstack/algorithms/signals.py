@@ -97,7 +97,8 @@ RUN_DELAY = Signal('run_delay', 'run_delay', run_delay, cores, Knob.CPU_CORES)
 IO_WAIT = Signal('io_wait', 'io_wait_s_per_op', io_wait, io_bytes,
                  Knob.IO_BYTES_PER_S)
 SIGNALS = {signal.name: signal for signal in (CPI, RUN_DELAY, IO_WAIT)}
-"""By name.  Places that ask for a name, and take one that they do not know
-for cpi: :func:`.sharing.share`, :mod:`.sampling`, and of ``attribution``
-:mod:`~.attribution.analysis`, :mod:`~.attribution.disturbance`,
-:mod:`~.attribution.series` and the options of its controller."""
+"""By name.  A new signal has to be added to what asks for a name, and takes
+one that it does not know for cpi: :func:`.sharing.share`, :mod:`.sampling`,
+and of ``attribution`` :mod:`~.attribution.analysis`,
+:mod:`~.attribution.disturbance`, :mod:`~.attribution.series` and the options
+of its controller."""

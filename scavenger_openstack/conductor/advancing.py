@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Lets the totals of antagonists end at the hour that it is."""
+"""Advances the totals of antagonists: what has left their spans goes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORK_S = 900.0
 
 
 class Advancing:
-    """What one conductor does of it.
+    """Advances them where no other conductor does; for one thread.
 
     :param holder: a name of this process that no other one has
     :param clock: UNIX time in seconds
@@ -45,7 +45,8 @@ class Advancing:
     def turn(self) -> int | None:
         """Advance all that are not of this hour, unless another process does.
 
-        :return: how many hosts; ``None`` when it is not done here
+        :return: above 0 when some were due; ``None`` when another process
+            does it
         :raises DatabaseError: the database cannot be used
         """
         now = self._clock()
@@ -59,8 +60,9 @@ class Advancing:
                     totals.advance, hour_s=reports.hour(now))):
                 hosts += done
                 if not self._hold(self._clock() + WORK_S):
-                    return hosts    # it is another's by now
+                    return hosts    # another process has the claim by now
         finally:
+            # Else the claim would keep others out for so long.
             with contextlib.suppress(errors.DatabaseError):
                 self._hold(now)
         return hosts

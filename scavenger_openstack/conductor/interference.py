@@ -53,7 +53,8 @@ class Sums(NamedTuple):
 
     @property
     def above_zero(self) -> Sums:
-        """Nothing is taken away again that was purged meanwhile."""
+        """These sums, none below 0: what was purged meanwhile must not be
+        subtracted once more."""
         return Sums(max(0, self.incidents), max(0.0, self.interference_s),
                     max(0, self.confirmed), max(0, self.refuted))
 

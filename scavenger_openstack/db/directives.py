@@ -26,14 +26,13 @@ from sqlalchemy import select
 
 from scavenger_openstack import conf
 from scavenger_openstack import conf_params
+from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
 
 SPECS = 'specs'
 """The action of the audit's row that says that specs have changed."""
-
-AT_ONCE = 500
 
 
 class Switch(NamedTuple):
@@ -176,12 +175,11 @@ def specs(connection: Connection, cpu_model: str,
     :param least_n: specs of fewer samples are left out
     """
     table, found = tables.specs.c, []
-    names = sorted({name for _, name in applications})
-    for start in range(0, len(names), AT_ONCE):
+    for names in reports.batches(sorted({name for _, name in applications})):
         found += [dict(row) for row in connection.execute(select(
             table.project, table.application, table.cpu_model, table.signal,
             table.mean, table.stddev, table.n).where(
-                table.application.in_(names[start:start + AT_ONCE]),
+                table.application.in_(names),
                 table.cpu_model == cpu_model, table.n >= least_n)
             .order_by(table.id)).mappings()
             if (row['project'], row['application']) in applications]

@@ -23,6 +23,7 @@ from sqlalchemy import func
 from sqlalchemy import select
 
 from scavenger_openstack.db import evictions
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import rows
 from scavenger_openstack.db.rows import Row
 from scavenger_openstack.db import tables
@@ -37,8 +38,6 @@ _T = tables.flavor_tags.c
 
 RECOMMENDED = 'eviction.recommended'
 """The action in the audit."""
-
-AT_ONCE = 500
 
 SEEN_S = 120.0
 """A host that has not reported for longer is left alone."""
@@ -89,7 +88,7 @@ def short(connection: Connection, slack_cores: float, now: float
 def instances(connection: Connection, host_ids: Collection[int]
               ) -> list[Row]:
     """The background instances that count in :func:`short` of these hosts;
-    ``flavor`` is the priority that Nova says that it has."""
+    ``flavor`` is the priority that its flavor says, '' for none."""
     workloads, there = _staying()
     return rows.rows(connection, select(
         _H.id.label('host_id'), _H.name.label('host'), _W.id, _W.name,
@@ -127,10 +126,9 @@ def exempt(connection: Connection) -> set[tuple[str, str]]:
 def recommended(connection: Connection, instances: Collection[str],
                 since_s: float) -> set[str]:
     """Those of these instances that were, since then."""
-    wanted = sorted(set(instances))
     found: set[str] = set()
-    for begin in range(0, len(wanted), AT_ONCE):
+    for some in reports.batches(sorted(set(instances))):
         found.update(connection.scalars(select(_A.target).where(
             _A.action == RECOMMENDED, _A.time_s >= since_s,
-            _A.target.in_(wanted[begin:begin + AT_ONCE]))))
+            _A.target.in_(some))))
     return found

@@ -28,11 +28,11 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
 KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
         'floor')
-AT_ONCE = 500
 
 _T = tables.flavor_tags.c
 _OF_HOST = select(
@@ -92,15 +92,14 @@ def of_instances(connection: Connection, instances: Sequence[str]
 
 def others(connection: Connection, there: Collection[str], before_s: float
            ) -> list[str]:
-    """Instances that are not there, but for what was told since."""
+    """Instances with a tag from before that time which are not there."""
     return sorted(set(connection.execute(select(_T.instance).where(
         _T.changed_s < before_s)).scalars()).difference(there))
 
 
 def forget_all(connection: Connection, instances: Sequence[str],
                before_s: float) -> int:
-    """Forget these, but for what was told since; how many they were."""
+    """Forget the tags of these from before that time; how many they were."""
     return sum(connection.execute(delete(tables.flavor_tags).where(
-        _T.instance.in_(instances[begin:begin + AT_ONCE]),
-        _T.changed_s < before_s)).rowcount
-        for begin in range(0, len(instances), AT_ONCE))
+        _T.instance.in_(some), _T.changed_s < before_s)).rowcount
+        for some in reports.batches(instances))

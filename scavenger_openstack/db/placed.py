@@ -24,6 +24,7 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
 _T = tables.flavor_tags.c
@@ -32,8 +33,6 @@ _C = tables.claims.c
 
 READ = 'nova-read'
 """The claim that says until when what is known of Nova counts."""
-
-AT_ONCE = 500
 
 
 class Wrong(NamedTuple):
@@ -76,12 +75,11 @@ def elsewhere(connection: Connection, host_id: int, host: str,
     if not connection.execute(select(_C.name).where(
             _C.name == READ, _C.expires_s > now)).first():
         return
-    found = sorted(instances)
-    for begin in range(0, len(found), AT_ONCE):
+    for some in reports.batches(sorted(instances)):
         yield from connection.execute(
             select(_T.instance, _T.host).select_from(tables.flavor_tags.join(
                 tables.workloads, _T.instance == _W.instance))
-            .where(_T.instance.in_(found[begin:begin + AT_ONCE]),
+            .where(_T.instance.in_(some),
                    _T.host != host, _T.changed_s < before_s,
                    _W.host_id == host_id)
             .group_by(_T.instance, _T.host)

@@ -366,7 +366,7 @@ def cut(table: Table, row: Row) -> Row:
 
 
 def batches(values: Iterable[Any]) -> Iterator[list[Any]]:
-    """The values, not too many at once."""
+    """The values in lists of at most :data:`AT_ONCE`, as for an IN list."""
     found = list(values)
     for begin in range(0, len(found), AT_ONCE):
         yield found[begin:begin + AT_ONCE]

@@ -26,9 +26,8 @@ from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
 
+from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
-
-AT_ONCE = 500
 
 PAGE = 10_000
 
@@ -83,6 +82,5 @@ def set_specs(connection: Connection, new: Sequence[Row],
 
 
 def _delete(connection: Connection, table: Any, ids: Sequence[int]) -> None:
-    for begin in range(0, len(ids), AT_ONCE):
-        connection.execute(delete(table).where(
-            table.c.id.in_(ids[begin:begin + AT_ONCE])))
+    for some in reports.batches(ids):
+        connection.execute(delete(table).where(table.c.id.in_(some)))

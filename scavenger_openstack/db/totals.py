@@ -50,14 +50,14 @@ SPANS_S = (DAY_S, 7 * DAY_S, 30 * DAY_S)
 """Spans up to now, besides the hour that is not over."""
 
 MOST_PARTS = 1000
-"""Of one total.  A host with more pairs of victim and cause for one antagonist
-is counted up to these, so that no agent makes reports of a host slow."""
+"""Pairs of victim and cause in one total.  More are not counted, so that no
+agent can make the reports of its host slow."""
 
 HOSTS = 50
 """Hosts whose reports wait while :func:`advance` does one transaction."""
 
 MOST_HOURS = 24
-"""Totals that are older are made again."""
+"""Totals that lag behind for more are made again out of the hourly sums."""
 
 ALL = ''
 """The scope of a total that counts every project."""
@@ -126,9 +126,9 @@ def change(connection: Connection, host_id: int,
 
 
 def remove(connection: Connection, ids: Collection[int]) -> None:
-    """Stop to count hourly sums that are about to be deleted.
+    """Take hourly sums that are about to be deleted out of the totals.
 
-    :param ids: of their rows
+    :param ids: of the rows of ``antagonist_hours``
     """
     counted = select(tables.antagonist_hours).join(tables.hosts).where(
         _H.id.in_(ids), _HOST.totals_hour_s > 0,
@@ -148,7 +148,9 @@ def remove(connection: Connection, ids: Collection[int]) -> None:
 def advance(connection: Connection, hour_s: int) -> int:
     """Let the totals of some hosts end at this hour.
 
-    :return: how many hosts; none when all do
+    :param hour_s: a full hour, UNIX time in seconds
+    :return: how many hosts were due, of which some may be still; 0 when all
+        end at this hour
     """
     due = select(_HOST.id, _HOST.totals_hour_s).where(
         _HOST.totals_hour_s < hour_s)
@@ -156,7 +158,7 @@ def advance(connection: Connection, hour_s: int) -> int:
         _HOST.totals_hour_s, _HOST.id).limit(HOSTS)).all()
     if not found:
         return 0
-    # Those that take long, which come first, one by one.
+    # Those that are made again take long, and come first: one by one.
     late = [row.id for row in found
             if row.totals_hour_s < hour_s - MOST_HOURS * HOUR_S][:1]
     hosts: dict[int, int] = dict(connection.execute(due.where(
@@ -212,9 +214,10 @@ def _make(connection: Connection, host_id: int, hour_s: int) -> None:
 
 def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
            ) -> None:
-    """What is in a span no more.
+    """Take what has left a span out of the totals.
 
-    :param hosts: their ids, and the hours up to now
+    :param hosts: id -> the hour at which the totals of that host end so far
+    :param hour_s: the hour at which they are to end
     """
     hours_s = {one for span_s in SPANS_S for one in range(
         min(hosts.values()) - span_s, hour_s - span_s, HOUR_S)}
@@ -240,7 +243,8 @@ def _leave(connection: Connection, hosts: Mapping[int, int], hour_s: int
 
 def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
          ) -> None:
-    """Count an hourly sum, or count it no more."""
+    """Add an hourly sum to the totals of a span (``sign`` 1), or take it out
+    (-1)."""
     parts = totals.setdefault((row['host_id'], span_s, row['workload']), {})
     part = tuple(row[name] for name in _PART)
     if part not in parts and len(parts) >= MOST_PARTS:

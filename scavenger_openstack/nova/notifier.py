@@ -113,7 +113,9 @@ class Tagger:
                 return
             threading.Thread(target=self._run, daemon=True,
                              name='scavenger-tags').start()
-            self._pid = os.getpid()     # in a fork there is no thread
+            # In a fork there is no thread.  Last: if none could be started,
+            # the next call tries again.
+            self._pid = os.getpid()
 
     def _run(self) -> None:
         while True:

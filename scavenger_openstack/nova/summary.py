@@ -134,7 +134,9 @@ class Summary:
                 return
             threading.Thread(target=self._run, daemon=True,
                              name='scavenger-summary').start()
-            self._pid = os.getpid()     # in a fork there is no thread
+            # In a fork there is no thread.  Last: if none could be started,
+            # the next call tries again.
+            self._pid = os.getpid()
 
     def _run(self) -> None:
         try:

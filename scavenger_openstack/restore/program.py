@@ -14,7 +14,7 @@
 """Restore originals: the program that must work when nothing else does.
 
 ``scavenger-restore`` reads the leases that an agent left in its state
-directory and puts each knob back to its original.  It runs on the standard
+directory and restores the original of each knob.  It runs on the standard
 library and the modules beside it (:mod:`.actions`, :mod:`.records`,
 :mod:`.state_directory`, :mod:`.watcher`, :mod:`.abilities`,
 :mod:`.scheduling`), and needs no disk space.
@@ -22,7 +22,7 @@ library and the modules beside it (:mod:`.actions`, :mod:`.records`,
 What holds ``flock(lock)`` knows that no agent lives.  A lease is deleted
 only then: an agent that was stopped may still write once when it is
 continued, so its knobs are looked at again and again until it is dead or
-has taken back its leases itself.
+has removed its limits itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ BUSY = ('a process that is no agent, such as another scavenger-restore, is at '
 
 def restore(lease: Lease, *, directory: int | None = None,
             mounts: Sequence[cgroup.Mount] | None = None) -> bool:
-    """Put a knob back to its original; whether that changed anything.
+    """Restore the original of a knob; whether that changed anything.
 
     Every action is tried, in order, whatever became of those before it.
     ``directory`` holds the lease's file; ``mounts`` saves reading them.
@@ -136,8 +136,9 @@ def restore_all(state_dir: int, say: Say, *, delete: bool,
     """Restore the knobs of all leases below an open state directory; return
     the leases that are left.
 
-    With ``delete``, which needs ``flock(lock)``, a lease that is done or stale
-    is deleted, and a refused one is renamed to ``*.refused``.
+    With ``delete``, which needs ``flock(lock)``, a lease whose knob is
+    restored, or that is of another boot, is deleted, and a refused one is
+    renamed to ``*.refused``.
     ``say.unread`` counts those that cannot be read now; ``progress`` is
     called after each lease.  What is no longer ``due`` is left as it is, and
     none returned: an agent that had been stopped goes on, and may set its

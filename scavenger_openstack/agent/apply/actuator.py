@@ -307,7 +307,7 @@ class Actuator:
 
     def adopt(self, workload: str, knob: Knob, text: str) -> None:
         """Another program set a CPU set that the fast loop writes: that is
-        what will be given back.
+        what will be restored.
 
         :raises LeaseError: no durable record could be made
         """

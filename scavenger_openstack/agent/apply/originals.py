@@ -42,7 +42,7 @@ DRIFT_SLACK = 0.001
 
 class Written(NamedTuple):
     """What a knob held right after we wrote it: by that another program's
-    write is told from our own.  It is never given back."""
+    write is told from our own.  It is never restored."""
 
     value: Value | None
     actions: Sequence[RestoreAction]

@@ -44,15 +44,17 @@ class WriteQueue:
     remove: list[KnobKey] = dataclasses.field(default_factory=list)
     loosen: list[Cap] = dataclasses.field(default_factory=list)
     prepare: list[KnobKey] = dataclasses.field(default_factory=list)
-    """Whose limits are about to be removed, here and elsewhere."""
+    """Knobs whose limits are about to be removed, here and elsewhere."""
 
     def keys(self) -> list[KnobKey]:
         return [*((cap.workload, cap.knob)
                   for cap in (*self.tighten, *self.loosen)), *self.remove]
 
     def apart(self) -> list[WriteQueue]:
-        """One queue for each limit that is removed, where all are; the first
-        prepares all."""
+        """A queue for each removal, the first of which prepares all of them.
+
+        For a queue that has nothing else to do.
+        """
         found = [WriteQueue(remove=[key]) for key in self.remove]
         found[0].prepare = self.remove
         return found

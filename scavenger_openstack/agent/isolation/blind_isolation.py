@@ -166,7 +166,7 @@ class BlindIsolation:
         While a write of its hangs in the kernel it stays the writer.
 
         :param state: why, for the status
-        :return: what it does all the same
+        :return: what it does from now on
         """
         if self._fast is not None:
             try:

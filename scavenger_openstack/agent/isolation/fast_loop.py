@@ -45,7 +45,7 @@ SHORTEST_S, LONGEST_S = 0.0001, 0.01
 
 RETRY_S = 1.0
 """After a problem nothing is written for so long.  Also how often the set is
-written unchanged: one that was restored behind our back comes back."""
+written unchanged: one that was restored behind our back is set again."""
 
 LOOK_S = 0.02
 """How often to find out which CPUs are online."""

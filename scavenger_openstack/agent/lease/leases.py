@@ -23,7 +23,7 @@ What is on disk when the process dies, and why that is safe:
 * ``replace``: the rename leaves the old original or the new, never none.
 * ``remove``: the record goes last, after the read-back.  A CPU set that is
   about to be widened is noted in the record, see :mod:`.restore.records`.
-* ``reopen``: as remove, and no record goes: a write that was on its way when
+* ``reopen``: as remove, but no record goes: a write that was on its way when
   we were stopped lands under a lease.  The new expiry is on disk before it
   is asked whether a limit is being restored, so a watcher at work is
   waited for, and one that comes later sees that expiry: what is set from then
@@ -307,7 +307,7 @@ class Leases:
         return list(problems.values())
 
     def reopen(self) -> None:
-        """After standing still past the leases: all back, then go on.
+        """After standing still past the leases: restore all, then go on.
 
         Everything stays held, with its original: remove what is not wanted.
         While a limit is being restored, :meth:`expired` stays true.
@@ -381,7 +381,7 @@ class Leases:
             program.restore(lease, directory=self._own.records)
         except actions_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
-        except Exception as exc:    # whatever it is, the next one is removed
+        except Exception as exc:    # whatever it is, the others are removed
             raise errors.DriverError(f'{what}: NOT restored: {exc}') from exc
 
     def _record(self, workload: str, knob: Knob,

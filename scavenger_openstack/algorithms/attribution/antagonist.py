@@ -143,8 +143,9 @@ class Limit:
 
 
 class GoodLimit(NamedTuple):
-    """The last good limit of an antagonist; ``proved`` when no victim
-    suffered while it was used up."""
+    """The last good limit of an antagonist, in the unit of its knob, and until
+    when it is remembered; ``proved`` when no victim suffered while it was used
+    up."""
 
     value: float
     proved: bool

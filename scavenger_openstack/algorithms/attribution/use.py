@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How much an antagonist uses, and at most under a limit."""
+"""How much of a knob a workload uses, and can use under a limit.
+
+CPU is in cores, disks are in bytes per second.  None of it is in a paper.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 
 KNOBS = {name: one.knob for name, one in SIGNALS.items()}
-"""What a signal of a victim leads to a limit on."""
+"""Contention signal of a victim -> the knob of its antagonist to limit."""
 
 DIRECTIONS = 2
 """A disk's limit counts each direction and each device; its use does not."""
@@ -35,20 +38,26 @@ nothing."""
 
 
 def use_of(knob: Knob, point: Point) -> float | None:
+    """What a workload uses, in the unit of the knob; ``None`` is unknown."""
     return (point.io_bytes_per_s if knob is Knob.IO_BYTES_PER_S
             else point.cores)
 
 
 def held_to(knob: Knob, cap: float, point: Point) -> float:
-    """What a workload can use at most under a cap."""
+    """What a workload can use at most under a cap, both in the unit of the
+    knob; see :data:`DIRECTIONS`."""
     if knob is Knob.IO_BYTES_PER_S:
         return cap * DIRECTIONS * max(1, len(point.workload.disks))
     return cap
 
 
 def working(samples: Sequence[Sample], name: str, knob: Knob
-             ) -> float | None:
-    """What an antagonist uses now, ``None`` while it does not work."""
+            ) -> float | None:
+    """What an antagonist uses now, in the unit of the knob; ``None`` while it
+    does not work.
+
+    :param samples: the newest last
+    """
     uses = [found for one in samples if name in one
             and (found := use_of(knob, one[name])) is not None]
     point = samples[-1].get(name)

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What a workload is due of a disk, and how its weight makes up for it."""
+"""What a workload is due of a disk, and how its weight makes up for it.
+
+One function per equation; the letters are explained in ``io_shares``.
+"""
 
 from __future__ import annotations
 

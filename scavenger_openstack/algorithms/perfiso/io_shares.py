@@ -14,7 +14,8 @@
 """PerfIso: deficit-weighted shares of what the disks do.
 
 Iorgulescu et al.  *PerfIso: Performance Isolation for Commercial
-Latency-Sensitive Services*.  USENIX ATC 2018.  Section 4.1, I/O throttling.
+Latency-Sensitive Services*.  USENIX ATC 2018.  Section 4.1, I/O throttling;
+its equations are in ``deficit``.
 
 Letters: w_i is the weight of background workload i, its vCPUs; curr the
 operations per second of all of them, curr_i those of one; lim_i what it is

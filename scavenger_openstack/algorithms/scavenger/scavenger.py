@@ -16,9 +16,9 @@
 Javadi, Suresh, Wajahat, Gandhi.  *Scavenger: A Black-Box Batch Workload
 Resource Manager for Improving Utilization in Cloud Environments*.  SoCC
 2019.  Section 4; defaults from section 6.1.  Memory and network (4.2, 4.3)
-share the rule in ``reserve``, the quota by IPC (4.4) is in ``quota``, that
-by what is left over (ours) in ``leftover``, what can be tuned in
-``params``.
+share the rule in ``reserve``, x(t) is in ``usage``, the quota by IPC (4.4) in
+``quota``, that by what is left over (ours) in ``leftover``, what can be tuned
+in ``params``.
 
 Weird input: ``None``, NaN and infinite numbers are no signal (the rule is
 off, or holds and then goes to the floor); so is a capacity of 0.  A step
@@ -208,8 +208,9 @@ class Controller:
         used = usage.known(one.memory_bytes for one in background)
         known = [use for use in used if use is not None]
         memory.observe(
-            usage.foreground_memory(rates.memory_total_bytes,
-                              rates.memory_available_bytes, sum(known)),
+            usage.foreground_memory(
+                rates.memory_total_bytes, rates.memory_available_bytes,
+                sum(known)),
             rates.memory_total_bytes,
             [((one[0].id, one[0].created_s), one.memory_bytes,
               one[0].memory_allotment_bytes) for one in tick.foreground],

@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who uses how much, and over which link: what one sample tells."""
+"""How much of a host is used, by what, and over which link: of one sample.
+
+Memory is in bytes, what a link carries in bytes per second.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from collections.abc import Mapping
 import math
 
 from scavenger_openstack.types import WorkloadRates
+
 
 def foreground_memory(total: float | None, available: float | None,
                       background: float) -> float | None:
@@ -71,7 +75,10 @@ def known(values: Iterable[float | None]) -> list[float | None]:
 
 def by_link(workloads: Iterable[WorkloadRates],
             link_of: Mapping[str, str]) -> dict[str, list[WorkloadRates]]:
-    """What sends over which link: the first one that is known."""
+    """Workloads by the link that they send over, the first one that is known.
+
+    :param link_of: interface -> link
+    """
     found: dict[str, list[WorkloadRates]] = {}
     for one in workloads:
         for interface in one[0].interfaces:

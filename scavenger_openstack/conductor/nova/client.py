@@ -64,8 +64,8 @@ class Server(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Whether its cell does not answer; of it only the flavor that it
-        was made of is known, and no host."""
+        """Whether its cell does not answer: then only the flavor that it was
+        made with is known, and no host."""
         return self.status == UNKNOWN
 
 
@@ -114,7 +114,7 @@ class Nova:
         while page := self._ask(lambda nova, after=marker: nova.servers.list(
                 search_opts=search, marker=after, limit=PAGE)):
             for one in map(_server, page):
-                if not one.unknown:     # not known either where it is
+                if not one.unknown:     # its host is not known either
                     yield one
             marker = page[-1].id
 
@@ -219,8 +219,8 @@ class Nova:
 
 
 def _specs(one: Any) -> dict[str, str]:
-    """The extra specs of a flavor, which Nova has to be asked for before
-    2.61."""
+    """The extra specs of a flavor.  Before microversion 2.61 the list does
+    not have them, and Nova is asked for those of each."""
     found = one.to_dict().get('extra_specs')
     return dict(one.get_keys() if found is None else found)
 
@@ -228,7 +228,8 @@ def _specs(one: Any) -> dict[str, str]:
 def _server(one: Any) -> Server:
     """From what novaclient has of it.
 
-    :raises Unreachable: without the extra specs of its flavor, which say all.
+    :raises Unreachable: the extra specs of its flavor are missing, without
+        which nothing can be said of it.
     """
     found = one.to_dict()
     flavor = found.get('flavor') or {}

@@ -40,8 +40,8 @@ def end(connection: connect.Connection, now: float,
     """End what hosts have said for too long, after Nova has been read:
     host, instance, and the host that has it.
 
-    :param moving: instances that Nova does something with, as a migration,
-        in which the new host has it long before Nova says so
+    :param moving: instances that Nova is working on: in a migration the new
+        host has one long before Nova says so
     """
     placed.read_now(connection, now, now + GRACE_S)
     found = []

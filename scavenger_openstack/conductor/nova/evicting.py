@@ -50,10 +50,11 @@ GIVE_UP_S = 1800.0
 """A live migration may take long."""
 
 WAIT_S = 600.0
-"""What could not begin by then is not what was asked for any more."""
+"""An eviction that Nova could not be asked for by then has failed: its reason
+may be gone."""
 
 MOST_FAULTS = 3
-"""After so many answers that Nova owes a turn ends."""
+"""A turn ends after so many calls that Nova did not answer."""
 
 STATUSES = {'pause': ('PAUSED',), 'stop': ('SHUTOFF',),
             'shelve': ('SHELVED', 'SHELVED_OFFLOADED')}
@@ -231,12 +232,17 @@ def refusal(row: Row, server: Instance | None) -> str:
 
 def foreground(connection: connect.Connection, row: Row, server: Instance,
                now: float) -> str:
-    """Why an instance is not background by now, '' when it is: an operator
-    may have said so since it was asked for, or it was resized, and its agent
-    needs a moment to follow."""
+    """Why an instance may not be background any more, '' when it is: since
+    the eviction was asked for an operator may have said so, or it was
+    resized, and its agent needs a moment to follow.
+
+    :param row: the eviction
+    :param server: what Nova has
+    :param now: UNIX time in seconds
+    """
     has = evictions.workload(connection, row['instance'])
     if has is None:
-        return 'no host says any more that it has it'
+        return 'no host reports it any more'
     if not evictions.is_background(has):
         return f"{has['host']} says that it is foreground by now"
     said = flavor.read(server.specs).priority
@@ -250,6 +256,6 @@ def foreground(connection: connect.Connection, row: Row, server: Instance,
         return ('' if found[0].priority == Priority.BACKGROUND
                 else f'the {found[0].source} was given the priority '
                 'foreground')
-    # Else its host itself has a reason, unless it has not followed yet.
+    # Else the host has a reason of its own, unless it has not followed yet.
     return (f"its {has['source']} does not say any more that it is "
             'background' if has['source'] in TOLD else '')

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The options of section ``[eviction]``, and what they hold back."""
+"""The options of section ``[eviction]``, and when they let none go."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ class Params:
     :param policy: where no aggregate of a host has another
     :param aggregate_policies: by the name of the aggregate; the first by
         name counts
-    :param confirmed: so often within ``window_h`` hours
-    :param cool_down_s: between two from one host
-    :param per_hour: in the whole cloud, those of operators too
-    :param shortage_s: so long a host has to be short of CPU; 0: no matter
+    :param confirmed: so often within ``window_h`` hours an antagonist was
+    :param cool_down_s: seconds between two evictions from one host
+    :param per_hour: evictions in the whole cloud, those of operators too
+    :param shortage_s: seconds for which a host has to be short of CPU; 0:
+        a shortage does not count
     """
 
     policy: str
@@ -57,7 +58,8 @@ class Params:
 
 
 def check(params: Params) -> None:
-    """
+    """What oslo.config cannot check.
+
     :raises ConfigError: a policy does not exist.
     """
     for name, policy in params.aggregate_policies.items():
@@ -67,17 +69,20 @@ def check(params: Params) -> None:
                 f'be one of {", ".join(POLICIES)}')
 
 
-def hold(one: Row, recent: Sequence[Row], params: Params, now: float) -> str:
-    """Why an instance stays for now, '' when nothing speaks for it.
+def hold(one: Row, recent: Sequence[Row], params: Params, now: float
+         ) -> bool:
+    """Whether an instance must stay for now: an eviction of it or of another
+    one of its host was asked for a short time ago, or enough were in this
+    hour.
 
+    :param one: the instance, with ``instance`` and ``host``
     :param recent: evictions of the last hours
+    :param now: UNIX time in seconds
     """
-    if any(row['instance'] == one['instance'] for row in recent):
-        return 'it was evicted, or tried to be, a short time ago'
-    if any(row['host'] == one['host']
-           and now - row['created_s'] < params.cool_down_s for row in recent):
-        return 'another one of this host was a short time ago'
-    if sum(now - row['created_s'] < HOUR_S for row in recent
-           ) >= params.per_hour:
-        return 'enough were in this hour'
-    return ''
+    return (
+        any(row['instance'] == one['instance'] for row in recent)
+        or any(row['host'] == one['host']
+               and now - row['created_s'] < params.cool_down_s
+               for row in recent)
+        or sum(now - row['created_s'] < HOUR_S for row in recent
+               ) >= params.per_hour)

@@ -45,14 +45,15 @@ LOG = log.getLogger(__name__)
 CLAIM = 'eviction-policy'
 EVERY_S = 60.0
 RECOMMENDED_S = 86400.0
-"""The same instance is recommended once in so long: the longest cool-down."""
+"""The same instance is recommended once in so long, which is the longest
+``cool_down_s``."""
 MOST = 100
 """So many are recommended in one look, the others in the next."""
 
 ACTOR = 'policy'
 CAUSE = 'eviction'
 OUTCOME = 'recommended'
-"""Those of the incident that recommends one."""
+"""Of the incident that recommends one."""
 
 
 class Policy:
@@ -85,7 +86,11 @@ class Policy:
 
 def apply(connection: connect.Connection, params: Params, now: float,
           before: shortage.Seen) -> tuple[list[str], shortage.Seen]:
-    """One look; what an operator is told, and what the next look needs."""
+    """One look; what an operator is told, and what the next look needs.
+
+    :param now: UNIX time in seconds
+    :param before: what the last look left
+    """
     found = rows.candidates(connection, now - params.window_h * HOUR_S,
                             params.confirmed, now)
     short = {row['host_id']: row for row in rows.short(
@@ -120,7 +125,10 @@ class _Look:
         self._left = MOST
 
     def antagonists(self, found: Sequence[Row]) -> None:
-        """Those that were confirmed often enough, the worst first."""
+        """Evict, or recommend, antagonists that were confirmed often enough.
+
+        :param found: the worst first
+        """
         known = self._known(found)
         for one in found:
             policy = self._params.of(self._names(one))
@@ -137,8 +145,11 @@ class _Look:
                 known.add(one['instance'])
 
     def shortages(self, short: Sequence[Row]) -> set[int]:
-        """Hosts that have been short for long enough; those of them of which
-        nothing is left to do for now."""
+        """Evict, or recommend, instances of hosts that have been short for
+        long enough.
+
+        :return: ids of those of them where nothing is left to do for now
+        """
         policies = {row['host_id']: self._policy_now(row) for row in short}
         by_id = {row['host_id']: row for row in [
             row for row in short if policies[row['host_id']]][:MOST]}
@@ -192,12 +203,17 @@ class _Look:
             self._connection, [one['instance'] for one in found],
             self._now - RECOMMENDED_S)
 
-    def _recommend(self, one: Row, why: str, in_short: str) -> None:
-        """In log, audit and an incident, which readers of the project see:
-        so that one has no number of others, and the command only where they
-        see none."""
+    def _recommend(self, one: Row, why: str, reason: str) -> None:
+        """In log, audit and an incident.
+
+        Readers of the project see the incident: so it has no figures, which
+        are of others, too, and has the command as its action, which they are
+        not shown.
+
+        :param reason: for the command
+        """
         command = (f"openstack antagonist evict {one['instance']} --reason "
-                   f'"{in_short}" --how live-migrate')
+                   f'"{reason}" --how live-migrate')
         sentence = (f"{one['instance']} on {one['host']}: {why}; to have "
                     f'Nova take it away: {command}')
         reports.add_audit(self._connection, [{

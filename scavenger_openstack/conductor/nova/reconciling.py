@@ -53,7 +53,7 @@ AT_ONCE = 200
 """Instances in one transaction."""
 
 AGAIN_S = 600.0
-"""All instances are read again so soon when a list was not of all."""
+"""When a list was not complete, all instances are read again so soon."""
 
 
 class Instance(Protocol):
@@ -152,7 +152,7 @@ class Reconciler:
                     gone.append(instance)
                 elif found.unknown:
                     why = f'Nova: the cell of {instance} does not answer'
-            if why:     # each of its instances may take a minute
+            if why:     # each other one of that cell may take a minute, too
                 break
         if why and not self._said_away:
             LOG.warning('not all instances are in the list of Nova, what is '

@@ -42,10 +42,12 @@ up to here no other conductor can have had the claim in between."""
 class Seen(NamedTuple):
     """What is remembered from one look to the next, by the id of the host.
 
+    All are UNIX times in seconds.
+
     :param looked_s: when the last look was
-    :param since_s: since when each host was short at each look
-    :param again_s: when its instances are looked at again, for those that
-        were looked at
+    :param since_s: since when a host has been short at each look
+    :param again_s: when the instances of a host are looked at again, where
+        they were looked at
     """
 
     looked_s: float = -math.inf
@@ -109,7 +111,7 @@ def done(seen: Seen, hosts: Iterable[int], params: Params) -> Seen:
 def decide(hosts: Sequence[Host], recent: Sequence[Row],
            known: Collection[str], most: int, params: Params, now: float
            ) -> Decision:
-    """Which instances go, or are recommended to.
+    """Which instances are evicted, or recommended for it.
 
     :param recent: evictions of the last hours, ``instance``, ``host`` and
         ``created_s`` of each
@@ -159,6 +161,7 @@ def newest(host: Host, tried: Collection[str]) -> list[Row]:
                 or one['instance'] in tried or one['vcpus'] <= 0):
             found.append(one)
             lacks -= one['vcpus']
+    # The last one may be so large that some before it can stay.
     for one in found[::-1]:
         if one['vcpus'] <= -lacks:
             found.remove(one)

@@ -10,7 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who disturbs most: rankings out of the totals, else of the hourly sums."""
+"""Which workloads disturb most: rankings by the totals, else by the hourly
+sums."""
 
 from __future__ import annotations
 
@@ -158,6 +159,7 @@ def _of_totals(connection: Connection, asked: Span, sort: Sort,
 def _later(key: ColumnElement[int], host_id: ColumnElement[int],
            workload: ColumnElement[str], after: Place
            ) -> ColumnElement[bool]:
+    """What comes after a place: all three fall along a ranking."""
     return or_(key < after.key, and_(key == after.key, or_(
         host_id < after.host_id,
         and_(host_id == after.host_id, workload < after.workload))))

@@ -31,7 +31,8 @@ NAMES = {'kernel_only': 'cpu.idle alone', 'static_half': 'static half',
 
 
 def rounds(settings: Mapping[str, Any]) -> str:
-    """Such as ``2 rounds of 12 s``."""
+    """Such as ``2 rounds of 12 s``, or with those that it took besides
+    ``2 rounds of 12 s, and 1 more of alone, unmanaged, scavenger,``."""
     count, more = settings['rounds'], settings['more_rounds']
     return (f'{count} round{"s" if count != 1 else ""} of '
             f'{settings["seconds"]:g} s'

@@ -37,13 +37,15 @@ KNOBS = 'knobs left changed'
 NEEDED = ('alone', 'unmanaged', 'scavenger')
 """Phases without which nothing is judged."""
 ENOUGH = 3
-"""Rounds of which the work, or the file transfer, takes so many before it
-can miss its limit for good: one of 12 s scatters by 0.1."""
+"""Rounds after which the work, or the file transfer, can have missed its limit
+for good, at the earliest: one of 12 s scatters by 0.1."""
 CHANCE = 2 ** -ENOUGH
-"""Of so many misses where one round would as often hold as miss; if it is
-larger nothing is said.  At a true ratio of 0.90, 0.85, 0.80 and 0.75 the
-quick demo says passed in 84, 63, 37 and 18 % and failed in 3, 13, 33 and 59 %
-of cases, where a round scatters by 0.1: one that holds at once is enough."""
+"""The chance that :data:`ENOUGH` rounds all miss where a round holds as often
+as it misses.  Rounds of which as few hold by a larger chance than this have
+not failed: nothing is said.  Where a round scatters by 0.1, and the true ratio
+is 0.90, 0.85, 0.80 and 0.75, the quick demo says passed in 84, 63, 37 and 18 %
+of cases and failed in 3, 13, 33 and 59 %: one round that holds at once is
+enough for it."""
 
 
 def disturbance(records: Sequence[Mapping[str, Any]],
@@ -89,7 +91,7 @@ def criteria(phases: Mapping[str, Mapping[str, Any]],
         if values and (
                 found[-1]['outcome'] == figures.FAILED
                 and _chance(holding, len(values)) > CHANCE
-                # The median of two is their mean.
+                # Two that differ: their median is only their mean.
                 or len(values) < ENOUGH and 0 < holding < len(values)):
             found[-1]['outcome'] = figures.INCONCLUSIVE
 
@@ -138,8 +140,8 @@ def _holds(value: float, sign: str, limit: float) -> bool:
 
 
 def _chance(holding: int, count: int) -> float:
-    """That at most so many of the rounds hold, where each holds as often as
-    it misses: a sign test."""
+    """The chance that at most so many of the rounds hold, where each holds as
+    often as it misses: a sign test."""
     return sum(math.comb(count, k) for k in range(holding + 1)) / 2 ** count
 
 
@@ -161,8 +163,8 @@ def knobs_left(result: Mapping[str, Any]) -> list[str]:
 
 
 def judge(phases: Mapping[str, Mapping[str, Any]],
-            tests: Sequence[Mapping[str, Any]], noise: str = '',
-            problem: str = '') -> tuple[str, str]:
+          tests: Sequence[Mapping[str, Any]], noise: str = '',
+          problem: str = '') -> tuple[str, str]:
     """``passed``, ``failed``, ``inconclusive`` or ``not judged``, and why.
 
     Other load makes a result inconclusive, whatever the figures say.
@@ -213,7 +215,7 @@ def judge(phases: Mapping[str, Mapping[str, Any]],
 
 
 def quiet(rounds: Sequence[Mapping[str, Any]]
-           ) -> Sequence[Mapping[str, Any]]:
+          ) -> Sequence[Mapping[str, Any]]:
     """The undisturbed ones; all of them when there is none."""
     return [one for one in rounds
             if not one['others']['disturbed']] or rounds

@@ -304,9 +304,13 @@ class Stage:
                     problems.append(
                         f'process {process.pid} of the demo did not end '
                         f'within {cgroups.END_S:g} s of SIGKILL')
-        if not problems:
-            with contextlib.suppress(OSError):
+        # Where something is left --clean finds it by the directory.
+        if not problems and self.directory.exists():
+            try:
                 remove_directory(self.directory)
+            except OSError as exc:
+                problems.append(f'{exc.filename or self.directory} cannot be '
+                                f'removed: {exc.strerror}')
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""BPF programs on the tracepoint sched_switch: what the kernel asks for.
+"""What it takes to attach a BPF program to the tracepoint sched_switch.
 
-By system calls, since no library for them is needed otherwise.
+System calls and the format of the tracepoint, made by hand: a library for BPF
+would be needed for nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scavenger_openstack import errors
 
 
 class Calls(NamedTuple):
-    """The numbers of the system calls."""
+    """The numbers of the system calls on one kind of machine."""
 
     bpf: int
     perf_event_open: int
@@ -72,7 +73,7 @@ def parse_format(text: str) -> tuple[int, int]:
 
 
 def system_calls() -> Calls:
-    """Those of this machine.
+    """The numbers on this machine.
 
     :raises Unsupported: they are not known.
     """
@@ -93,7 +94,9 @@ def _libc() -> ctypes.CDLL:
 def call(calls: Calls, command: int, what: str, attributes: bytes) -> int:
     """The descriptor that ``bpf(2)`` returns.
 
+    :param command: BPF_*
     :param what: what it is to do, for the message
+    :param attributes: ``union bpf_attr``, as far as the command needs it
     :raises Unsupported: the kernel refuses.
     """
     # The kernel takes a longer argument whose rest is zero.
@@ -113,8 +116,7 @@ def perf_event(calls: Calls, event_id: int) -> int:
     """
     # struct perf_event_attr, first version: 64 bytes; flag 1 is "disabled".
     attributes = struct.pack('=IIQQQQQIIQ', _PERF_TYPE_TRACEPOINT, 64,
-                             event_id,
-                             0, 0, 0, 1, 0, 0, 0)
+                             event_id, 0, 0, 0, 1, 0, 0, 0)
     cpu = min(os.sched_getaffinity(0))
     fd = int(_libc().syscall(
         ctypes.c_long(calls.perf_event_open), attributes, ctypes.c_int(-1),
@@ -122,13 +124,17 @@ def perf_event(calls: Calls, event_id: int) -> int:
         ctypes.c_ulong(_FLAG_FD_CLOEXEC)))
     if fd < 0:
         raise unsupported('open sched:sched_switch by perf_event_open()',
-                           ctypes.get_errno(), perf_event_.demands_more())
+                          ctypes.get_errno(), perf_event_.demands_more())
     return fd
 
 
 def unsupported(what: str, number: int, more: str = ''
-                 ) -> errors.Unsupported:
-    """The error for what the kernel refused, and what to do."""
+                ) -> errors.Unsupported:
+    """The error for what the kernel refused, and what to do.
+
+    :param number: the kernel's errno
+    :param more: what to do if permission is missing; else capabilities
+    """
     if number in (errno.EPERM, errno.EACCES):
         todo = more or ('give the agent CAP_BPF and CAP_PERFMON (a kernel in '
                         'lockdown refuses even then)')
@@ -148,7 +154,7 @@ def event() -> tuple[int, int]:
         text = _format()
     except OSError as exc:
         raise unsupported(f'read {_EVENT}/format of tracefs',
-                           exc.errno or 0) from exc
+                          exc.errno or 0) from exc
     try:
         return parse_format(text)
     except ValueError as exc:

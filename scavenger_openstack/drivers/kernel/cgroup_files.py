@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 import errno
-import logging
 import os
 import resource
 from typing import Any
@@ -31,8 +30,6 @@ from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
-
-LOG = logging.getLogger(__name__)
 
 GONE = frozenset((errno.ENODEV, errno.ENOENT))
 """What the kernel answers about a cgroup that was removed."""

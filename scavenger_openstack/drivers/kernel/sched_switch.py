@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Who runs on each CPU, told by the kernel at every context switch.
+"""What runs on each CPU, told by the kernel at every context switch.
 
 A program of a dozen BPF instructions, assembled here, sits on the tracepoint
-``sched:sched_switch`` and notes who comes next in an array that this process
+``sched:sched_switch`` and notes what comes next in an array that this process
 has mapped: reading it is no system call.  ``/proc/stat`` counts in steps of
 10 ms, too coarse for a loop of a millisecond (PerfIso, section 3.1.1, asks
 for a low-latency, low-overhead way to count idle CPUs).
@@ -94,7 +94,7 @@ def layout(cpus: Iterable[int]) -> struct.Struct:
 
 
 class SchedSwitch:
-    """Who runs on each CPU of this machine, now.
+    """What runs on each CPU of this machine, now.
 
     At the start a short-lived thread visits each CPU that is not isolated, so
     that each has switched once.  A CPU that it may not enter (this process

@@ -70,7 +70,7 @@ class Remover:
         self._astray.discard((uuid, knob))
 
     def remove(self, uuid: str, knobs: Collection[Knob]) -> None:
-        """Begin to remove these, unless that domain is being seen to."""
+        """Begin to remove these, unless a thread is at that domain."""
         if not self._closed and uuid not in self._calls.busy:
             self._calls.submit(uuid, lambda: self._run(uuid, knobs))
 

@@ -322,7 +322,7 @@ class Domains:
                                        snapshot, knob, held.original))
             held.ours = wanted
             if held is not self._of(self._look(workload, handle), knob):
-                # Our cap got into the new run, where its record removes it.
+                # Our cap got into the new run; by this record it is removed.
                 handle.set_record(metadata.uri(knob), metadata.KEY,
                                   metadata.build(knob, held.original))
                 self._look(workload, handle)

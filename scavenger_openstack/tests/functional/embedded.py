@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -67,7 +68,8 @@ class EmbeddedTestCase(agents.AgentTestCase):
     def end_api(self) -> None:
         """What is left of it where a test has failed."""
         for pid in self.api():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):   # it has ended
+                os.kill(pid, signal.SIGKILL)
 
     def api(self) -> list[int]:
         return processes('scavenger_openstack.cmd.api',

@@ -72,7 +72,7 @@ class AgentTest(agents.AgentTestCase):
         self.wait_for('limits are there', lambda: self.idle() == '1')
 
     def test_blind_isolation_in_the_agent(self) -> None:
-        """The fast loop moves the set, and whoever ends it gives it back."""
+        """The fast loop moves the set, and what ends it restores the set."""
         self.configure('[perfiso]', 'mode = enforce', 'buffer_cores = 1')
         cpus = self.tree.get('cpus', '/batch')
         if cpus in ('0', ''):

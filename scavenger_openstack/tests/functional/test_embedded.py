@@ -146,8 +146,8 @@ class Whole(embedded.EmbeddedTestCase):
         for path in pathlib.Path(f'/proc/{first}/task').iterdir():
             try:
                 found = privileges(path)
-            except FileNotFoundError:
-                continue        # a thread that has ended
+            except (FileNotFoundError, ProcessLookupError):
+                continue        # a thread that has ended, before or after open
             self.assertNotIn('0', found.pop('Uid').split())
             self.assertEqual(NO_PRIVILEGES, found)
             looked_at += 1

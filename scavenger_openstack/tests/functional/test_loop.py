@@ -343,7 +343,7 @@ class LoopTest(LoopTestCase):
             loop.tick(self.now)
             self.assertEqual(('70000', before), limits())
 
-    def test_the_fast_loop_ends_before_all_is_given_back(self) -> None:
+    def test_the_fast_loop_ends_before_all_is_removed(self) -> None:
         """Else it takes away again what has no lease any more."""
         if len(os.sched_getaffinity(0)) < 2:
             self.skipTest('needs two CPUs')

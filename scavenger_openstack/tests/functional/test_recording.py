@@ -361,7 +361,7 @@ class RecordingTest(RecordingTestCase):
         self.pause()
         agent.kill()
         agent.communicate(timeout=60)
-        again = self.agent()            # gives the limits back
+        again = self.agent()            # restores the originals
         self.end(again)
         [line] = self.replay('--verify')
         self.assertIn(f'{len(self.lines()) - 1} ticks', line)

@@ -46,7 +46,7 @@ class CpuCores(tree.GuestTestCase):
         self.assertHolds(0.34, lambda: self.rate(driver, 'cpu_s', 1.0), 0.5)
         self.assertGreater(self.one(driver).throttled_s or 0.0,
                            throttled_s + 0.3)
-        self.give_back()
+        self.restore()
         self.assertHolds(0.9, lambda: self.rate(driver, 'cpu_s', 0.5), 3)
 
     def test_cpu_cores_keep_the_period(self) -> None:
@@ -59,7 +59,7 @@ class CpuCores(tree.GuestTestCase):
                                                        'cpu.max'))
         # The kernel takes no quota below 1 ms.
         self.assertEqual(0.05, driver.write(self.job, Knob.CPU_CORES, 0.001))
-        self.give_back()
+        self.restore()
 
     def test_cpu_cores_below_the_burst(self) -> None:
         self.tree.write('/batch/a', 'cpu.max', '250000 100000')
@@ -104,7 +104,7 @@ class CpuIdle(tree.GuestTestCase):
         self.assertEqual(1, driver.write(self.parent, Knob.CPU_IDLE, 1))
         self.assertEqual('1', self.tree.read('/batch', 'cpu.idle'))
         self.assertLess(self.share(), 0.1)
-        self.give_back()
+        self.restore()
         self.assertEqual('9999', self.tree.read('/batch', 'cpu.weight'))
         # One slice that it ran as idle counts 300 times against it.
         self.wait_for('it has its share again',
@@ -115,7 +115,7 @@ class CpuIdle(tree.GuestTestCase):
         driver = self.driver()
         self.lease(driver, Knob.CPU_IDLE, self.parent)
         driver.write(self.parent, Knob.CPU_IDLE, 1)
-        self.give_back()
+        self.restore()
         self.assertEqual('1', self.tree.read('/batch', 'cpu.idle'))
 
 
@@ -143,7 +143,7 @@ class CpuSet(tree.GuestTestCase):
         driver.write(self.parent, Knob.CPU_SET, '1-2')
         self.assertEqual([{1, 2}, {1}, {2}],
                          [self.cpus(pid) for pid in (a, b, c)])
-        self.give_back()
+        self.restore()
         self.assertEqual([{0, 1, 2}, {0, 1}, {2}],
                          [self.cpus(pid) for pid in (a, b, c)])
 
@@ -157,7 +157,7 @@ class CpuSet(tree.GuestTestCase):
         # The kernel does not take a set away from who has processes.
         self.assertRaises(OSError, self.tree.write, '/batch', 'cpuset.cpus',
                           '\n')
-        self.give_back({'/batch/cpuset.cpus': '0-3\n'})
+        self.restore({'/batch/cpuset.cpus': '0-3\n'})
         self.assertEqual({0, 1, 2}, self.cpus(pid))
 
     def test_cpu_set_of_a_partition(self) -> None:
@@ -175,7 +175,7 @@ class CpuSet(tree.GuestTestCase):
         driver.write(self.parent, Knob.CPU_SET, '2')
         self.assertEqual(({2}, 'root'), (
             self.cpus(pid), top.read('', 'cpuset.cpus.partition')))
-        self.give_back()
+        self.restore()
         self.assertEqual({1, 2}, self.cpus(pid))
 
     def test_cpu_set_beside_a_partition(self) -> None:
@@ -192,7 +192,7 @@ class CpuSet(tree.GuestTestCase):
         self.assertEqual({0}, self.cpus(pid))
         self.assertRaises(errors.DriverError, driver.write, self.parent,
                           Knob.CPU_SET, '2')
-        self.give_back({'/cpuset.cpus': '0-1,3\n'})
+        self.restore({'/cpuset.cpus': '0-1,3\n'})
         self.assertEqual({0, 1}, self.cpus(pid))
         self.assertEqual('root', machine.read('', 'cpuset.cpus.partition'))
 
@@ -208,7 +208,7 @@ class CpuSet(tree.GuestTestCase):
         self.assertIsNone(fast.foreign())
         self.tree.write('/batch', 'cpuset.cpus', '1')
         self.assertEqual(frozenset((1,)), fast.foreign())
-        self.give_back()
+        self.restore()
 
     def test_cpu_set_that_does_not_exist(self) -> None:
         driver = self.driver()

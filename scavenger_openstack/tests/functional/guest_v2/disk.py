@@ -44,7 +44,7 @@ class Disk(tree.GuestTestCase):
         self.rate(driver, 'io_bytes', 0.3)      # what was on its way
         self.assertHolds(4.5e6, lambda: self.rate(driver, 'io_bytes', 1.5),
                          5.5e6)
-        self.give_back()
+        self.restore()
         self.wait_for('it reads faster', lambda: self.rate(
             driver, 'io_bytes', 0.3) > 8e6)
 
@@ -58,7 +58,7 @@ class Disk(tree.GuestTestCase):
             self.job, Knob.IO_OPS_PER_S, 200))
         self.rate(driver, 'io_ops', 0.3)
         self.assertHolds(180, lambda: self.rate(driver, 'io_ops', 1.0), 220)
-        self.give_back()
+        self.restore()
         self.assertEqual('', self.limits())
         self.wait_for('it reads faster', lambda: self.rate(
             driver, 'io_ops', 0.3) > 400)
@@ -73,7 +73,7 @@ class Disk(tree.GuestTestCase):
         tree.program.restore(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
                          'wiops=300', self.limits())
-        self.give_back()
+        self.restore()
 
     def test_io_is_counted(self) -> None:
         driver = self.driver()

@@ -55,7 +55,7 @@ class Memory(tree.GuestTestCase):
         self.assertEqual(64 * MIB, driver.write(
             self.job, Knob.MEMORY_BYTES, 64 * MIB))
         self.assertEqual([str(64 * MIB)] * 2, self.files())
-        self.give_back()
+        self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
 
     def test_memory_in_use_is_refused_then_frozen(self) -> None:
@@ -75,7 +75,7 @@ class Memory(tree.GuestTestCase):
         driver.write(self.job, Knob.PAUSED, 1)
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
-        self.give_back()
+        self.restore()
         self.assertIn(pid, self.tree.pids('/batch/a'))
 
     def test_memory_limit_at_what_is_held_is_not_refused(self) -> None:
@@ -88,7 +88,7 @@ class Memory(tree.GuestTestCase):
         self.lease(driver, Knob.MEMORY_BYTES)
         found = driver.write(self.job, Knob.MEMORY_BYTES, held)
         self.assertEqual(held // mmap.PAGESIZE * mmap.PAGESIZE, found)
-        self.give_back()
+        self.restore()
 
     def test_memory_root_plays_the_host(self) -> None:
         self.tree.write('', 'memory.max', str(200 * MIB))
@@ -111,7 +111,7 @@ class Paused(tree.GuestTestCase):
         self.wait_for('it is frozen', lambda: 'frozen 1' in self.tree.read(
             '/batch/a', 'cgroup.events'))
         self.assertLess(self.rate(driver, 'cpu_s', 0.3), 0.02)
-        self.give_back()
+        self.restore()
         self.assertHolds(0.3, lambda: self.rate(driver, 'cpu_s', 0.3), 3)
 
     def test_paused_leaves_alone_what_others_froze(self) -> None:
@@ -120,7 +120,7 @@ class Paused(tree.GuestTestCase):
         self.assertEqual(0, driver.read(self.job, Knob.PAUSED))
         self.lease(driver, Knob.PAUSED)
         driver.write(self.job, Knob.PAUSED, 1)
-        self.give_back()
+        self.restore()
         self.assertEqual(['1', '0'], [
             self.tree.read(name, 'cgroup.freeze')
             for name in ('/batch', '/batch/a')])

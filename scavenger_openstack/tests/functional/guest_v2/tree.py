@@ -224,7 +224,7 @@ class GuestTestCase(testtools.TestCase):
             who, str(knob), records.boot_id(),
             driver.restore_actions(who, knob)))
 
-    def give_back(self, expected: Mapping[str, str] | None = None) -> None:
+    def restore(self, expected: Mapping[str, str] | None = None) -> None:
         """Restore what was leased; all limits are what they were, but for
         what is ``expected`` otherwise."""
         for lease in reversed(self.leases):

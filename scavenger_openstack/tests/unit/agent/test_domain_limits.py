@@ -117,7 +117,7 @@ class Rounding(LimitsTestCase):
 
 class Others(LimitsTestCase):
 
-    def test_a_limit_of_another_program_is_given_back(self) -> None:
+    def test_a_limit_of_another_program_is_restored(self) -> None:
         """Whenever it sets it, while ours gets tighter in each tick."""
         for ticks in range(actuator.LOOK_TICKS):
             self.start()

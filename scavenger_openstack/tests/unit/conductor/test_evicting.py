@@ -206,7 +206,7 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
                  'its flavor does not say any more'),
                 ('override', nothing, {},   # a rule was deleted
                  'its override does not say any more'),
-                ('flavor', gone, background, 'no host says any more')):
+                ('flavor', gone, background, 'no host reports it any more')):
             self.says('background', source)
             self.ask()
             change()

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 import shutil
 
@@ -50,3 +52,45 @@ class RemoveDirectoryTest(testtools.TestCase):
     def test_without_a_lock(self) -> None:
         stage.remove_directory(self.directory)
         self.assertFalse(self.directory.exists())
+
+
+class NoTree:
+    """Stands in for the tree of cgroups, which only root can make."""
+
+    def __init__(self, name: str) -> None:
+        pass
+
+    def remove(self) -> None:
+        pass
+
+
+class RemoveTest(testtools.TestCase):
+
+    def setUp(self) -> None:
+        super().setUp()
+        run = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        for name, value in (('RUN', run), ('cgroups.Tree', NoTree)):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{stage.__name__}.{name}', value))
+        self.stage = stage.Stage(memory_bytes=1, link_bytes_per_s=1.0,
+                                 cpus=[0])
+
+    def test_never_made(self) -> None:
+        self.assertEqual([], self.stage.remove())
+
+    def test_all_of_it(self) -> None:
+        (self.stage.directory / 'leases').mkdir(parents=True)
+        self.assertEqual([], self.stage.remove())
+        self.assertFalse(self.stage.directory.exists())
+
+    def test_what_stays_is_told(self) -> None:
+        busy = self.stage.directory / 'busy'
+        busy.mkdir(parents=True)
+
+        def refuse(path: pathlib.Path) -> None:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path))
+
+        self.useFixture(fixtures.MonkeyPatch('shutil.rmtree', refuse))
+        self.assertEqual(
+            [f'{busy} cannot be removed: Device or resource busy'],
+            self.stage.remove())

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 import os
 import pathlib
 import subprocess
@@ -43,6 +44,10 @@ class T(unittest.TestCase):
 
     def test_bad(self):
         self.fail('each time')
+
+    def test_absent(self):
+        self.once('absent')
+        self.skipTest('what it needs is gone')
 '''
 
 
@@ -51,29 +56,38 @@ class TestResults(testtools.TestCase):
     def setUp(self) -> None:
         super().setUp()
         self.top = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        tests = self.top / 'scavenger_openstack' / 'tests' / 'unit'
-        tests.mkdir(parents=True)
-        for package in (tests, tests.parent, tests.parent.parent):
+        tests = self.top / 'scavenger_openstack' / 'tests'
+        for package in (tests / 'unit', tests / 'functional'):
+            package.mkdir(parents=True)
             (package / '__init__.py').touch()
-        (tests / 'test_it.py').write_text(MODULE)
+        for package in (tests, tests.parent):
+            (package / '__init__.py').touch()
+        (tests / 'unit' / 'test_it.py').write_text(MODULE)
+        (tests / 'functional' / 'test_it.py').write_text(MODULE)
         (self.top / '.stestr.conf').write_text(
             '[DEFAULT]\ntest_path=./scavenger_openstack/tests\ntop_dir=./\n')
         (self.top / 'checks').write_text('success style\n')
 
-    def results(self, *options: str, only: str = '') -> tuple[int, list[str]]:
-        """Exit code and lines of tools/results.py."""
+    def results(self, *options: str,
+                only: Sequence[str] = ('unit.*(good|later|bad)',)
+                ) -> tuple[int, list[str]]:
+        """Exit code and lines of tools/results.py.
+
+        :param only: arguments of stestr for each stage
+        """
         environment = {
             **{name: value for name, value in os.environ.items()
                if not name.startswith('PYTHON')},
             'PATH': f'{pathlib.Path(sys.executable).parent}:'
                     f'{os.environ["PATH"]}'}
-        tests = subprocess.run(['stestr', 'run', '--subunit', *only.split()],
-                               cwd=self.top, env=environment,
-                               stdout=subprocess.PIPE, check=False)
+        said = b''.join(subprocess.run(
+            ['stestr', 'run', '--subunit', *words.split()], cwd=self.top,
+            env=environment, stdout=subprocess.PIPE, check=False).stdout
+            for words in only)
         done = subprocess.run(
             [sys.executable, str(TOP / 'tools' / 'results.py'), '--checks',
              'checks', *options], cwd=self.top, env=environment,
-            input=tests.stdout, stdout=subprocess.PIPE, check=False)
+            input=said, stdout=subprocess.PIPE, check=False)
         return done.returncode, done.stdout.decode().splitlines()
 
     def test_a_test_that_fails_once_fails(self) -> None:
@@ -82,7 +96,7 @@ class TestResults(testtools.TestCase):
                          (code, lines[-1]))
 
     def test_a_test_that_passes_by_itself_is_listed(self) -> None:
-        code, lines = self.results('--again', '8', only='good|later')
+        code, lines = self.results('--again', '8', only=['unit.*(good|later)'])
         self.assertEqual((0, '3 passed, 0 failed, 0 skipped'),
                          (code, lines[-1]))
         at = lines.index('FAILED FIRST, PASSED BY ITSELF:')
@@ -102,6 +116,23 @@ class TestResults(testtools.TestCase):
 
     def test_what_is_no_test_does_not_run_again(self) -> None:
         (self.top / 'checks').write_text('fail style\n')
-        code, lines = self.results('--again', '8', only='good')
+        code, lines = self.results('--again', '8', only=['unit.*good'])
+        self.assertEqual((1, '1 passed, 1 failed, 0 skipped'),
+                         (code, lines[-1]))
+
+    def test_only_functional_tests(self) -> None:
+        """As tools/test.sh has them: a stage in which none is, then theirs."""
+        code, lines = self.results('--again', '8', only=[
+            f'--test-path scavenger_openstack/tests/{kind} '
+            'functional.*(good|later)' for kind in ('unit', 'functional')])
+        self.assertEqual((0, '3 passed, 0 failed, 0 skipped'),
+                         (code, lines[-1]))
+        self.assertEqual(
+            ['FAILED FIRST, PASSED BY ITSELF:',
+             '  functional.test_it.T.test_later'], lines[-3:-1])
+        self.assertEqual([], [line for line in lines if 'regex' in line])
+
+    def test_one_that_is_skipped_by_itself_has_failed(self) -> None:
+        code, lines = self.results('--again', '8', only=['unit.*absent'])
         self.assertEqual((1, '1 passed, 1 failed, 0 skipped'),
                          (code, lines[-1]))

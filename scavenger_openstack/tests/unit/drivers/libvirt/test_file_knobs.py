@@ -78,7 +78,7 @@ class Version1(testtools.TestCase):
         return [self.host.set_of(f'{ONE}/{part}')
                 for part in parts or self.parts]
 
-    def test_set_and_given_back(self) -> None:
+    def test_set_and_restored(self) -> None:
         taken = self.put('2-3')
         self.assertEqual([{2, 3}] * 4, self.sets())
         # libvirt can still plug in a vCPU, and pin one, wherever it likes.
@@ -202,7 +202,7 @@ class Version2(Version1):
         return [self.host.set_of(f'{ONE}/{part}') & own or own
                 for part in parts or self.parts]
 
-    def test_set_and_given_back(self) -> None:
+    def test_set_and_restored(self) -> None:
         self.assertIsNone(self.cpus.read())
         taken = self.put('2-3')
         self.assertEqual([{2, 3}] * 4, self.sets())
