@@ -29,6 +29,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives as wishes
 from scavenger_openstack.db import evictions
@@ -68,6 +69,9 @@ TOLD = FLAVOR, 'override'
 
 class Instance(Protocol):
     """What :class:`.client.Server` has."""
+
+    @property
+    def project(self) -> str: ...
 
     @property
     def host(self) -> str: ...
@@ -153,8 +157,11 @@ class Evicting:
         server = self._nova.server(row['instance'])
         why = refusal(row, server)
         if server is not None and not why:
+            now = self._clock()
             with connect.reading(self._engine) as connection:
-                why = foreground(connection, row, server, self._clock())
+                wanted = wishes.wanted(connection, now, now)
+                why = (withdrawn(wanted, row, server)
+                       or foreground(connection, wanted, row, server))
         if why:
             self._move(row, ASKED, FAILED, why)
             return
@@ -229,8 +236,20 @@ def refusal(row: Row, server: Instance | None) -> str:
     return ''
 
 
-def foreground(connection: connect.Connection, row: Row, server: Instance,
-               now: float) -> str:
+def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
+    """Why the policy would not ask for it any more, '' when it would or an
+    operator asked: minutes may pass until Nova answers, and an operator has no
+    other way to take back what the policy asked for."""
+    if row['created_by'] != eviction_policy.ACTOR:
+        return ''
+    if directives.exempt(wanted, wanted.aggregates.get(row['host'], ()),
+                         [(row['instance'], server.project, '')]):
+        return 'it is exempt by now'
+    return directives.protection_of(wanted, row['host'])[1]
+
+
+def foreground(connection: connect.Connection, wanted: wishes.Wanted,
+               row: Row, server: Instance) -> str:
     """Why an instance is not background by now, '' when it is: an operator
     may have said so since it was asked for, or it was resized, and its agent
     needs a moment to follow."""
@@ -240,10 +259,9 @@ def foreground(connection: connect.Connection, row: Row, server: Instance,
     if not evictions.is_background(has):
         return f"{has['host']} says that it is foreground by now"
     said = flavor.read(server.specs).priority
-    wanted = wishes.wanted(connection, now, now)
     found = directives.tags(
         wanted, wanted.aggregates.get(has['host'], ()),
-        [(row['instance'], row['project'], '')],
+        [(row['instance'], server.project, '')],
         [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
         if said else ())
     if found:

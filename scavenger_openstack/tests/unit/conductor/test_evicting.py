@@ -38,6 +38,7 @@ class Server(NamedTuple):
     busy: bool = False
     specs: Mapping[str, str] = {}
     unknown: bool = False
+    project: str = 'p1'
 
 
 class Nova:
@@ -80,10 +81,11 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
                 kind='instance', instance=HOG, project='p1', source=source)]),
             self.now)
 
-    def rule(self, scope: str, target: str, value: str) -> None:
+    def rule(self, scope: str, target: str, value: str,
+             kind: str = 'priority') -> None:
         """Of an operator."""
-        self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
-                 scope=scope, target=target, value=value, application='',
+        self.add(tables.rules, uuid=f'{scope:0>32}', kind=kind, scope=scope,
+                 target=target, value=value, application='',
                  reason='because', created_by='ann', created_s=NOW)
 
     def ask(self, how: str = 'stop', **more: Any) -> None:
@@ -216,6 +218,38 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             self.delete(tables.evictions)
             self.delete(tables.rules)
         self.assertEqual([], self.nova.asked)
+
+    def test_its_project_is_what_nova_says(self) -> None:
+        self.rule('project', 'p2', 'foreground')
+        self.ask()
+        state, detail = self.turn(Server(project='p2'))
+        self.assertEqual('failed', state)
+        self.assertIn('the project was given the priority', detail)
+        self.assertEqual([], self.nova.asked)
+
+    def test_what_the_policy_does_not_want_any_more(self) -> None:
+        """What an operator asked for is done all the same."""
+        def exempt() -> None:
+            self.rule('project', 'p1', '', kind='exemption')
+
+        def switch_off() -> None:
+            self.add(tables.switches, scope='cloud', target='',
+                     protection=False, reason='an incident', changed_by='op',
+                     changed_s=NOW)
+
+        for change, why in ((exempt, 'it is exempt by now'),
+                            (switch_off,
+                             'switched off for the cloud: an incident')):
+            self.ask(created_by='policy')
+            change()
+            self.assertEqual(('failed', why), self.turn())
+            self.assertEqual([], self.nova.asked)
+            self.delete(tables.evictions)
+            self.ask()
+            self.assertEqual('doing', self.turn()[0])
+            self.nova.asked.clear()
+            for table in (tables.evictions, tables.rules, tables.switches):
+                self.delete(table)
 
     def test_background_as_it_was(self) -> None:
         for source, specs in (
