@@ -155,6 +155,9 @@ class Evicting:
     def _send(self, row: Row) -> None:
         """Ask Nova; it answers before it has done it."""
         server = self._nova.server(row['instance'])
+        if server is not None and server.unknown:
+            raise errors.Unreachable(
+                f"Nova: the cell of {row['instance']} does not answer")
         why = refusal(row, server)
         if server is not None and not why:
             now = self._clock()

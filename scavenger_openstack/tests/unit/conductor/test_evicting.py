@@ -152,6 +152,14 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             host='', status='UNKNOWN', unknown=True))[0])
         self.assertEqual('done', self.turn(Server(status='SHUTOFF'))[0])
 
+    def test_its_cell_does_not_answer_yet(self) -> None:
+        """Where it is is not known: Nova is asked when the cell is back."""
+        self.ask()
+        self.assertRaises(errors.Unreachable, self.turn, Server(
+            host='', status='UNKNOWN', unknown=True))
+        self.assertEqual(['asked'], self.rows(tables.evictions, 'state'))
+        self.assertEqual('doing', self.turn(Server())[0])
+
     def test_deleted_meanwhile(self) -> None:
         self.ask()
         self.turn()
