@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import case
 from sqlalchemy import Connection
 from sqlalchemy import insert
 from sqlalchemy import select
@@ -82,13 +83,16 @@ def move(connection: Connection, id_: int, before: str, state: str,
 
 
 def workload(connection: Connection, instance: str) -> Row | None:
-    """The instance as the host has it that said so last."""
+    """The instance as the host has it that said so last, but before all those
+    that say it is foreground: another host, or one that takes the name of
+    another without its domain, is not enough to have it evicted."""
     return rows.first(connection, select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
         _W.source, tables.hosts.c.name.label('host')).join_from(
             tables.workloads, tables.hosts).where(
                 _W.instance == instance, _W.until_s.is_(None))
-        .order_by(_W.id.desc()))
+        .order_by(case((_W.priority == Priority.BACKGROUND, 1), else_=0),
+                  _W.id.desc()))
 
 
 def is_background(row: Row) -> bool:

@@ -73,12 +73,14 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
                                       lambda: self.now)
         self.says('background', 'parent')
 
-    def says(self, priority: str, source: str) -> None:
+    def says(self, priority: str, source: str, host: str = HOST) -> None:
         """The agent, of the instance."""
-        self.sync(cloud.report(digest=priority + source, workloads=[
-            wire.Workload(
-                id='hog', priority=priority,  # type: ignore[arg-type]
-                kind='instance', instance=HOG, project='p1', source=source)]),
+        self.sync(cloud.report(
+            host=host, digest=priority + source, workloads=[
+                wire.Workload(
+                    id='hog', priority=priority,  # type: ignore[arg-type]
+                    kind='instance', instance=HOG, project='p1',
+                    source=source)]),
             self.now)
 
     def rule(self, scope: str, target: str, value: str,
@@ -225,6 +227,17 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             self.assertIn(why, detail)
             self.delete(tables.evictions)
             self.delete(tables.rules)
+        self.assertEqual([], self.nova.asked)
+
+    def test_another_host_says_that_it_is_background(self) -> None:
+        """Later, and by another name of its host."""
+        other = f'{HOST}.example.org'
+        self.says('foreground', 'default')
+        self.says('background', 'default', host=other)
+        self.ask(host=other)
+        state, detail = self.turn()
+        self.assertEqual('failed', state)
+        self.assertIn('says that it is foreground', detail)
         self.assertEqual([], self.nova.asked)
 
     def test_its_project_is_what_nova_says(self) -> None:
