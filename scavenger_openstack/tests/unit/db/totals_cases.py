@@ -213,6 +213,17 @@ class Totals(cloud.Mixin):
         self.assertEqual({HOUR + 7200}, set(self.rows(
             tables.hosts, 'totals_hour_s')))
 
+    def test_a_conductor_that_ends(self) -> None:
+        """It leaves the hosts that it has not advanced to another one."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.totals.HOSTS', 1))
+        for host in HOSTS:
+            self.sync(cloud.report(cloud.incident(1), host=host), NOW)
+        ends, other = (advancing.Advancing(
+            self.engine, name, lambda: NOW + 7200, stopped)
+            for name, stopped in (('ends', lambda: True), ('other', bool)))
+        self.assertEqual((1, 2), (ends.turn(), other.turn()))
+
     def test_a_total_does_not_grow_for_ever(self) -> None:
         self.sync(cloud.report(workloads=WORKLOADS), NOW)
         with self.engine.begin() as connection:
