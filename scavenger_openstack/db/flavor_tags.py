@@ -70,6 +70,16 @@ def forget(connection: Connection, instance: str) -> None:
         _T.instance == instance))
 
 
+def touch(connection: Connection, instances: Collection[str], now_s: float
+          ) -> None:
+    """What is known of these was told now."""
+    found = sorted(instances)
+    for begin in range(0, len(found), AT_ONCE):
+        connection.execute(update(tables.flavor_tags).where(
+            _T.instance.in_(found[begin:begin + AT_ONCE])).values(
+                changed_s=now_s))
+
+
 def version(connection: Connection, host: str) -> tuple[float, int]:
     """What differs when one of a host's has changed."""
     newest_s, count = connection.execute(_VERSION, {'of_host': host}).one()
