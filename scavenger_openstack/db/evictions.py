@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import case
@@ -61,6 +62,14 @@ def unfinished(connection: Connection, instance: str | None = None
     return rows.rows(connection, rows.equal(
         select(tables.evictions).where(_E.ended_s.is_(None)),
         {_E.instance: instance}).order_by(_E.id))
+
+
+def paused(connection: Connection, instances: Sequence[str], before_s: float
+           ) -> list[Row]:
+    """Those by which one of these was paused before then."""
+    return rows.rows(connection, select(tables.evictions).where(
+        _E.instance.in_(instances), _E.how == 'pause', _E.state == DONE,
+        _E.ended_s < before_s))
 
 
 def since(connection: Connection, since_s: float) -> list[Row]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 from typing import Protocol
 
@@ -222,6 +223,14 @@ def _moved(connection: connect.Connection, row: Row, before: str, state: str,
                       'created_by': row['created_by']},
             'reason': detail}])
     return True
+
+
+def resumed(connection: connect.Connection, instances: Sequence[str],
+            before_s: float, now: float) -> None:
+    """Evictions of instances that run, and were paused before then: they have
+    failed, so that the instances count on their hosts again."""
+    for row in evictions.paused(connection, instances, before_s):
+        _moved(connection, row, DONE, FAILED, 'it was resumed since', now)
 
 
 def refusal(row: Row, server: Instance | None) -> str:

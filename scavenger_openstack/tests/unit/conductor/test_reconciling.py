@@ -51,6 +51,7 @@ class Server(NamedTuple):
     stack: str = ''
     unknown: bool = False
     busy: bool = False
+    status: str = 'ACTIVE'
 
 
 class Nova:
@@ -264,6 +265,33 @@ class Stacks(testtools.TestCase):
     def test_the_next_where_one_is_no_name(self) -> None:
         self.assertEqual('c1', stacks.name({
             'metering.stack': '\x07', 'cluster_id': 'c1'}))
+
+
+class Resumed(Case):
+
+    def test_an_instance_that_was_paused(self) -> None:
+        """Its project may resume it: then it counts on its host again."""
+        self.add(tables.evictions, uuid='e', instance=HOG, host=HOST,
+                 project='p1', how='pause', reason='', created_by='policy',
+                 created_s=NOW, state='done', detail='', changed_s=NOW,
+                 ended_s=NOW)
+        for server, after_s, state in (
+                (Server(status='PAUSED'), 900.0, 'done'),
+                (Server(busy=True), 60.0, 'done'),
+                (Server(id='other'), 60.0, 'done'),
+                (Server(), 60.0, 'failed')):
+            self.turn(server, after_s=after_s)
+            self.assertEqual([state], self.rows(tables.evictions, 'state'))
+        self.assertEqual(['eviction.failed'],
+                         self.rows(tables.audit, 'action'))
+
+    def test_a_list_that_is_older_than_the_pause(self) -> None:
+        self.add(tables.evictions, uuid='e', instance=HOG, host=HOST,
+                 project='p1', how='pause', reason='', created_by='policy',
+                 created_s=NOW, state='done', detail='', changed_s=NOW,
+                 ended_s=NOW)
+        self.turn(Server())
+        self.assertEqual(['done'], self.rows(tables.evictions, 'state'))
 
 
 class Elsewhere(Case):
