@@ -34,13 +34,16 @@ class Advancing:
 
     :param holder: a name of this process that no other one has
     :param clock: UNIX time in seconds
+    :param stopped: whether this process is to end
     """
 
     def __init__(self, engine: connect.Engine, holder: str,
-                 clock: Callable[[], float]) -> None:
+                 clock: Callable[[], float],
+                 stopped: Callable[[], bool] = bool) -> None:
         self._engine = engine
         self._holder = holder
         self._clock = clock
+        self._stopped = stopped
 
     def turn(self) -> int | None:
         """Advance all that are not of this hour, unless another process does.
@@ -59,8 +62,8 @@ class Advancing:
             while done := connect.retried(self._engine, functools.partial(
                     totals.advance, hour_s=reports.hour(now))):
                 hosts += done
-                if not self._hold(self._clock() + WORK_S):
-                    return hosts    # another process has the claim by now
+                if self._stopped() or not self._hold(self._clock() + WORK_S):
+                    return hosts    # another process goes on
         finally:
             # Else the claim would keep others out for so long.
             with contextlib.suppress(errors.DatabaseError):

@@ -95,12 +95,13 @@ class Conductor:
         self._engine = engine
         self._clock = clock
         self._wishes = directives.Wishes()
-        self.advancing = advancing.Advancing(engine, self.name, clock)
         self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
         self._logged: dict[str, float] = {}
         self._failures: dict[str, tuple[int, float]] = {}
         self._stop = threading.Event()
+        self.advancing = advancing.Advancing(engine, self.name, clock,
+                                             self._stop.is_set)
         self._thread: threading.Thread | None = None
 
     def answer(self, data: bytes, authenticated: str | None = None,

@@ -61,6 +61,7 @@ MOST = {'run_id': 64, 'boot_id': 64, 'workloads_digest': 64}
 MOST_MEAN = 1e30
 MOST_M2 = 1e80
 MOST_N = 2 ** 40
+MOST_AMOUNT = 2.0 ** 60
 """Larger numbers cannot be, and all hosts' together would overflow."""
 
 STARTED = 'the agent started; its limits had been restored'
@@ -178,6 +179,9 @@ def _without_blanks(entry: AnyEntry) -> AnyEntry:
 def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
     """What is kept of a host's facts; says once that its clock is off."""
     facts = codec.plain(report.facts)
+    for name in facts.keys() & {'capacity', 'headroom', 'used'}:
+        facts[name] = {resource: min(MOST_AMOUNT, value)
+                       for resource, value in facts[name].items()}
     facts['sent_s'] = report.sent_s
     offset_s = clocks.offset_s(report.sent_s, now)
     if offset_s:

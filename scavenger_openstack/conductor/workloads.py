@@ -25,6 +25,9 @@ IDENTITY = ('kind', 'instance')
 
 GONE = 'the workload ended'
 
+MOST_VCPUS = 2.0 ** 20
+"""More cannot be, and the sum of a host's would overflow."""
+
 
 def apply(connection: reports.Connection, host_id: int,
           listed: Sequence[Workload], now: float) -> None:
@@ -50,4 +53,4 @@ def _row(one: Workload) -> reports.Row:
         'display_name': one.display_name, 'flavor': one.flavor,
         'project': one.project, 'application': one.application,
         'priority': one.priority, 'source': one.source,
-        'vcpus': one.vcpus, 'floor': dict(one.floor)})
+        'vcpus': min(MOST_VCPUS, one.vcpus), 'floor': dict(one.floor)})

@@ -18,8 +18,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import case
 from sqlalchemy import Connection
 from sqlalchemy import insert
 from sqlalchemy import select
@@ -62,6 +64,14 @@ def unfinished(connection: Connection, instance: str | None = None
         {_E.instance: instance}).order_by(_E.id))
 
 
+def paused(connection: Connection, instances: Sequence[str], before_s: float
+           ) -> list[Row]:
+    """Those by which one of these was paused before then."""
+    return rows.rows(connection, select(tables.evictions).where(
+        _E.instance.in_(instances), _E.how == 'pause', _E.state == DONE,
+        _E.ended_s < before_s))
+
+
 def since(connection: Connection, since_s: float) -> list[Row]:
     """Those that were asked for since then."""
     return rows.rows(connection, select(
@@ -82,13 +92,16 @@ def move(connection: Connection, id_: int, before: str, state: str,
 
 
 def workload(connection: Connection, instance: str) -> Row | None:
-    """The instance as the host has it that said so last."""
+    """The instance as the host has it that said so last, but before all those
+    that say it is foreground: another host, or one that takes the name of
+    another without its domain, is not enough to have it evicted."""
     return rows.first(connection, select(
         _W.name, _W.instance, _W.project, _W.display_name, _W.priority,
         _W.source, tables.hosts.c.name.label('host')).join_from(
             tables.workloads, tables.hosts).where(
                 _W.instance == instance, _W.until_s.is_(None))
-        .order_by(_W.id.desc()))
+        .order_by(case((_W.priority == Priority.BACKGROUND, 1), else_=0),
+                  _W.id.desc()))
 
 
 def is_background(row: Row) -> bool:

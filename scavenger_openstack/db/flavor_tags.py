@@ -70,6 +70,14 @@ def forget(connection: Connection, instance: str) -> None:
         _T.instance == instance))
 
 
+def touch(connection: Connection, instances: Collection[str], now_s: float
+          ) -> None:
+    """Note that what is known of these instances was told now."""
+    for some in reports.batches(sorted(instances)):
+        connection.execute(update(tables.flavor_tags).where(
+            _T.instance.in_(some)).values(changed_s=now_s))
+
+
 def version(connection: Connection, host: str) -> tuple[float, int]:
     """What differs when one of a host's has changed."""
     newest_s, count = connection.execute(_VERSION, {'of_host': host}).one()

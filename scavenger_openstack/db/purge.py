@@ -165,7 +165,7 @@ def _some(connection: Connection, rule: Rule, now_s: float,
     if not ids:
         return [0] * (1 + len(rule.parts))
     if rule.table is tables.antagonist_hours:
-        totals.remove(connection, ids)
+        ids = totals.remove(connection, ids)
     parts = [connection.execute(sqlalchemy.delete(part.table).where(
         part.in_(ids))).rowcount for part in rule.parts]
     return [connection.execute(sqlalchemy.delete(rule.table).where(

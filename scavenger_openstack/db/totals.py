@@ -54,7 +54,7 @@ MOST_PARTS = 1000
 agent can make the reports of its host slow."""
 
 HOSTS = 50
-"""Hosts whose reports wait while :func:`advance` does one transaction."""
+"""Hosts whose reports wait for one transaction here."""
 
 MOST_HOURS = 24
 """Totals that lag behind for more are made again out of the hourly sums."""
@@ -125,24 +125,28 @@ def change(connection: Connection, host_id: int,
     _store(connection, before, after)
 
 
-def remove(connection: Connection, ids: Collection[int]) -> None:
+def remove(connection: Connection, ids: Collection[int]) -> list[int]:
     """Take hourly sums that are about to be deleted out of the totals.
 
     :param ids: of the rows of ``antagonist_hours``
+    :return: those to delete now: the others are of too many hosts at once
     """
+    # Those of hosts without totals, too: another process may be making them.
     counted = select(tables.antagonist_hours).join(tables.hosts).where(
-        _H.id.in_(ids), _HOST.totals_hour_s > 0,
-        _H.hour_s >= _HOST.totals_hour_s - SPANS_S[-1])
-    hosts = {row.host_id for row in connection.execute(counted)}
-    if not hosts:
-        return
-    connection.execute(select(_HOST.id).where(_HOST.id.in_(hosts)).order_by(
+        _H.id.in_(ids), _H.hour_s >= _HOST.totals_hour_s - SPANS_S[-1])
+    hosts = {row.id: row.host_id for row in connection.execute(counted)}
+    locked = set(sorted(set(hosts.values()))[:HOSTS])
+    if not locked:
+        return list(ids)
+    connection.execute(select(_HOST.id).where(_HOST.id.in_(locked)).order_by(
         _HOST.id).with_for_update(key_share=True))
     by_host: dict[int, list[tuple[Row | None, Row | None]]] = {}
-    for row in connection.execute(counted).mappings():
+    for row in connection.execute(counted.where(
+            _H.host_id.in_(locked))).mappings():
         by_host.setdefault(row['host_id'], []).append((dict(row), None))
     for host_id, changes in sorted(by_host.items()):
         change(connection, host_id, changes)
+    return [one for one in ids if one not in hosts or hosts[one] in locked]
 
 
 def advance(connection: Connection, hour_s: int) -> int:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import flavor_tags
 from scavenger_openstack.db import placed
 from scavenger_openstack.db import reports
 from scavenger_openstack.wire import codec
@@ -41,12 +42,14 @@ def end(connection: connect.Connection, now: float,
     host, instance, and the host that has it.
 
     :param moving: instances that Nova is working on: in a migration the new
-        host has one long before Nova says so
+        host has one long before Nova says so, and may say so for
+        :data:`GRACE_S` from now
     """
+    flavor_tags.touch(connection, moving, now)
     placed.read_now(connection, now, now + GRACE_S)
     found = []
     for one in placed.wrong(connection, now - GRACE_S):
-        if one.instance in moving or same(one.host, one.placed_on):
+        if same(one.host, one.placed_on):
             continue
         found.append((one.host, one.instance, one.placed_on))
         reports.end_workloads(connection, one.host_id,

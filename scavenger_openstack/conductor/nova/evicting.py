@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 from typing import Protocol
 
@@ -29,6 +30,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova import eviction_policy
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import directives as wishes
 from scavenger_openstack.db import evictions
@@ -69,6 +71,9 @@ TOLD = FLAVOR, 'override'
 
 class Instance(Protocol):
     """What :class:`.client.Server` has."""
+
+    @property
+    def project(self) -> str: ...
 
     @property
     def host(self) -> str: ...
@@ -152,10 +157,16 @@ class Evicting:
     def _send(self, row: Row) -> None:
         """Ask Nova; it answers before it has done it."""
         server = self._nova.server(row['instance'])
+        if server is not None and server.unknown:
+            raise errors.Unreachable(
+                f"Nova: the cell of {row['instance']} does not answer")
         why = refusal(row, server)
         if server is not None and not why:
+            now = self._clock()
             with connect.reading(self._engine) as connection:
-                why = foreground(connection, row, server, self._clock())
+                wanted = wishes.wanted(connection, now, now)
+                why = (withdrawn(wanted, row, server)
+                       or foreground(connection, wanted, row, server))
         if why:
             self._move(row, ASKED, FAILED, why)
             return
@@ -215,6 +226,14 @@ def _moved(connection: connect.Connection, row: Row, before: str, state: str,
     return True
 
 
+def resumed(connection: connect.Connection, instances: Sequence[str],
+            before_s: float, now: float) -> None:
+    """Evictions of instances that run, and were paused before then: they have
+    failed, so that the instances count on their hosts again."""
+    for row in evictions.paused(connection, instances, before_s):
+        _moved(connection, row, DONE, FAILED, 'it was resumed since', now)
+
+
 def refusal(row: Row, server: Instance | None) -> str:
     """Why Nova is not asked, '' when it is: what its agent says of an
     instance is not enough to stop it."""
@@ -230,15 +249,26 @@ def refusal(row: Row, server: Instance | None) -> str:
     return ''
 
 
-def foreground(connection: connect.Connection, row: Row, server: Instance,
-               now: float) -> str:
+def withdrawn(wanted: wishes.Wanted, row: Row, server: Instance) -> str:
+    """Why the policy would not ask for it any more, '' when it would or an
+    operator asked: minutes may pass until Nova answers, and an operator has no
+    other way to take back what the policy asked for."""
+    if row['created_by'] != eviction_policy.ACTOR:
+        return ''
+    if directives.exempt(wanted, wanted.aggregates.get(row['host'], ()),
+                         [(row['instance'], server.project, '')]):
+        return 'it is exempt by now'
+    return directives.protection_of(wanted, row['host'])[1]
+
+
+def foreground(connection: connect.Connection, wanted: wishes.Wanted,
+               row: Row, server: Instance) -> str:
     """Why an instance may not be background any more, '' when it is: since
     the eviction was asked for an operator may have said so, or it was
     resized, and its agent needs a moment to follow.
 
     :param row: the eviction
     :param server: what Nova has
-    :param now: UNIX time in seconds
     """
     has = evictions.workload(connection, row['instance'])
     if has is None:
@@ -246,10 +276,9 @@ def foreground(connection: connect.Connection, row: Row, server: Instance,
     if not evictions.is_background(has):
         return f"{has['host']} says that it is foreground by now"
     said = flavor.read(server.specs).priority
-    wanted = wishes.wanted(connection, now, now)
     found = directives.tags(
         wanted, wanted.aggregates.get(has['host'], ()),
-        [(row['instance'], row['project'], '')],
+        [(row['instance'], server.project, '')],
         [flavor_tags.FlavorTag(row['instance'], said, FLAVOR, '')]
         if said else ())
     if found:

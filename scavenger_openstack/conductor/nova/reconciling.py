@@ -33,6 +33,7 @@ from oslo_log import log
 from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova import evicting
 from scavenger_openstack.conductor.nova import said
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import flavor_tags
@@ -48,6 +49,9 @@ OVERLAP_S = 120.0
 
 WHOLE_S = 6 * 3600.0
 """All instances are read again after that; between, what has changed."""
+
+RUNS = 'ACTIVE'
+"""The status of an instance that runs."""
 
 AT_ONCE = 200
 """Instances in one transaction."""
@@ -65,6 +69,7 @@ class Instance(Protocol):
     deleted: bool
     unknown: bool
     busy: bool
+    status: str
     specs: Mapping[str, str]
     strays: tuple[str, ...]
     stack: str
@@ -187,6 +192,9 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
     """Make what is known of these instances what Nova says; how many were
     not."""
     servers = list(servers)
+    evicting.resumed(connection, [
+        one.id for one in servers if one.status == RUNS and not one.busy],
+        now - OVERLAP_S, now)
     known = flavor_tags.of_instances(connection, [one.id for one in servers])
     changed = 0
     for one in servers:

@@ -20,6 +20,9 @@ import sqlalchemy
 
 from scavenger_openstack.conductor import directives
 from scavenger_openstack.conductor import interference
+from scavenger_openstack.conductor import workloads
+from scavenger_openstack.db import eviction_policy
+from scavenger_openstack.db.resources import summary
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
 from scavenger_openstack.tests.unit.conductor import cloud
@@ -385,6 +388,22 @@ class Sync(cloud.Mixin):
             tables.workloads, 'vcpus', 'until_s'))
         self.assertEqual(['x' * 64], self.rows(tables.antagonist_hours,
                                                'cause'))
+
+    def test_amounts_that_cannot_be(self) -> None:
+        """Sums over them still can: one host does not end what is done for
+        all."""
+        much = 1.7e308
+        self.sync(report(
+            workloads=[batch(name, instance=name, vcpus=much)
+                       for name in ('a', 'b')], digest='d1',
+            facts=wire.Facts(enforcing=True, used={'cpu': much},
+                             headroom={'cpu': much, 'memory': 5.0})))
+        with self.engine.begin() as connection:
+            [host] = summary.hosts(connection)
+            self.assertEqual([], eviction_policy.short(connection, 0.5, NOW))
+        self.assertEqual(2 * workloads.MOST_VCPUS, host['background_vcpus'])
+        self.assertEqual(5.0, host['facts']['headroom']['memory'])
+        self.assertTrue(host['facts']['used']['cpu'] < 1e20)
 
     def test_many_entries_at_once(self) -> None:
         names = [f'/batch/{number}' for number in range(30)]

@@ -38,6 +38,7 @@ class Server(NamedTuple):
     busy: bool = False
     specs: Mapping[str, str] = {}
     unknown: bool = False
+    project: str = 'p1'
 
 
 class Nova:
@@ -72,18 +73,21 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
                                       lambda: self.now)
         self.says('background', 'parent')
 
-    def says(self, priority: str, source: str) -> None:
+    def says(self, priority: str, source: str, host: str = HOST) -> None:
         """The agent, of the instance."""
-        self.sync(cloud.report(digest=priority + source, workloads=[
-            wire.Workload(
-                id='hog', priority=priority,  # type: ignore[arg-type]
-                kind='instance', instance=HOG, project='p1', source=source)]),
+        self.sync(cloud.report(
+            host=host, digest=priority + source, workloads=[
+                wire.Workload(
+                    id='hog', priority=priority,  # type: ignore[arg-type]
+                    kind='instance', instance=HOG, project='p1',
+                    source=source)]),
             self.now)
 
-    def rule(self, scope: str, target: str, value: str) -> None:
+    def rule(self, scope: str, target: str, value: str,
+             kind: str = 'priority') -> None:
         """Of an operator."""
-        self.add(tables.rules, uuid=f'{scope:0>32}', kind='priority',
-                 scope=scope, target=target, value=value, application='',
+        self.add(tables.rules, uuid=f'{scope:0>32}', kind=kind, scope=scope,
+                 target=target, value=value, application='',
                  reason='because', created_by='ann', created_s=NOW)
 
     def ask(self, how: str = 'stop', **more: Any) -> None:
@@ -149,6 +153,14 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
         self.assertEqual('doing', self.turn(Server(
             host='', status='UNKNOWN', unknown=True))[0])
         self.assertEqual('done', self.turn(Server(status='SHUTOFF'))[0])
+
+    def test_its_cell_does_not_answer_yet(self) -> None:
+        """Where it is is not known: Nova is asked when the cell is back."""
+        self.ask()
+        self.assertRaises(errors.Unreachable, self.turn, Server(
+            host='', status='UNKNOWN', unknown=True))
+        self.assertEqual(['asked'], self.rows(tables.evictions, 'state'))
+        self.assertEqual('doing', self.turn(Server())[0])
 
     def test_deleted_meanwhile(self) -> None:
         self.ask()
@@ -216,6 +228,49 @@ class Evicting(cloud.Sqlite, cloud.Mixin):
             self.delete(tables.evictions)
             self.delete(tables.rules)
         self.assertEqual([], self.nova.asked)
+
+    def test_another_host_says_that_it_is_background(self) -> None:
+        """Later, and by another name of its host."""
+        other = f'{HOST}.example.org'
+        self.says('foreground', 'default')
+        self.says('background', 'default', host=other)
+        self.ask(host=other)
+        state, detail = self.turn()
+        self.assertEqual('failed', state)
+        self.assertIn('says that it is foreground', detail)
+        self.assertEqual([], self.nova.asked)
+
+    def test_its_project_is_what_nova_says(self) -> None:
+        self.rule('project', 'p2', 'foreground')
+        self.ask()
+        state, detail = self.turn(Server(project='p2'))
+        self.assertEqual('failed', state)
+        self.assertIn('the project was given the priority', detail)
+        self.assertEqual([], self.nova.asked)
+
+    def test_what_the_policy_does_not_want_any_more(self) -> None:
+        """What an operator asked for is done all the same."""
+        def exempt() -> None:
+            self.rule('project', 'p1', '', kind='exemption')
+
+        def switch_off() -> None:
+            self.add(tables.switches, scope='cloud', target='',
+                     protection=False, reason='an incident', changed_by='op',
+                     changed_s=NOW)
+
+        for change, why in ((exempt, 'it is exempt by now'),
+                            (switch_off,
+                             'switched off for the cloud: an incident')):
+            self.ask(created_by='policy')
+            change()
+            self.assertEqual(('failed', why), self.turn())
+            self.assertEqual([], self.nova.asked)
+            self.delete(tables.evictions)
+            self.ask()
+            self.assertEqual('doing', self.turn()[0])
+            self.nova.asked.clear()
+            for table in (tables.evictions, tables.rules, tables.switches):
+                self.delete(table)
 
     def test_background_as_it_was(self) -> None:
         for source, specs in (

@@ -19,6 +19,7 @@ import random
 from typing import Any
 from typing import get_args
 
+import fixtures
 import sqlalchemy
 from sqlalchemy import insert
 from sqlalchemy import update
@@ -212,6 +213,17 @@ class Totals(cloud.Mixin):
         self.assertEqual({HOUR + 7200}, set(self.rows(
             tables.hosts, 'totals_hour_s')))
 
+    def test_a_conductor_that_ends(self) -> None:
+        """It leaves the hosts that it has not advanced to another one."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.totals.HOSTS', 1))
+        for host in HOSTS:
+            self.sync(cloud.report(cloud.incident(1), host=host), NOW)
+        ends, other = (advancing.Advancing(
+            self.engine, name, lambda: NOW + 7200, stopped)
+            for name, stopped in (('ends', lambda: True), ('other', bool)))
+        self.assertEqual((1, 2), (ends.turn(), other.turn()))
+
     def test_a_total_does_not_grow_for_ever(self) -> None:
         self.sync(cloud.report(workloads=WORKLOADS), NOW)
         with self.engine.begin() as connection:
@@ -228,6 +240,51 @@ class Totals(cloud.Mixin):
                                                 for row in rows[-50:]])
         self.assertEqual(3 * [totals.MOST_PARTS - 45], self.rows(
             tables.antagonist_totals, 'victims'))
+
+    def test_totals_made_while_hours_are_deleted(self) -> None:
+        """By another process, until the host is locked."""
+        self.sync(cloud.report(cloud.incident(1), workloads=WORKLOADS), NOW)
+        waiting = [True]
+
+        def make(connection: Any, *more: Any) -> None:
+            if waiting:
+                waiting.clear()
+                totals.advance(connection, HOUR)
+
+        def before(connection: Any, cursor: Any, statement: str, *more: Any
+                   ) -> None:
+            if statement.startswith('SELECT hosts.id'):
+                make(connection)
+
+        with self.engine.begin() as connection:
+            connection.execute(sqlalchemy.delete(tables.antagonist_totals))
+            connection.execute(update(tables.hosts).values(totals_hour_s=0))
+            sqlalchemy.event.listen(connection, 'before_cursor_execute',
+                                    before)
+            hours = tables.antagonist_hours
+            ids = totals.remove(connection, connection.scalars(
+                sqlalchemy.select(hours.c.id)).all())
+            make(connection)
+            connection.execute(sqlalchemy.delete(hours).where(
+                hours.c.id.in_(ids)))
+        self.assertEqual([], self.rows(hours))
+        self.check('made')
+
+    def test_hours_of_many_hosts_are_deleted(self) -> None:
+        """Not too many wait for one transaction."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.db.totals.HOSTS', 2))
+        for number, host in enumerate(HOSTS, 1):
+            self.sync(cloud.report(cloud.incident(1, number=number),
+                                   host=host), NOW)
+        with self.engine.connect() as connection:
+            ids = connection.scalars(sqlalchemy.select(
+                tables.antagonist_hours.c.id)).all()
+            self.assertEqual(2, len(totals.remove(connection, ids)))
+        self.assertEqual(3, purge.run(
+            self.engine, now_s=NOW + 9 * DAY_S, older_than_s=2 * DAY_S,
+            progress=lambda *_: None)['antagonist_hours'])
+        self.check('purged')
 
     def advance(self, now: float) -> None:
         while True:
