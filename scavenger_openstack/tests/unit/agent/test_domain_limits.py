@@ -412,6 +412,12 @@ class Foreign(LimitsTestCase):
         while self.refused() and time.monotonic() < end_s:
             self.tick(*wishes)
 
+    @staticmethod
+    def join_removers() -> None:
+        for thread in threading.enumerate():
+            if thread.name == 'domain-remover':
+                thread.join(libvirtd.DEADLINE_S)
+
     def test_ours_stays(self) -> None:
         busy = [libvirtd.libvirtError('busy') for _ in range(3)]
 
@@ -449,9 +455,7 @@ class Foreign(LimitsTestCase):
         self.machine.before['quota'] = again
         self.tick()
         self.assertTrue(done.wait(libvirtd.DEADLINE_S))
-        for thread in threading.enumerate():
-            if thread.name == 'domain-remover':
-                thread.join(libvirtd.DEADLINE_S)
+        self.join_removers()
         self.assertIn(CORES, self.leases.held())
         self.assertEqual([metadata.uri(Knob.CPU_CORES)],
                          list(self.machine.records))
@@ -459,6 +463,7 @@ class Foreign(LimitsTestCase):
     def test_a_record_that_just_went_is_not_foreign(self) -> None:
         self.until_removed()
         self.tick((CORES, 0.5))
+        self.join_removers()
         removers = self.machine.calls['in domain-remover']
         self.machine.start()
         self.machine.before['XMLDesc'] = lambda: self.driver.refresh(())
