@@ -75,6 +75,7 @@ security_driver = "none"
 security_default_confined = 0
 namespaces = [ ]
 stdio_handler = "file"
+migration_address = "{address}"
 """
 """Root with no labels: the tests are root, and there is no virtlogd."""
 
@@ -138,6 +139,7 @@ class Hypervisor(fixtures.Fixture):
 
     * ``uri``: for libvirt-python and virsh, from anywhere on the machine
     * ``hostname``, ``host_uuid``: as libvirtd reports them
+    * ``address``: of loopback, where its QEMUs listen for guests that come
     * ``tree``: the :class:`.base.CgroupTree` that holds everything; its
       domains are below ``tree.name + '/machine'``
     * ``directory``: its files, all below one temporary directory
@@ -150,6 +152,7 @@ class Hypervisor(fixtures.Fixture):
     uri: str
     hostname: str
     host_uuid: str
+    address: str
     tree: base.CgroupTree
     directory: pathlib.Path
     disks: pathlib.Path
@@ -197,8 +200,11 @@ class Hypervisor(fixtures.Fixture):
         self.tree.make('/libvirtd')
         for path in cgroups.values():
             pathlib.Path(path, 'libvirtd').mkdir(parents=True, exist_ok=True)
-        self.host_uuid = str(uuid.uuid4())
+        number = uuid.uuid4()
+        self.host_uuid = str(number)
         self.hostname = f'hv-{self.host_uuid[:8]}'
+        self.address = '127.' + '.'.join(
+            str(1 + byte % 254) for byte in number.bytes[:3])
         self.run_dir = self.directory / 'run/libvirt/qemu'
         self.disks = self.directory / 'disks'
         self.disks.mkdir()
@@ -215,7 +221,8 @@ class Hypervisor(fixtures.Fixture):
     def _write_qemu_conf(self) -> None:
         rate = self._disk_bytes_per_s
         (self.directory / 'etc/qemu.conf').write_text(
-            QEMU_CONF + (ONE_DISK if rate else ''))
+            QEMU_CONF.format(address=self.address)
+            + (ONE_DISK if rate else ''))
         if rate:
             device = os.stat(self.disks).st_dev
             for way in ('read', 'write'):

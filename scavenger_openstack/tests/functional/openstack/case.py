@@ -80,6 +80,12 @@ class Case(testtools.TestCase):
                 None), SOON_S)
         return found
 
+    def protect(self, enabled: bool) -> None:
+        """Switch all limits of the cloud on or off."""
+        self.cloud.interference('PUT', '/v1/protection', {
+            'scope': 'cloud', 'target': '', 'enabled': enabled,
+            'reason': 'a test'})
+
     def tags(self, server: str) -> list[tuple[str, str, str]]:
         """What nova-compute has told of a server."""
         engine = connect.engine(self.site.databases['scavenger'])

@@ -245,6 +245,17 @@ class Cloud:
         """Such as ``os-stop``, or ``reboot`` with a type."""
         self.compute('POST', f'/servers/{server}/action', {action: argument})
 
+    def compute_service(self, host: str) -> dict[str, Any]:
+        """What Nova knows of the nova-compute of a host."""
+        found: dict[str, Any] = self.compute(
+            'GET', f'/os-services?host={host}&binary=nova-compute'
+            )['services'][0]
+        return found
+
+    def reported(self, host: str) -> str:
+        """When the nova-compute of a host last said that it is there."""
+        return self.compute_service(host)['updated_at'] or ''
+
     def delete(self, server: str, timeout_s: float = WAIT_S) -> None:
         """Delete a server, which may be gone, and wait until it is."""
         try:

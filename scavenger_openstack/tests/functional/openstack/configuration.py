@@ -26,6 +26,9 @@ REGION = 'RegionOne'
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova_cell1', 'scavenger')
 
+INSTANCES = '/var/lib/nova/instances'
+"""In the file system of each hypervisor."""
+
 CATALOG = {'nova': ('compute', '/v2.1'), 'placement': ('placement', ''),
            'glance': ('image', ''), 'neutron': ('network', ''),
            'scavenger': ('interference', '')}
@@ -131,19 +134,20 @@ def nova(site: Site) -> str:
         'conductor': 'workers = 1'}, site.extra))
 
 
-def compute(site: Site, host: str, uri: str) -> str:
+def compute(site: Site, host: str, uri: str, address: str) -> str:
     """For the nova-compute of one hypervisor.  It must see no database.
 
-    For migrations ``sockets`` has the sockets of all by their names.
+    :param address: where others reach it, see :mod:`.compute`
     """
     helper = (f'helper_command = {site.environment}/bin/privsep-helper '
               f'--config-file {site.directory("nova")}/{host}.conf')
     return text(_with({
-        **_nova(site, host),
+        **_nova(site, host, address),
         'libvirt': f"""
 virt_type = qemu
 cpu_mode = none
 connection_uri = {uri}
+live_migration_inbound_addr = {address}
 live_migration_uri = qemu+unix:///system?socket={site.top}/sockets/%s
 tb_cache_size = 32
 hw_machine_type = x86_64=pc
@@ -161,14 +165,15 @@ def ours(site: Site) -> str:
         f'www_authenticate_uri = {site.keystone}\n', '') + 'summary_s = 2\n'
 
 
-def _nova(site: Site, host: str) -> dict[str, str]:
+def _nova(site: Site, host: str, address: str = '127.0.0.1'
+          ) -> dict[str, str]:
     return {
         'DEFAULT': f"""
 transport_url = {site.broker}
 host = {host}
-my_ip = 127.0.0.1
+my_ip = {address}
 state_path = {site.top}/nova/{host}
-instances_path = {site.top}/instances
+instances_path = {INSTANCES}
 compute_driver = libvirt.LibvirtDriver
 update_resources_interval = 10
 heal_instance_info_cache_interval = -1

@@ -123,10 +123,8 @@ def daemon(site: Site, name: str, configuration: pathlib.Path,
            plugins: pathlib.Path, ready: Ready = at_once) -> Service:
     """A program of Nova without a port, such as ``nova-scheduler``."""
     return Service(
-        configuration.stem if name == 'nova-compute' else name,
-        [str(site.environment / 'bin' / name),
-         '--config-file', str(configuration)],
-        environment(site, plugins), ready)
+        name, [str(site.environment / 'bin' / name), '--config-file',
+               str(configuration)], environment(site, plugins), ready)
 
 
 def environment(site: Site, plugins: pathlib.Path) -> dict[str, str]:

@@ -39,6 +39,7 @@ import fixtures
 from scavenger_openstack.tests.functional import domain_image
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack import cloud
+from scavenger_openstack.tests.functional.openstack import compute
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import network_stub
 from scavenger_openstack.tests.functional.openstack import packages
@@ -139,6 +140,7 @@ class Stack(fixtures.Fixture):
             broker=broker.url, extra=self._extra)
         self.plugins = packages.plugins(self.site.top / 'plugins')
         self._configure()
+        compute.prepare(self.site)
         self._fill_databases()
         self._say('the databases')
         self._begin(services.application(self.site, 'keystone',
@@ -190,13 +192,10 @@ class Stack(fixtures.Fixture):
             service.wait()
 
     def _compute(self, host: hypervisor.Hypervisor) -> services.Service:
-        (self.site.top / 'sockets' / host.hostname).symlink_to(
-            host.directory / 'run/libvirt/libvirt-sock')
-        (self.site.top / 'nova' / host.hostname).mkdir()
         path = self.configuration(host.hostname)
-        path.write_text(configuration.compute(self.site, host.hostname,
-                                              host.uri))
-        return services.daemon(self.site, 'nova-compute', path, self.plugins)
+        path.write_text(configuration.compute(
+            self.site, host.hostname, host.uri, host.address))
+        return compute.Compute(self.site, host, path, self.plugins)
 
     def _control_plane(self) -> list[services.Service]:
         file = self.site.directory('scavenger') / 'scavenger.conf'
@@ -224,8 +223,8 @@ class Stack(fixtures.Fixture):
     def _configure(self) -> None:
         """Write the files; those of the computes come with them."""
         site = self.site
-        for name in ('images', 'staging', 'tasks', 'locks', 'instances',
-                     'nova/control', 'sockets', 'fernet', 'credential'):
+        for name in ('images', 'staging', 'tasks', 'locks',
+                     'nova/control', 'fernet', 'credential'):
             (site.top / name).mkdir(parents=True, mode=0o700)
         for name, text in (('keystone', configuration.keystone(site)),
                            ('placement', configuration.placement(site)),
@@ -304,7 +303,15 @@ class Stack(fixtures.Fixture):
         """As after a crash, with what its file says now."""
         service = self.services[host]
         service.stop(signal.SIGKILL)
-        service.begin()
+        self.begin_compute(host)
+
+    def begin_compute(self, host: str) -> None:
+        """Start one that was stopped, and wait until it says that it is
+        there."""
+        before = self.cloud.reported(host)
+        self.services[host].begin()
+        self.cloud.wait(f'the nova-compute of {host} has started', lambda:
+                        self.cloud.reported(host) > before, READY_S)
 
     def pids(self) -> dict[str, list[int]]:
         """The processes of each program."""
