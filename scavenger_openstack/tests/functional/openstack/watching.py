@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How long our notification driver keeps a nova-compute of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import contextlib
+import json
+import os
+import pathlib
+import signal
+from typing import Protocol
+
+import fixtures
+
+from scavenger_openstack.tests.functional.openstack import services
+from scavenger_openstack.tests.functional.openstack import stack as stack_
+from scavenger_openstack.tests.functional.openstack import watched_notifier
+from scavenger_openstack.tests.functional.servers import rabbitmq
+
+OURS = 'driver = scavenger\n'
+SECTION = '[scavenger]\n'
+
+WATCHED = 'scavenger_watched'
+NONE = 'noop'
+"""Notification drivers: ours with a clock around it, and none."""
+
+ENDED = 'instance.create.end'
+
+ENTRY_POINTS = f"""
+[oslo.messaging.notify.drivers]
+{WATCHED} = {watched_notifier.__name__}:{watched_notifier.Driver.__name__}
+"""
+
+
+class Server(Protocol):
+    """A broker, or a program of ours."""
+
+    def kill(self) -> None: ...
+
+    def begin(self) -> None: ...
+
+
+class Watched(fixtures.Fixture):
+    """nova-compute of one host, started again with another driver.
+
+    :param driver: :data:`WATCHED` or :data:`NONE`
+    :param options: more of section ``[scavenger]`` of its ``nova.conf``
+    """
+
+    def __init__(self, stack: stack_.Stack, host: str, *,
+                 driver: str = WATCHED, options: str = '') -> None:
+        super().__init__()
+        self._stack = stack
+        self._host = host
+        self._driver = driver
+        self._options = options
+
+    def _setUp(self) -> None:
+        self._directory = pathlib.Path(self.useFixture(
+            fixtures.TempDir()).path)
+        plugin = self._directory / 'watched-0.dist-info'
+        plugin.mkdir()
+        (plugin / 'METADATA').write_text(
+            'Metadata-Version: 2.1\nName: watched\nVersion: 0\n')
+        (plugin / 'entry_points.txt').write_text(ENTRY_POINTS)
+        service = self._stack.services[self._host]
+        file = self._stack.configuration(self._host)
+        text, variables = file.read_text(), service.variables
+        self.addCleanup(self._stack.restart_compute, self._host)
+        self.addCleanup(file.write_text, text)
+        self.addCleanup(setattr, service, 'variables', variables)
+        assert OURS in text and SECTION in text
+        file.write_text(text.replace(OURS, f'driver = {self._driver}\n')
+                        .replace(SECTION, f'{SECTION}{self._options}\n'))
+        service.variables = {
+            **variables, watched_notifier.VARIABLE: str(self._directory),
+            'PYTHONPATH': f'{variables["PYTHONPATH"]}:{self._directory}'}
+        self._stack.restart_compute(self._host)
+
+    def boot(self, instance: str) -> list[watched_notifier.Call]:
+        """Those of a boot, once it has ended; none before."""
+        path = self._directory / watched_notifier.CALLS
+        if not path.exists():
+            return []
+        found = [watched_notifier.Call(*json.loads(line))
+                 for line in path.read_text().splitlines()]
+        found = [call for call in found if call.instance == instance]
+        return found if ENDED in {call.event for call in found} else []
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Our code raises within this."""
+        path = self._directory / watched_notifier.RAISE
+        path.touch()
+        try:
+            yield
+        finally:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def frozen(broker: rabbitmq.RabbitMq) -> Iterator[None]:
+    """A broker accepts connections and never answers."""
+    broker.freeze()
+    try:
+        yield
+    finally:
+        broker.thaw()
+
+
+@contextlib.contextmanager
+def down(server: Server) -> Iterator[None]:
+    """A program does not run."""
+    server.kill()
+    try:
+        yield
+    finally:
+        server.begin()
+
+
+@contextlib.contextmanager
+def hanging(service: services.Service) -> Iterator[None]:
+    """A program accepts connections and never answers."""
+    for group in service.pids:
+        os.killpg(group, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for group in service.pids:
+            os.killpg(group, signal.SIGCONT)
