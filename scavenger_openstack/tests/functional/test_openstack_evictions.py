@@ -18,18 +18,16 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
 
-from scavenger_openstack.tests.functional.openstack import case
-from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import configuration
+from scavenger_openstack.tests.functional.openstack import limited
 from scavenger_openstack.tests.functional.openstack import product
 
 COMMAND_S = 300.0
 
 
-class Evictions(case.Case):
+class Evictions(limited.LimitedCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -48,25 +46,12 @@ class Evictions(case.Case):
                  **configuration.variables(self.site)})
         return done.returncode, done.stdout or done.stderr
 
-    def hog(self) -> dict[str, Any]:
-        """A background server with a limit on it, as our API has it."""
-        found = self.workload(self.boot('hog', BACKGROUND))
-        self.assertEqual('background', found['priority'])
-        self.cloud.wait('its limit', lambda: self.caps(found), SOON_S)
-        return found
-
-    def caps(self, found: dict[str, Any]) -> list[Any]:
-        caps: list[Any] = self.cloud.interference(
-            'GET', f"/v1/caps?instance={found['instance']}")['caps']
-        return caps
-
     def actions(self, server: str) -> list[str]:
         return [one['action'] for one in self.cloud.interference(
             'GET', f'/v1/audit?target={server}')['audit']]
 
     def test_stop(self) -> None:
-        hog = self.hog()
-        server = hog['instance']
+        server = self.hog()
         code, said = self.evict(server, '--how', 'stop', '--dry-run')
         self.assertEqual((0, 'dry run'), (code, json.loads(said)['state']))
         self.assertEqual('ACTIVE', self.cloud.server(server)['status'])
@@ -74,9 +59,52 @@ class Evictions(case.Case):
         self.assertEqual(0, code, said)
         self.assertEqual('its status is SHUTOFF', json.loads(said)['detail'])
         self.assertEqual('SHUTOFF', self.cloud.server(server)['status'])
-        self.cloud.wait('no limit', lambda: not self.caps(hog), SOON_S)
+        self.cloud.wait('no limit', lambda: not self.caps(server), SOON_S)
         self.assertEqual(['eviction.done', 'eviction.ask'],
                          self.actions(server))
+
+    def test_live_migrate(self) -> None:
+        """The limits stay behind; the other host sets its own, and its
+        other guests have none."""
+        server = self.hog()
+        before = self.cloud.server(server)
+        source = before['OS-EXT-SRV-ATTR:host']
+        target, = {one.hostname for one in self.stack.hypervisors} - {source}
+        web = self.boot('web', host=target)
+        self.settle(web, 'boot', application='')
+        code, said = self.evict(server)
+        self.assertEqual(0, code, said)
+        self.assertEqual(f'it is on {target} now',
+                         json.loads(said)['detail'])
+        now = self.cloud.server(server)
+        self.assertEqual(
+            (target, 'ACTIVE', before['OS-EXT-SRV-ATTR:instance_name']),
+            (now['OS-EXT-SRV-ATTR:host'], now['status'],
+             now['OS-EXT-SRV-ATTR:instance_name']))
+        self.cloud.wait('it is in the list of migrations', lambda: [
+            ('live-migration', source, target, 'completed')] == [
+                (one['migration_type'], one['source_compute'],
+                 one['dest_compute'], one['status'])
+                for one in self.cloud.compute(
+                    'GET', f'/os-migrations?instance_uuid={server}'
+                    )['migrations']], SOON_S)
+        self.assertIn('live-migration', [
+            one['action'] for one in self.cloud.compute(
+                'GET', f'/servers/{server}/os-instance-actions'
+                )['instanceActions']])
+        self.assertEqual(['eviction.done', 'eviction.ask'],
+                         self.actions(server))
+        self.settle(server, 'eviction')
+        gone = self.cloud.interference(
+            'GET', f'/v1/caps?instance={server}&host={source}&in_force=false'
+            )['caps']
+        self.assertNotEqual([], gone)
+        self.assertNotIn(None, [one['removed_at'] for one in gone])
+        self.settle(web, 'another came', application='')
+        self.assertEqual([], self.cloud.interference(
+            'GET', f'/v1/incidents?victim={web}')['incidents'])
+        self.nothing_stays(server)
+        self.no_errors()
 
     def test_never_the_foreground(self) -> None:
         web = self.boot('web')
