@@ -15,8 +15,6 @@ OpenStack."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 import uuid
 
@@ -86,13 +84,7 @@ class Placement(case.Case):
 
     def manage(self, *words: str) -> tuple[int, str]:
         """Exit code and output of scavenger-manage."""
-        done = subprocess.run(
-            [sys.executable, '-m', 'scavenger_openstack.cmd.manage',
-             '--config-file', str(self.site.directory('scavenger')
-                                  / 'scavenger.conf'), *words],
-            capture_output=True, text=True, timeout=SOON_S,
-            stdin=subprocess.DEVNULL)
-        return done.returncode, done.stdout + done.stderr
+        return product.manage(self.site, *words)
 
     def test_flavors_are_made(self) -> None:
         if not product.has_novaclient():

@@ -22,6 +22,7 @@ from __future__ import annotations
 from importlib import util
 import os
 import pathlib
+import subprocess
 import sys
 
 from scavenger_openstack.tests.functional import hypervisor
@@ -30,6 +31,7 @@ from scavenger_openstack.tests.functional.openstack import services
 
 SERVICE = 'scavenger'
 SYNC_S = 1.0
+MANAGE_S = 60.0
 
 
 def nova() -> dict[str, str]:
@@ -105,3 +107,14 @@ def make_tables(file: pathlib.Path) -> list[str]:
     """The command that makes the tables of the control plane."""
     return [sys.executable, '-m', 'scavenger_openstack.cmd.manage',
             '--config-file', str(file), 'db', 'upgrade']
+
+
+def manage(site: configuration.Site, *words: str) -> tuple[int, str]:
+    """Exit code and output of scavenger-manage beside the conductor."""
+    done = subprocess.run(
+        [sys.executable, '-m', 'scavenger_openstack.cmd.manage',
+         '--config-file', str(site.directory('scavenger')
+                              / 'scavenger.conf'), *words],
+        capture_output=True, text=True, timeout=MANAGE_S,
+        stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout + done.stderr
