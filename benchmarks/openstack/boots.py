@@ -51,7 +51,7 @@ SPECS = {'scavenger:priority': 'background',
          f'resources:{placement.MEMORY_MIB}': str(NEED_MIB)}
 
 LOOK_S = 0.3
-ON_S, OFF_S = 20.0, 8.0
+ON_S, OFF_S = 20.0, 20.0
 BOOT_S = 120.0
 REMOVED_S = 120.0
 NO_HOST = 'No valid host'
@@ -68,9 +68,10 @@ class Boot(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What the host that offers most has free, in MiB."""
+    """What one host offers at most, and has free at most, in MiB."""
 
     at_s: float
+    offered_mib: float
     free_mib: float
 
 
@@ -111,34 +112,35 @@ class Inventory(threading.Thread):
     def look(self) -> float:
         """What one server more could have, in MiB."""
         before_s = time.monotonic()
-        free = max((self._free(uuid) for name, uuid in providers(
-            self._cloud).items() if name.endswith(placement.SUFFIX)),
-            default=0.0)
+        found = [self._offered(uuid) for name, uuid in providers(
+            self._cloud).items() if name.endswith(placement.SUFFIX)]
+        offered, free = (max(some, default=0.0)
+                         for some in zip(*found or [(0.0, 0.0)], strict=True))
         # Asking takes a while: it was so at some time between.
-        self.looks += [Look(before_s, free), Look(time.monotonic(), free)]
+        self.looks += [Look(at_s, offered, free)
+                       for at_s in (before_s, time.monotonic())]
         return free
 
-    def _free(self, provider: str) -> float:
+    def _offered(self, provider: str) -> tuple[float, float]:
         path = f'/resource_providers/{provider}'
         has = self._cloud.placement('GET', f'{path}/inventories')[
             'inventories'].get(placement.MEMORY_MIB)
         if has is None:
-            return 0.0
+            return 0.0, 0.0
         used = self._cloud.placement('GET', f'{path}/usages')['usages'].get(
             placement.MEMORY_MIB, 0)
-        free: float = has['total'] - has['reserved'] - used
-        return free
+        offered = has['total'] - has['reserved']
+        return offered, offered - used
 
-    def during(self, boot: Boot) -> list[float]:
-        """What was free while a server booted, with the looks just before
+    def during(self, boot: Boot) -> list[Look]:
+        """What there was while a server booted, with the looks just before
         and just after."""
         looks = self.looks
         inside = [number for number, look in enumerate(looks)
                   if boot.began_s <= look.at_s <= boot.ended_s]
         if not inside or not inside[0] or inside[-1] + 1 == len(looks):
             return []       # not known at both ends
-        return [look.free_mib
-                for look in looks[inside[0] - 1:inside[-1] + 2]]
+        return looks[inside[0] - 1:inside[-1] + 2]
 
 
 def main() -> int:
@@ -216,12 +218,13 @@ def judged(boots: Iterable[Boot], inventory: Inventory, enough_mib: float
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
     took = []
     for boot in boots:
-        free = inventory.during(boot)
-        if not free:
+        looks = inventory.during(boot)
+        free = [look.free_mib for look in looks]
+        if not looks:
             offered = 'not known'
         elif min(free) >= enough_mib:
             offered = 'enough'
-        elif max(free) < NEED_MIB:
+        elif max(look.offered_mib for look in looks) < NEED_MIB:
             offered = 'too little'
         else:
             offered = 'it changed'

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from typing import Any
@@ -92,7 +93,8 @@ class Actions(limited.LimitedCase):
         self.cloud.wait('no tag', lambda: not self.tags(hog), SOON_S)
         self.cloud.wait('no limit', lambda: not self.caps(hog), SOON_S)
         for host in self.stack.hypervisors:
-            self.assertEqual(set(), self.leased(host, hog))
+            self.cloud.wait('no lease', functools.partial(
+                lambda host: not self.leased(host, hog), host), SOON_S)
             self.assertNotIn(name, host.virsh('list', '--all', '--name'))
         self.no_errors()
 

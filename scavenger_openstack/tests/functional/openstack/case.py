@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 import uuid
 
@@ -52,11 +53,16 @@ class Case(testtools.TestCase):
     def _attach(self, exc_info: object) -> None:
         """Our programs' logs, and what agents say of their hosts."""
         for name, one in self.stack.services.items():
+            said = one.log.read_text(errors='replace')
             if name.startswith(('agent-', 'scavenger-')):
-                self.addDetail(name, content.text_content(
-                    one.log.read_text(errors='replace')[-LOG_CHARS:]))
-        self.addDetail('hosts', content.text_content(str(
-            self.cloud.interference('GET', '/v1/hosts'))))
+                self.addDetail(name, content.text_content(said[-LOG_CHARS:]))
+            elif errors := [line for line in said.splitlines()
+                            if ' ERROR ' in line]:
+                self.addDetail(f'errors of {name}', content.text_content(
+                    '\n'.join(errors)[-LOG_CHARS:]))
+        with contextlib.suppress(cloud_.Refused):
+            self.addDetail('hosts', content.text_content(str(
+                self.cloud.interference('GET', '/v1/hosts'))))
 
     def flavor(self, specs: dict[str, str] | None = None) -> cloud_.Flavor:
         found = self.cloud.flavor(f'flavor-{uuid.uuid4().hex[:8]}', specs)

@@ -38,8 +38,9 @@ shift 2
 host=$1
 shift
 exec nsenter --mount="{namespaces}/$host" -- "$@"
-""", 'scp': """#!/bin/sh
+""", 'scp': """#!/bin/bash -e
 # scp OPTIONS SOURCE TARGET, one of them ADDRESS:FILE
+set -o pipefail
 while [ $# -gt 2 ]; do shift; done
 on() {{
     case $1 in
