@@ -59,12 +59,13 @@ def of(node: ast.expr) -> list[str]:
 def texts() -> frozenset[str]:
     """All templates of the package but those of docstrings."""
     found = set()
+    kinds = (ast.Constant, ast.JoinedStr, ast.BinOp)
     for tree in modules().values():
-        plain = {statement.value for statement in ast.walk(tree)
-                 if isinstance(statement, ast.Expr)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant | ast.JoinedStr | ast.BinOp) \
-                    and node not in plain:
+        plain = set()
+        for node in ast.walk(tree):     # a statement before what is in it
+            if isinstance(node, ast.Expr):
+                plain.add(node.value)
+            elif isinstance(node, kinds) and node not in plain:
                 found.update(of(node))
     return frozenset(found)
 

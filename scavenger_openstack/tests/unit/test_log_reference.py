@@ -56,7 +56,11 @@ def logged(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(statement, ast.Assign)
         for target in statement.targets if isinstance(target, ast.Name)}
     relays = set()
-    for function in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    if not any(map(is_loud, calls)):
+        return
+    for function in nodes:
         if not isinstance(function, ast.FunctionDef):
             continue
         given = [one.arg for one in function.args.args if one.arg != 'self']
@@ -74,13 +78,12 @@ def logged(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 form = constants.get(form.id, form)
             for text in templates.of(form):
                 yield call.lineno, text
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call):
-            name = ast.unparse(call.func).rpartition('.')[2]
-            for relay, place in relays:
-                if name == relay and len(call.args) > place:
-                    for text in templates.of(call.args[place]):
-                        yield call.lineno, text
+    for call in calls if relays else ():
+        name = ast.unparse(call.func).rpartition('.')[2]
+        for relay, place in relays:
+            if name == relay and len(call.args) > place:
+                for text in templates.of(call.args[place]):
+                    yield call.lineno, text
 
 
 def lines() -> list[str]:
