@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy
@@ -77,6 +79,9 @@ _PART = ('victim', 'victim_project', 'cause', 'project', 'instance',
 _SUMS = ('incidents', 'interference_s', 'confirmed', 'refuted')
 _KEY = ('host_id', 'workload', 'span_s', 'scope')
 _VALUES = ('interference_ms', 'incidents', 'victims', 'parts')
+
+_part_of = itemgetter(*_PART)
+_sums_of = itemgetter(*_SUMS)
 
 _H, _T = tables.antagonist_hours.c, tables.antagonist_totals.c
 _HOST = tables.hosts.c
@@ -250,15 +255,15 @@ def _add(totals: dict[Key, Parts], span_s: int, row: Row, sign: int
     """Add an hourly sum to the totals of a span (``sign`` 1), or take it out
     (-1)."""
     parts = totals.setdefault((row['host_id'], span_s, row['workload']), {})
-    part = tuple(row[name] for name in _PART)
+    part: Part = _part_of(row)
     if part not in parts and len(parts) >= MOST_PARTS:
         return
     hours, *sums = parts.get(part, [0, 0, 0.0, 0, 0])
     hours += sign
     if hours > 0:
-        parts[part] = [hours, *(max(0, value + sign * row[name])
-                                for name, value in zip(
-                                    _SUMS, sums, strict=True))]
+        parts[part] = [hours, *[
+            max(0, value + sign * more)
+            for value, more in zip(sums, _sums_of(row), strict=True)]]
     else:
         parts.pop(part, None)
 
@@ -307,6 +312,7 @@ def _store(connection: Connection, before: Mapping[Key, Parts],
             *(_T[name] for name in _KEY)).in_(keys)))
 
 
+@functools.cache
 def _upsert(dialect: str) -> sqlalchemy.Insert:
     """Insert rows, or replace those that are there."""
     table = tables.antagonist_totals
