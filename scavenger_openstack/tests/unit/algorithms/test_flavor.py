@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import testtools
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
@@ -69,8 +70,8 @@ class Read(testtools.TestCase):
                          (found.priority, len(found.wrong)))
 
     @given(st.dictionaries(
-        st.sampled_from(flavor.KEYS) | st.text().map(
-            lambda text: flavor.PREFIX + text), st.text()))
+        st.sampled_from(flavor.KEYS) | st.text(ENCODABLE).map(
+            lambda text: flavor.PREFIX + text), st.text(ENCODABLE)))
     def test_anything(self, specs: dict[str, str]) -> None:
         """Each counts, or is told of; nothing is made up."""
         found = flavor.read(specs)

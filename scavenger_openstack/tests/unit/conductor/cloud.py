@@ -15,6 +15,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+import functools
+import sqlite3
 from typing import Any
 from typing import TYPE_CHECKING
 
@@ -67,6 +69,17 @@ class Mixin(_Base):
             connection.execute(sqlalchemy.delete(table))
 
 
+@functools.cache
+def _tables() -> sqlite3.Connection:
+    """All tables, empty; to copy them takes a tenth of making them."""
+    made = sqlalchemy.create_engine('sqlite://',
+                                    poolclass=sqlalchemy.StaticPool)
+    tables.METADATA.create_all(made)
+    found = made.raw_connection().driver_connection
+    assert isinstance(found, sqlite3.Connection)
+    return found
+
+
 class Sqlite(testtools.TestCase):
     """A database in memory."""
 
@@ -74,8 +87,11 @@ class Sqlite(testtools.TestCase):
         super().setUp()
         self.engine = sqlalchemy.create_engine(
             'sqlite://', poolclass=sqlalchemy.StaticPool)
-        tables.METADATA.create_all(self.engine)
         self.addCleanup(self.engine.dispose)
+        with self.engine.connect() as connection:
+            there = connection.connection.driver_connection
+            assert isinstance(there, sqlite3.Connection)
+            _tables().backup(there)
 
 
 def report(*entries: wire.AnyEntry, host: str = HOST, run: str = 'run-1',
