@@ -201,13 +201,13 @@ def attend(qemu: subprocess.Popen[str], report: pathlib.Path,
             size, heard = grown, now
         if now - heard > silent_s:
             raise Stuck(f'silent for {now - heard:.0f} s\n'
-                        + threads(qemu.pid), True)
+                        + threads(qemu.pid, min(1.0, look_s)), True)
         if now - began > deadline_s:
             raise Stuck(f'not within {deadline_s:.0f} s\n'
-                        + threads(qemu.pid), False)
+                        + threads(qemu.pid, min(1.0, look_s)), False)
 
 
-def threads(pid: int, seconds: float = 1.0) -> str:
+def threads(pid: int, seconds: float) -> str:
     """What the threads of a process do, a line each.
 
     :param seconds: for so long it is looked at how much CPU time they use

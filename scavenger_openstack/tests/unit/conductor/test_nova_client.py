@@ -51,7 +51,8 @@ class Nova(testtools.TestCase):
                                                  self.handler())
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,),
+                         daemon=True).start()
         url = f'http://127.0.0.1:{server.server_port}/v2.1'
         self.answers['/v2.1'] = {'version': {
             'id': 'v2.1', 'status': 'CURRENT', 'version': NEWEST,

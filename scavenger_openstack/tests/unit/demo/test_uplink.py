@@ -51,12 +51,17 @@ class RemoveTest(testtools.TestCase):
         return (self.top / 'calls').read_text().count('\n')
 
     def test_what_fails_is_tried_again_for_a_while(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{uplink.__name__}.REMOVE_S', 1.0))
         self.play('echo busy >&2; exit 1')
         found = self.assertRaises(errors.DriverError, self.uplink.remove)
         self.assertIn('busy', str(found))
         self.assertGreater(self.calls(), 1)
 
     def test_what_hangs_is_not_tried_for_ever(self) -> None:
+        for name, seconds in (('REMOVE_S', 0.3), ('COMMAND_S', 0.5)):
+            self.useFixture(fixtures.MonkeyPatch(
+                f'{uplink.__name__}.{name}', seconds))
         self.play('exec sleep 60')
         found = self.assertRaises(errors.DriverError, self.uplink.remove)
         self.assertIn('no answer', str(found))

@@ -245,7 +245,7 @@ class PauseTest(testtools.TestCase):
                 (self.path / 'new').rename(self.path / 'status.json')
                 (self.path / 'leases' / f'{number}.json').touch()
 
-        self.assertGreater(self.took(more, seconds=3.2), 3.0)
+        self.assertGreater(self.took(more, seconds=2.4), 2.2)
         gaps_s = [b - a for a, b in itertools.pairwise(self.turns)]
         self.assertLess(max(gaps_s), 1.5)
 

@@ -281,13 +281,13 @@ class Kept(VirshCase):
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
             server.listen(99)
-            kept = self.sessions(connect_s=3.0)
+            kept = self.sessions(connect_s=2.0)
             uri = f'qemu+unix:///system?socket={path}'
             began_s = time.monotonic()
             for _ in range(100):
                 exc = self.assertRaises(
                     virsh.VirshError, kept.use(uri).__enter__)
-                self.assertIn('does not connect within 3 s', str(exc))
+                self.assertIn('does not connect within 2 s', str(exc))
             self.assertThat(time.monotonic() - began_s,
                             matchers.LessThan(15.0))
             self.assertTrue(self.pid(kept))     # another is none the worse

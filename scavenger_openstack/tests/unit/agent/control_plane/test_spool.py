@@ -122,6 +122,8 @@ class SpoolTest(testtools.TestCase):
 
     def test_the_file_cannot_be_read_for_a_moment(self) -> None:
         """Nothing overtakes what is in there."""
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{spool.__name__}.BUSY_S', 0.1))
         one = self.open()
         one.add(map(kill, 'ab'))
         one.batch(9, MIB)
