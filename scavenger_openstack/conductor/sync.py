@@ -64,6 +64,9 @@ MOST_N = 2 ** 40
 MOST_AMOUNT = 2.0 ** 60
 """Larger numbers cannot be, and all hosts' together would overflow."""
 
+TWINS_S = 3600.0
+"""For how long it is known of a host that two machines spoke as it."""
+
 STARTED = 'the agent started; its limits had been restored'
 
 
@@ -195,7 +198,28 @@ def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
             'ahead' if offset_s > 0 else 'behind')
     elif was_s and not offset_s:
         LOG.info('%s: its clock is right again', report.host)
-    return facts
+    return facts | _boots(report, host, now)
+
+
+def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
+    """What is kept of a host's boots; says once an hour that two machines
+    speak as one host: no machine comes back to the boot before its last."""
+    known = {name: host.facts[name] for name in (
+        'boot_before', 'two_machines_s') if name in host.facts}
+    if report.boot_id != host.boot_id:
+        known['boot_before'] = host.boot_id
+        if report.boot_id == host.facts.get('boot_before'):
+            if 'two_machines_s' not in known:
+                LOG.warning(
+                    '%s: two machines report by this name, of boots %s and '
+                    '%s; what is listed of the host changes from one to the '
+                    'other. Give each a name of its own, [agent] host in '
+                    'its scavenger.conf', report.host,
+                    printable(host.boot_id), printable(report.boot_id))
+                known['two_machines_s'] = now
+    if now - known.get('two_machines_s', now) > TWINS_S:
+        del known['two_machines_s']
+    return known
 
 
 def _apply(connection: reports.Connection, host_id: int, report: Report,

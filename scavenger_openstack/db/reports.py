@@ -60,7 +60,7 @@ _hosts, _runs = tables.hosts.c, tables.runs.c
 # Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
     _hosts.id, _hosts.facts, _hosts.workloads_digest, _hosts.settings,
-    _hosts.token_hash).where(
+    _hosts.token_hash, _hosts.boot_id).where(
         _hosts.name == bindparam('host')).with_for_update(key_share=True)
 _PROGRESS = select(
     select(_runs.sequence).where(
@@ -88,6 +88,7 @@ class Host(NamedTuple):
     workloads_digest: str
     settings: Row
     token_hash: str | None
+    boot_id: str
 
 
 def hour(time_s: float) -> int:
@@ -108,7 +109,7 @@ def add_host(connection: Connection, name: str, now: float) -> Host:
                 'totals_hour_s': hour(now)}
     done = connection.execute(insert(tables.hosts), row)
     assert done.inserted_primary_key is not None
-    return Host(done.inserted_primary_key[0], {}, '', {}, None)
+    return Host(done.inserted_primary_key[0], {}, '', {}, None, '')
 
 
 def update_host(connection: Connection, host_id: int, row: Row) -> None:

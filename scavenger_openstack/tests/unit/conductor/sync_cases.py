@@ -357,6 +357,27 @@ class Sync(cloud.Mixin):
             tables.incidents, 'begun_s', 'changed_s'))
         self.assertEqual(['d2'], self.rows(tables.hosts, 'workloads_digest'))
 
+    def test_two_machines_with_one_name(self) -> None:
+        def speaks(boot_id: str, now: float) -> dict[str, Any]:
+            self.sync(codec.replace(report(sent_s=now), boot_id=boot_id), now)
+            [facts] = self.rows(tables.hosts, 'facts')
+            return dict(facts)
+
+        with self.assertNoLogs('scavenger_openstack.conductor.sync'):
+            for number in range(3):     # it starts again and again
+                speaks(f'boot-{number}', NOW + 10 * number)
+                facts = speaks(f'boot-{number}', NOW + 10 * number + 5)
+        self.assertNotIn('two_machines_s', facts)
+        with self.assertLogs('scavenger_openstack.conductor.sync') as logs:
+            for number in range(10):
+                speaks(f'boot-{1 + number % 2}', NOW + 100 + number)
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('node-1: two machines report by this name, of boots '
+                      'boot-2 and boot-1', logs.output[0])
+        self.assertEqual(NOW + 100, speaks('boot-2', NOW + 200)[
+            'two_machines_s'])
+        self.assertNotIn('two_machines_s', speaks('boot-2', NOW + 3701))
+
     def test_what_is_refused(self) -> None:
         for wrong, said in (
                 (report(schema=2), 'schema 2, this conductor takes 1'),
