@@ -204,7 +204,7 @@ def _facts(report: Report, host: reports.Host, now: float) -> reports.Row:
 def _boots(report: Report, host: reports.Host, now: float) -> reports.Row:
     """What is kept of a host's boots; says once an hour that two machines
     speak as one host: no machine comes back to the boot before its last."""
-    known = {name: host.facts[name] for name in (
+    known: reports.Row = {name: host.facts[name] for name in (
         'boot_before', 'two_machines_s') if name in host.facts}
     if report.boot_id != host.boot_id:
         known['boot_before'] = host.boot_id

@@ -150,8 +150,8 @@ class Totals(cloud.Mixin):
             self.sync(cloud.report(cloud.incident(1), workloads=WORKLOADS),
                       NOW)
             with self.engine.begin() as connection:
-                host_id = connection.scalar(sqlalchemy.select(
-                    tables.hosts.c.id))
+                host_id = connection.execute(sqlalchemy.select(
+                    tables.hosts.c.id)).scalar_one()
                 connection.execute(insert(tables.antagonist_hours), [
                     {'host_id': host_id, 'hour_s': HOUR - days * DAY_S,
                      'workload': 'noisy', 'victim': 'web', 'cause': 'disk',
