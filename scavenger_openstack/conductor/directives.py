@@ -58,7 +58,11 @@ WORDS = {'cloud': 'the cloud', 'aggregate': 'aggregate', 'host': 'host'}
 
 
 class Asker(NamedTuple):
-    """The host that directives are for, and the digest of those it has."""
+    """The host that directives are for.
+
+    ``holds``: the digest of those it has.  ``tags``: as of
+    :class:`~scavenger_openstack.db.reports.Progress`.
+    """
 
     host_id: int
     name: str
@@ -66,6 +70,7 @@ class Asker(NamedTuple):
     settings: dict[str, Any]
     holds: str
     cpu_model: str = ''
+    tags: tuple[float, int] = (0.0, 0)
 
 
 class Wishes:
@@ -96,8 +101,7 @@ class Wishes:
             if one.expires_s > now)
         budget = governor.budget(wanted, places, asker.name, now)
         key = (serial, asker.workloads_digest, asker.settings, overrides,
-               budget, asker.cpu_model,
-               flavor_tags.version(connection, asker.name))
+               budget, asker.cpu_model, asker.tags)
         with self._lock:
             known = self._known.get(asker.host_id)
         if known is not None and known == (key, asker.holds):

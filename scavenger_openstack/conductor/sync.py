@@ -118,8 +118,8 @@ def sync(connection: reports.Connection, report: Report, now: float,
             f'a report in the name of {report.host} '
             + ('with a wrong token' if token else 'without its token')
             + ': refused')
-    sequence, generation = reports.progress(connection, host.id,
-                                            report.run_id)
+    sequence, generation, tags = reports.progress(
+        connection, host.id, report.host, report.run_id)
     refused = elsewhere.refused(connection, host.id, report, now)
     listed = report.workloads_digest
     if refused:
@@ -151,7 +151,7 @@ def sync(connection: reports.Connection, report: Report, now: float,
         directives=(wishes or directives_.Wishes()).directives(
             connection, directives_.Asker(
                 host.id, report.host, digest, host.settings,
-                report.directives_digest, report.facts.cpu_model),
+                report.directives_digest, report.facts.cpu_model, tags),
             generation, now))
 
 

@@ -53,6 +53,8 @@ SORTED_BYTES = 128 << 20
 """MariaDB groups on disk what needs more; a name takes 1 KiB there."""
 RECYCLE_S = 3600
 """Older connections are not used again: firewalls forget them."""
+IDLE_S = 5.0
+"""A connection that was idle for longer is tried before it is used again."""
 
 _WRITES = 'scavenger_writes'
 
@@ -75,7 +77,9 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
         parsed, name, statement_s)}
     if name != 'sqlite':
         options |= {'isolation_level': 'READ COMMITTED',
-                    'pool_pre_ping': True, 'pool_recycle': RECYCLE_S,
+                    'pool_recycle': RECYCLE_S,
+                    # Each transaction is ended where it was begun.
+                    'pool_reset_on_return': None,
                     'pool_size': min(5, connections),
                     'max_overflow': max(0, connections - 5),
                     'pool_timeout': CONNECT_S}
@@ -89,6 +93,7 @@ def engine(url: str, *, statement_s: float = STATEMENT_S,
         _listen_sqlite(made)
     else:
         _listen_server(made, name, statement_s)
+        _listen_pool(made)
     return made
 
 
@@ -258,3 +263,24 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
             cursor.execute(statement)
         cursor.close()
         connection.commit()
+
+
+def _listen_pool(engine: Engine) -> None:
+    """Try a connection that was idle, and not each time: that costs as much
+    as another statement.  One that is lost within :data:`IDLE_S` fails its
+    transaction, which :func:`retried` does again."""
+
+    @event.listens_for(engine, 'checkin')
+    def returned(connection: Any, record: Any) -> None:
+        record.info['used_s'] = time.monotonic()
+
+    @event.listens_for(engine, 'checkout')
+    def taken(connection: Any, record: Any, proxy: Any) -> None:
+        used_s = record.info.get('used_s')
+        if used_s is None or time.monotonic() - used_s < IDLE_S:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as exc_:
+            raise exc.InvalidatePoolError(
+                'the server closed the connection') from exc_

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from sqlalchemy import bindparam
 from sqlalchemy import Connection
 from sqlalchemy import delete
-from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
@@ -38,8 +37,6 @@ _T = tables.flavor_tags.c
 _OF_HOST = select(
     _T.instance, _T.priority, _T.source, _T.application).where(
         _T.host == bindparam('of_host')).order_by(_T.instance)
-_VERSION = select(func.max(_T.changed_s), func.count()).where(
-    _T.host == bindparam('of_host'))
 
 
 class FlavorTag(NamedTuple):
@@ -76,12 +73,6 @@ def touch(connection: Connection, instances: Collection[str], now_s: float
     for some in reports.batches(sorted(instances)):
         connection.execute(update(tables.flavor_tags).where(
             _T.instance.in_(some)).values(changed_s=now_s))
-
-
-def version(connection: Connection, host: str) -> tuple[float, int]:
-    """What differs when one of a host's has changed."""
-    newest_s, count = connection.execute(_VERSION, {'of_host': host}).one()
-    return newest_s or 0.0, count
 
 
 def of_host(connection: Connection, host: str) -> list[FlavorTag]:

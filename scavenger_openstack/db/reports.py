@@ -56,6 +56,7 @@ LENGTHS = {table.name: {
     for table in tables.METADATA.sorted_tables}
 
 _hosts, _runs = tables.hosts.c, tables.runs.c
+_tags = tables.flavor_tags.c
 
 # Built once: a statement that is built each time costs as much as running it.
 _HOST = select(
@@ -66,7 +67,9 @@ _PROGRESS = select(
     select(_runs.sequence).where(
         _runs.host_id == bindparam('host_id'),
         _runs.run_id == bindparam('run')).scalar_subquery(),
-    select(func.max(tables.audit.c.id)).scalar_subquery())
+    select(func.max(tables.audit.c.id)).scalar_subquery(),
+    *(select(told).where(_tags.host == bindparam('host')).scalar_subquery()
+      for told in (func.max(_tags.changed_s), func.count())))
 _UPDATE_HOST = update(tables.hosts).where(_hosts.id == bindparam('row'))
 _UPDATE_RUN = update(tables.runs).where(
     _runs.host_id == bindparam('of_host'), _runs.run_id == bindparam('run'))
@@ -89,6 +92,19 @@ class Host(NamedTuple):
     settings: Row
     token_hash: str | None
     boot_id: str
+
+
+class Progress(NamedTuple):
+    """How far a run of an agent is stored, and what tells of changes.
+
+    ``sequence``: of its last entry, ``None`` before its first report.
+    ``generation``: grows with whatever an operator changes.  ``tags``:
+    differs when what the flavors of the host's instances say has changed.
+    """
+
+    sequence: int | None
+    generation: int
+    tags: tuple[float, int]
 
 
 def hour(time_s: float) -> int:
@@ -117,13 +133,15 @@ def update_host(connection: Connection, host_id: int, row: Row) -> None:
                                       'row': host_id})
 
 
-def progress(connection: Connection, host_id: int, run: str
-             ) -> tuple[int | None, int]:
-    """The last sequence of a run, ``None`` before its first, and a number
-    that grows with whatever an operator changes."""
-    sequence, generation = connection.execute(
-        _PROGRESS, {'host_id': host_id, 'run': run}).one()
-    return sequence, generation or 0
+def progress(connection: Connection, host_id: int, host: str, run: str
+             ) -> Progress:
+    """See :class:`Progress`.
+
+    :param host: its name
+    """
+    sequence, generation, newest_s, count = connection.execute(
+        _PROGRESS, {'host_id': host_id, 'host': host, 'run': run}).one()
+    return Progress(sequence, generation or 0, (newest_s or 0.0, count))
 
 
 def newest_run(connection: Connection, host_id: int) -> str | None:

@@ -455,7 +455,7 @@ class Sync(cloud.Mixin):
         answer = self.sync(report(digest='d1', holds=digest.digest),
                            NOW + 5, wishes=wishes)
         self.assertIsNone(answer.directives)
-        self.assertEqual(4, len(found), '\n'.join(found))
+        self.assertEqual(3, len(found), '\n'.join(found))
 
     def test_what_totals_cost(self) -> None:
         """Two statements where incidents add to hourly sums, else none."""
