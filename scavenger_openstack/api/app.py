@@ -93,7 +93,7 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
                     'this API may do everything')
     app = flask_app(engine, conf, auth, ROUTES, clock)
     checked = auth_.protected(app.wsgi_app, auth, conf)
-    healthy = health.application(lambda: _check(engine), conf)
+    healthy = health.application(lambda: _check_health(engine), conf)
 
     def called(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
         if environ.get('PATH_INFO') == health.PATH:
@@ -112,6 +112,12 @@ def create(engine: Any, conf: cfg.ConfigOpts | None = None,
 def _check(engine: Any) -> None:
     with connect.reading(engine) as connection:
         schema.check(connection)
+
+
+def _check_health(engine: Any) -> None:
+    with connect.writing(engine) as connection:
+        schema.check(connection)
+        schema.check_writable(connection)
 
 
 def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,

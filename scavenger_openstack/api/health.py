@@ -12,8 +12,8 @@
 
 """``/healthcheck``: whether this process can serve requests.
 
-It looks at the database, and then asks what ``[healthcheck] backends`` lists,
-such as ``disable_by_file``.
+It looks whether the database can be read and written, and then asks what
+``[healthcheck] backends`` lists, such as ``disable_by_file``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ PATH = '/healthcheck'
 def application(check: Callable[[], None], conf: cfg.ConfigOpts) -> Any:
     """WSGI.
 
-    :param check: raises DatabaseError when the database cannot be used
+    :param check: raises DatabaseError when the database cannot be used, or
+        only be read
     """
     backends = healthcheck.Healthcheck(None, conf)
 

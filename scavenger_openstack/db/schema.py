@@ -78,6 +78,15 @@ def check(connection: Connection) -> None:
         + f' and this program needs version {newest()}: {faults.UPGRADE}')
 
 
+def check_writable(connection: Connection) -> None:
+    """Do nothing, and that by a statement that a read-only database refuses.
+
+    :raises DBAPIError: the database takes no changes.
+    """
+    connection.execute(sqlalchemy.update(tables.claims).where(
+        sqlalchemy.false()).values(expires_s=0.0))
+
+
 def upgrade(engine: Engine) -> tuple[str | None, str]:
     """Bring the tables to the newest version, and return the version before
     and after.  Two of these at once wait for each other.

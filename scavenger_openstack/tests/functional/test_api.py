@@ -80,7 +80,7 @@ class Outages(testtools.TestCase):
         for statement in read_only:
             server.execute(statement)
         engine.dispose()
-        self.assertEqual([200, 503, 200], statuses())
+        self.assertEqual([200, 503, 503], statuses())
         self.assertIn('it is read-only', log.output)
         rows: Any = client.get('/v1/audit').json
         self.assertEqual(2, len(rows['audit']))
