@@ -21,8 +21,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 GRACE_S = 60.0
-"""The next lease is due by then; without one the host's own number counts,
-since there is no governor any more."""
+"""So long after its end the next lease is waited for, and no limit is set:
+hosts with the next one may set them already.  Then the host's own number
+counts, since there is no governor any more."""
 
 
 class Budget(NamedTuple):
@@ -59,7 +60,7 @@ class Allowance:
         budget = self._budget
         if budget is None or now >= budget.until_s + GRACE_S:
             return True
-        if self._used >= budget.limits:
+        if now >= budget.until_s or self._used >= budget.limits:
             return False
         self._used += 1
         return True

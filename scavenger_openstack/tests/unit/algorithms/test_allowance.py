@@ -44,8 +44,8 @@ class AllowanceTest(testtools.TestCase):
         self.assertEqual(3, self.taken(60.0))
 
     def test_after_its_end(self) -> None:
-        """What is left of it lasts until another one is due for sure."""
+        """What is left of it would come on top of the next minute's."""
         self.one.give(Budget(1, 60.0, 1.0))
-        self.assertEqual(1, self.taken(70.0))
+        self.assertEqual(0, self.taken(60.0))
         self.assertEqual(0, self.taken(60.0 + allowance.GRACE_S - 1))
         self.assertEqual(10, self.taken(60.0 + allowance.GRACE_S))
