@@ -68,6 +68,13 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
     cfg.StrOpt('ca_file', sample_default='those of the system',
                help='With a url: certificates that sign that of the '
                     'conductor, in PEM.'),
+    cfg.BoolOpt('require_token', default=False,
+                help='Of the conductor: take reports only of hosts that '
+                     '"scavenger-manage host enroll" has given a token, '
+                     'which their agents show.  Without it any client that '
+                     'the broker lets in may report as a host that has no '
+                     'token yet.  Enroll all hosts first: reports of others '
+                     'are refused.'),
     cfg.BoolOpt('allow_background', default=False,
                 sample_default='true where scavenger-standalone has a '
                                'control plane of its own, else false',

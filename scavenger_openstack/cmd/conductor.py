@@ -77,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
+    from scavenger_openstack.db import enrollment
     from scavenger_openstack.db import schema
     from scavenger_openstack import rpc
     conf = cfg.ConfigOpts()
@@ -88,9 +89,14 @@ def run(options: argparse.Namespace) -> int:
                             connections=conf.database.max_connections)
     with connect.reading(engine) as connection:
         schema.check(connection)
+        without = enrollment.without_token(connection)
     log.setup(conf, 'scavenger')
-    conductor = service.Conductor(engine, keep_days=conf.database.keep_days,
-                                  keep_rows=conf.database.keep_rows)
+    if conf.conductor.require_token and without:
+        LOG.warning('%d hosts have no token, reports of theirs are refused: '
+                    'see "scavenger-manage host enroll"', without)
+    conductor = service.Conductor(
+        engine, require_token=conf.conductor.require_token,
+        keep_days=conf.database.keep_days, keep_rows=conf.database.keep_rows)
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)

@@ -84,16 +84,19 @@ class Conductor:
 
     :param engine: of a database with the tables
     :param clock: UNIX time in seconds
+    :param require_token: see :func:`.sync.sync`
     :param keep_days: see :class:`.purging.Purging`; so are ``keep_rows``
     """
 
     def __init__(self, engine: connect.Engine,
                  clock: Callable[[], float] = time.time, *,
+                 require_token: bool = False,
                  keep_days: int = 0, keep_rows: int = 0) -> None:
         self.name = f'{socket.gethostname()}:{os.getpid()}:' \
                     f'{secrets.token_hex(4)}'
         self._engine = engine
         self._clock = clock
+        self._require_token = require_token
         self._wishes = directives.Wishes()
         self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
@@ -168,6 +171,7 @@ class Conductor:
                 self._engine, functools.partial(
                     sync_.sync, report=report, now=now,
                     authenticated=authenticated, token=token,
+                    require_token=self._require_token,
                     wishes=self._wishes),
                 patience_s=PATIENCE_S, idempotent=True, on_duplicate=True)
         except errors.WireError:

@@ -98,6 +98,7 @@ def check(report: Report, authenticated: str | None = None) -> None:
 
 def sync(connection: reports.Connection, report: Report, now: float,
          authenticated: str | None = None, token: str = '',
+         require_token: bool = False,
          wishes: directives_.Wishes | None = None) -> Answer:
     """Apply a report and answer it, in the caller's transaction.
 
@@ -105,19 +106,17 @@ def sync(connection: reports.Connection, report: Report, now: float,
     :param authenticated: as for :func:`check`
     :param token: what the sender shows, where that is ``None``: a host that
         has been enrolled needs its own
+    :param require_token: every host has to be enrolled
     :param wishes: what is remembered of the operators' wishes from one
         report to the next, by the caller
     :raises WireError: as :func:`check`
     """
     check(report, authenticated)
-    host = (reports.host(connection, report.host)
-            or reports.add_host(connection, report.host, now))
-    if authenticated is None and host.token_hash and not hmac.compare_digest(
-            enrollment.hashed(token), host.token_hash):
-        raise errors.ForeignReport(
-            f'a report in the name of {report.host} '
-            + ('with a wrong token' if token else 'without its token')
-            + ': refused')
+    host = reports.host(connection, report.host)
+    if authenticated is None:
+        _check_token(report.host, host and host.token_hash, token,
+                     require_token)
+    host = host or reports.add_host(connection, report.host, now)
     sequence, generation, tags = reports.progress(
         connection, host.id, report.host, report.run_id)
     refused = elsewhere.refused(connection, host.id, report, now)
@@ -153,6 +152,25 @@ def sync(connection: reports.Connection, report: Report, now: float,
                 host.id, report.host, digest, host.settings,
                 report.directives_digest, report.facts.cpu_model, tags),
             generation, now))
+
+
+def _check_token(host: str, expected: str | None, token: str, required: bool
+                 ) -> None:
+    """
+    :param expected: hash of the host's token, ``None`` if it has none
+    :raises ForeignReport: the sender may not report as this host
+    """
+    if expected is None:
+        if required:
+            raise errors.ForeignReport(
+                f'a report in the name of {host}, which has no token: '
+                'refused by [conductor] require_token; '
+                '"scavenger-manage host enroll" makes one')
+    elif not hmac.compare_digest(enrollment.hashed(token), expected):
+        raise errors.ForeignReport(
+            f'a report in the name of {host} '
+            + ('with a wrong token' if token else 'without its token')
+            + ': refused')
 
 
 def _new(entries: Iterable[AnyEntry], done: int) -> Iterator[AnyEntry]:

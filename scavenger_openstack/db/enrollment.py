@@ -23,6 +23,7 @@ import hmac
 import secrets
 
 from sqlalchemy import Connection
+from sqlalchemy import func
 from sqlalchemy import insert
 from sqlalchemy import select
 from sqlalchemy import update
@@ -62,6 +63,13 @@ def may_speak(connection: Connection, name: str, token: str) -> bool:
         select(tables.hosts.c.token_hash)
         .where(tables.hosts.c.name == name)).scalar_one_or_none()
     return hmac.compare_digest(hashed(token), expected or '')
+
+
+def without_token(connection: Connection) -> int:
+    """How many hosts that have reported have no token."""
+    hosts = tables.hosts.c
+    return connection.execute(select(func.count()).where(
+        hosts.token_hash.is_(None))).scalar_one()
 
 
 def hashed(token: str) -> str:

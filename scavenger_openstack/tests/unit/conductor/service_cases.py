@@ -208,6 +208,22 @@ class Service(cloud.Mixin):
         self.assertEqual(2, self.answer(report(incident(2)),
                                         authenticated=HOST).acknowledged)
 
+    def test_only_hosts_with_a_token(self) -> None:
+        self.answer(report(incident(1)))
+        self.conductor = service.Conductor(self.engine, lambda: self.now,
+                                           require_token=True)
+        self.assertIn('which has no token', self.refused(
+            codec.encode(report(incident(2)))))
+        self.assertIn('which has no token', self.refused(
+            codec.encode(report(incident(1), host='node-9')), token='x'))
+        self.assertEqual([HOST], self.rows(tables.hosts, 'name'))
+        with self.engine.begin() as connection:
+            self.assertEqual(1, enrollment.without_token(connection))
+            token, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+            self.assertEqual(0, enrollment.without_token(connection))
+        self.assertEqual(2, self.answer(report(incident(2)), token=token
+                                        ).acknowledged)
+
     def test_a_database_that_is_not_usable(self) -> None:
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.text(
