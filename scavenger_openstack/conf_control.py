@@ -119,7 +119,7 @@ API_OPTS: list[cfg.Opt] = [
                      'own instances, and nothing of what disturbed them.'),
     cfg.FloatOpt('silent_s', default=60.0, min=1,
                  help='Seconds without a report after which the API shows a '
-                      'host as silent.'),
+                      'host as silent, and a conductor says so in its log.'),
 ]
 
 

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 from scavenger_openstack.cmd import exit as exit_
@@ -42,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> command_line.Parser:
     found = command_line.program(
         PROG, 'The API of one host, on 127.0.0.1. In production a WSGI '
-              'server runs scavenger_openstack.wsgi.api instead.')
+              'server runs scavenger_openstack.wsgi.api instead. SIGTERM ends '
+              'it, SIGHUP reads the log levels again, SIGUSR2 prints a report '
+              'of its state.')
     found.add_argument('--user', metavar='NAME',
                        help='answer requests as this user, without any '
                             'privilege; files are loaded before; it takes '
@@ -59,15 +62,20 @@ def run(options: argparse.Namespace) -> int:
     :raises ScavengerError: what stopped it, in one line
     """
     # Here, so that "--help" and what is wrong are there at once.
+    from oslo_config import cfg
     from oslo_log import log
 
     from scavenger_openstack.api import app
     from scavenger_openstack.api import server as server_
-    from scavenger_openstack.cmd import configuration
+    from scavenger_openstack.cmd import signals
+    from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
-    conf = configuration.load(PROG, options)
+    conf = cfg.ConfigOpts()
+    conf_.register(conf)
+    signals.register(conf)
+    conf_.load(conf, command_line.configuration(options), PROG)
     if options.parent is not None:
         # An agent that started it may have given it its real-time priority.
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -90,6 +98,11 @@ def run(options: argparse.Namespace) -> int:
     def stop(signum: int, frame: FrameType | None) -> None:
         server.stop()
 
+    def read_again(signum: int, frame: FrameType | None) -> None:
+        threading.Thread(target=signals.read_again, args=(conf,)).start()
+
+    signal.signal(signal.SIGHUP, read_again)
+    signals.report_on_sigusr2(conf, PROG)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     log.getLogger(__name__).info(

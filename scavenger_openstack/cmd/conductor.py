@@ -28,8 +28,6 @@ import warnings
 
 from scavenger_openstack.cmd import exit as exit_
 from scavenger_openstack import command_line
-from scavenger_openstack import errors
-from scavenger_openstack import version
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -69,10 +67,8 @@ def run(options: argparse.Namespace) -> int:
     # Here, so that "--help" and what is wrong are there at once.
     from oslo_config import cfg
     from oslo_log import log
-    from oslo_reports.generators import conf as report_conf
-    from oslo_reports import guru_meditation_report
-    from oslo_reports import opts as report_opts
 
+    from scavenger_openstack.cmd import signals as signals_
     from scavenger_openstack.conductor import service
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
@@ -83,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     rpc.register(conf)
-    report_opts.set_defaults(conf)
+    signals_.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
@@ -100,13 +96,10 @@ def run(options: argparse.Namespace) -> int:
     server = rpc.Server(
         conf, lambda data, token: conductor.answer(data, token=token),
         conductor.name, conductor.tag)
-    leaders = leaders_of(conf, engine, conductor.name)
+    leaders = [_silence(conf, engine, conductor.name),
+               *leaders_of(conf, engine, conductor.name)]
     signals = Signals(conf)
-    report = guru_meditation_report.TextGuruMeditation
-    # Its own section "Configuration" is of a global that we do not use.
-    report.register_section('Options',
-                            report_conf.ConfigReportGenerator(conf))
-    report.setup_autorun(_Version(), PROG, conf=conf)
+    signals_.report_on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
     for one in leaders:
@@ -141,6 +134,17 @@ def leaders_of(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
                                   (_aggregates, conf.nova.enabled),
                                   (_evictions, conf.nova.enabled),
                                   (_policy, conf.nova.enabled)) if enabled]
+
+
+def _silence(conf: cfg.ConfigOpts, engine: connect.Engine, name: str
+             ) -> leader.Leader:
+    from scavenger_openstack.conductor import leader
+    from scavenger_openstack.conductor import silence
+    watch = silence.Watch(engine, conf.api.silent_s, time.time)
+    return leader.Leader(
+        engine, silence.CLAIM, name, time.time, watch.turn,
+        every_s=silence.EVERY_S,
+        what='hosts that do not report are not looked for')
 
 
 def _placement(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
@@ -217,19 +221,6 @@ def _policy(conf: cfg.ConfigOpts, engine: connect.Engine, name: str,
         what='no policy looks at antagonists and shortages of CPU')
 
 
-class _Version:
-    """What a report on SIGUSR2 says of this program."""
-
-    def vendor_string(self) -> str:
-        return 'scavenger_openstack'
-
-    def product_string(self) -> str:
-        return PROG
-
-    def version_string_with_package(self) -> str:
-        return version()
-
-
 class Signals:
     """SIGTERM and SIGINT end, SIGHUP reads the options that may change while
     it runs (log levels) again."""
@@ -245,21 +236,9 @@ class Signals:
 
     def wait(self) -> None:
         """Return when the process is to end."""
-        from oslo_config import cfg
-
-        from scavenger_openstack import conf as conf_
+        from scavenger_openstack.cmd import signals
         while self._queue.get() == signal.SIGHUP:
-            try:
-                conf_.check_files(self._conf)
-                self._conf.mutate_config_files()
-            except (errors.ScavengerError, cfg.Error, ValueError,
-                    OSError) as exc:
-                LOG.error('the configuration cannot be read again, what was '
-                          'read before holds: %s',
-                          '; '.join(map(str, exc.args)) or exc)
-            else:
-                LOG.info('read the configuration again: log levels hold '
-                         'now, other options after a restart')
+            signals.read_again(self._conf)
 
 
 if __name__ == '__main__':

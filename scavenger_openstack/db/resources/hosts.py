@@ -57,6 +57,13 @@ def reported(connection: Connection) -> list[Row]:
         tables.hosts.c.last_seen_s).order_by(tables.hosts.c.name))
 
 
+def silent(connection: Connection, before_s: float) -> list[str]:
+    """The hosts whose last report came before that time."""
+    seen_s = tables.hosts.c.last_seen_s
+    return list(connection.scalars(select(tables.hosts.c.name).where(
+        seen_s > 0, seen_s < before_s)))
+
+
 def set_settings(connection: Connection, host_id: int,
                  settings: dict[str, Any]) -> None:
     connection.execute(update(tables.hosts)

@@ -15,7 +15,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import pathlib
+import signal
+import subprocess
+import sys
 from typing import Any
+import urllib.request
 
 import fixtures
 import testtools
@@ -24,6 +29,7 @@ from werkzeug.test import Client
 from scavenger_openstack.api import app
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.servers import databases
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
@@ -93,3 +99,42 @@ class Outages(testtools.TestCase):
         self.on(postgresql.PostgreSql,
                 'ALTER SYSTEM SET default_transaction_read_only = on',
                 'SELECT pg_reload_conf()')
+
+
+class Signals(base.FunctionalTestCase, databases.Sqlite):
+
+    def test_log_levels_and_a_report(self) -> None:
+        """SIGHUP and SIGUSR2; it goes on, and SIGTERM ends it."""
+        directory = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
+        file = directory / 'scavenger.conf'
+        port = process.free_port()
+        text = (f'[database]\nconnection = {self.url}\n'
+                f'[api]\nauth_strategy = noauth\nport = {port}\n')
+        file.write_text(text)
+        log = directory / 'log'
+        with log.open('wb') as output:
+            api = subprocess.Popen(
+                [sys.executable, '-m', 'scavenger_openstack.cmd.api',
+                 '--config-file', str(file)], stdout=output, stderr=output)
+        self.addCleanup(api.wait)
+        self.addCleanup(api.kill)
+
+        def until(words: str) -> None:
+            self.wait_for(words, lambda: words in log.read_text(), 60)
+
+        until('the API answers')
+        file.write_text('[DEFAULT]\ndebug = true\n' + text)
+        api.send_signal(signal.SIGHUP)
+        until('read the configuration again')
+        with urllib.request.urlopen(f'http://127.0.0.1:{port}/v1') as answer:
+            self.assertEqual(200, answer.status)
+        until('GET /v1')
+        file.write_text(text + 'prot = 1\n')
+        api.send_signal(signal.SIGHUP)
+        until('did you mean port?')
+        api.send_signal(signal.SIGUSR2)
+        until('max_connections')
+        self.assertIn('connection = ***', log.read_text())
+        self.assertNotIn(self.url, log.read_text())
+        api.terminate()
+        self.assertEqual(0, api.wait(60))

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Hosts that do not report any more, said once in the log.
+
+They go on protecting themselves, with the directives that they have; what
+operators change does not reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Collection
+
+from oslo_log import log
+
+from scavenger_openstack.db import connect
+from scavenger_openstack.db.resources import hosts
+from scavenger_openstack.types import printable
+
+LOG = log.getLogger(__name__)
+
+CLAIM = 'silence'
+
+EVERY_S = 10.0
+
+MOST_NAMED = 10
+"""More hosts at once are counted, and so many of them named."""
+
+
+class Watch:
+    """Looks for hosts that fell silent since the last look.
+
+    :param silent_s: without a report for longer, a host is silent
+    :param clock: UNIX time in seconds
+    """
+
+    def __init__(self, engine: connect.Engine, silent_s: float,
+                 clock: Callable[[], float]) -> None:
+        self._engine = engine
+        self._silent_s = silent_s
+        self._clock = clock
+        self._silent: frozenset[str] = frozenset()
+
+    def turn(self, still: Callable[[], None]) -> None:
+        """One look.
+
+        :raises DatabaseError: the database cannot be used
+        """
+        with connect.reading(self._engine) as connection:
+            silent = frozenset(hosts.silent(
+                connection, self._clock() - self._silent_s))
+        new, again = silent - self._silent, self._silent - silent
+        if new:
+            LOG.warning('no report for more than %.0f s from %s: what '
+                        'operators change does not get there; see whether '
+                        'its agent runs and reaches the broker',
+                        self._silent_s, _named(new))
+        if again:
+            LOG.info('reports come again from %s', _named(again))
+        self._silent = silent
+
+
+def _named(names: Collection[str]) -> str:
+    """The names, or how many they are and the first ones."""
+    first = ', '.join(map(printable, sorted(names)[:MOST_NAMED]))
+    return (first if len(names) <= MOST_NAMED
+            else f'{len(names)} hosts, among them {first}')
