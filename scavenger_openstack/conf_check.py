@@ -212,9 +212,12 @@ def wrong_values(conf: cfg.ConfigOpts,
                 why = wrong_value(option.type, text) or str(
                     exc).replace('\n', ' ').rpartition(' is not valid: ')[2]
             else:
-                if not isinstance(value, float) or not math.isnan(value):
+                if value is None and option.default is not None:
+                    why = 'there is no value; write one, or remove the line'
+                elif isinstance(value, float) and math.isnan(value):
+                    why = f'{text or str(value)!r} is not a number'
+                else:
                     continue
-                why = f'{text or str(value)!r} is not a number'
             yield f'{path}[{section}] {name}: {why}'
 
 

@@ -60,6 +60,8 @@ def parsed(option: cfg.Opt, value: float | str) -> Any:
     if not isinstance(value, str):
         value = str(int(value) if value.is_integer() else value)
     found = option.type(value)
+    if found is None and option.default is not None:
+        raise ValueError('there is no value')
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError('it is no finite number')
     return found

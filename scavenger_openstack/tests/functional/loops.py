@@ -105,9 +105,8 @@ class LoopTestCase(base.FunctionalTestCase):
             self.useFixture(fixtures.TempDir()).path) / 'state'
         self.now = 1000.0
 
-    def loop(self, *controllers: tuple[Controller, Mode],
-             options: Sequence[str] = (), watched: bool = True,
-             isolated: bool = False, **words: Any) -> loop_.Loop:
+    def configure(self, options: Sequence[str] = ()) -> cfg.ConfigOpts:
+        """The configuration of an agent for the tree, with these lines."""
         path = self.state_dir.parent / 'agent.conf'
         path.write_text('\n'.join((
             '[cgroups]', f'background_parents = {self.tree.name}/batch',
@@ -116,6 +115,12 @@ class LoopTestCase(base.FunctionalTestCase):
         conf_.register(conf)
         conf_.load(conf, ['--config-file', str(path), '--state-dir',
                           str(self.state_dir)], 'test')
+        return conf
+
+    def loop(self, *controllers: tuple[Controller, Mode],
+             options: Sequence[str] = (), watched: bool = True,
+             isolated: bool = False, **words: Any) -> loop_.Loop:
+        conf = self.configure(options)
         self.driver: Any = Unsteady(parts.load_driver(conf))
         driver = self.driver
         self.addCleanup(driver.close)

@@ -28,6 +28,10 @@ import fixtures
 import testtools
 
 from scavenger_openstack.agent.control_plane import sync
+from scavenger_openstack.agent import parameters
+from scavenger_openstack.agent import parts
+from scavenger_openstack import conf
+from scavenger_openstack import conf_params
 from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
@@ -40,6 +44,17 @@ ODD: tuple[Any, ...] = (
     float('inf'), 10 ** 30, '', '0', '0-1', '9-', '65535', 'x', 'enforce',
     '\ud800', '\0', '../..', 'a' * 5000, [], {}, [[]], {'a': 1})
 FLOORS = {'quota': 10_000, 'memory': 64 * 2 ** 20}
+
+REAL = ('scavenger', 'cpi2', 'perfcloud', 'attribution')
+"""Controllers that follow parameters, besides the one that the test moves."""
+OPTIONS = ('[agent]', f'controllers = {", ".join(REAL)}',
+           '[scavenger]', 'mode = enforce',
+           '[attribution]', 'mode = enforce')
+PARAMETERS = [f'{section}.{option.name}' for section, params
+              in sorted(conf.PARAMS.items())
+              for option in conf_params.opts_of(params)]
+NUMBERS = (0.0, 1.0, -1.0, 0.05, 2.0, 60.0, 1e-300, 1e9, 1e308, float(2 ** 53),
+           'x', '1', 'nan', '-inf', 'true', '')
 
 
 class Hostile:
@@ -62,8 +77,9 @@ class Hostile:
             'protection_reason': self._text(),
             'modes': {chance.choice(('wish', 'perfiso', 'x')): chance.choice(
                 list(Mode)) for _ in range(chance.randrange(3))},
-            'parameters': {self._text() or 'x': chance.choice((1.0, 'x'))
-                           for _ in range(chance.randrange(2))},
+            'parameters': {
+                chance.choice((*PARAMETERS, 'x')): chance.choice(NUMBERS)
+                for _ in range(chance.randrange(4))},
             'tags': [{'instance': self._name(), 'priority': chance.choice(
                 ('foreground', 'background'))}
                 for _ in range(chance.randrange(3))],
@@ -127,13 +143,24 @@ class HostileTest(loops.LoopTestCase):
             spool_bytes=2 ** 20, host='h', boot_id='b', version='1',
             sync_s=10.0, allow_background=True)
         wish = loops.Wish()
-        loop = self.loop((wish, Mode.ENFORCE), orders=lambda: conductor.orders)
+        configuration = self.configure(OPTIONS)
+        real = parts.load_controllers(configuration)
+        tunable = {controller.name: controller for controller, _ in real}
+        asked = parameters.Parameters(configuration)
+        loop = self.loop((wish, Mode.ENFORCE), *real, options=OPTIONS,
+                         orders=lambda: conductor.orders)
+        self.cpus = {name: self.tree.get('cpus', name) for name in (
+            '/batch', '/batch/a', '/batch/b', '/services', '/services/s')}
+        tuned: set[str] = set()
         followed = limited = stopped = 0
         for number in range(COUNT):
             wish.want(*((self.id(name), Knob.CPU_CORES, 0.7)
                         for name in ('/batch/a', '/batch/b')
                         if chance.random() < 0.3))
             followed += conductor.turn()
+            asked.follow(conductor.orders.parameters, tunable)
+            tuned.update(name for name in conductor.orders.parameters
+                         if f'parameter {name}' not in asked.refused)
             tick = loop.tick(self.now + number)
             self.assertIsNotNone(tick.decided)
             held = {(key[0], str(key[1])) for key in self.leases.held()}
@@ -144,15 +171,22 @@ class HostileTest(loops.LoopTestCase):
             self.look_at('/services/s', set())
             self.look_at('/services', set())
             for name in ('/batch', '/batch/a', '/batch/b'):
-                self.look_at(name, {knob for key, knob in held
-                                    if key == self.id(name)})
+                # A CPU set is that of a group and of all below it.
+                self.look_at(name, {
+                    knob for key, knob in held if key == self.id(name)
+                    or (key, knob) == (self.id('/batch'), Knob.CPU_SET)})
             self.assertFalse((self.state_dir / 'stop').exists())
         # All of it was tried.
         self.assertGreater(min(followed, limited, stopped), COUNT / 20)
         self.assertGreater(COUNT, followed)
+        self.assertGreater(len(tuned), min(len(PARAMETERS) / 4, COUNT / 20))
 
     def look_at(self, name: str, held: set[str]) -> None:
         """Only what is leased is limited, and never below its floor."""
+        cpus = self.tree.get('cpus', name)
+        if cpus != self.cpus[name]:
+            self.assertIn(str(Knob.CPU_SET), held, f'{name} cpus {cpus}')
+            self.assertNotEqual('', cpus)
         for limit, knob, free in (
                 ('quota', Knob.CPU_CORES, {'-1'}),
                 ('memory', Knob.MEMORY_BYTES, None),

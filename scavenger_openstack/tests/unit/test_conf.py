@@ -125,6 +125,8 @@ class TestWrong(ConfTestCase):
                 ('agent', 'protect = cpu, mem',
                  "'mem' is not one of cpu, memory, network, disk"),
                 ('agent', 'interval_s = fast', "'fast' is not a number"),
+                ('agent', 'interval_s =', 'there is no value; write one, or '
+                 'remove the line'),
                 ('agent', 'interval_s = 100',
                  '100 is too large, the largest is 10'),
                 ('agent', 'interval_s = 0.01',

@@ -169,7 +169,8 @@ class ParametersTest(testtools.TestCase):
             'scavenger__mode': 'enforce', 'scavenger__x': 1.0,
             'scavenger__use_ipc': 'maybe', 'scavenger__blind_ticks': 1.5,
             'cpi2__signal': 'x\ny', 'perfcloud__tau': 1.0, 'agent__host': 'x',
-            'attribution__trial_samples': '1e400', 'x': 1.0}
+            'attribution__trial_samples': '1e400', 'x': 1.0,
+            'scavenger__demand_factor': ''}
         refused = self.follow(**wrong)
         self.assertEqual({f'parameter {name}' for name in self.names(wrong)},
                          refused.keys())
@@ -182,11 +183,11 @@ class ParametersTest(testtools.TestCase):
         lines = [line for line in self.log.output.splitlines()
                  if 'is not followed' in line]
         self.assertEqual(10, len(lines))
-        self.assertIn('1 more parameters', self.log.output)
+        self.assertIn('2 more parameters', self.log.output)
         self.assertNotIn('x\ny', self.log.output)
         self.follow(**wrong)
         self.follow(**wrong, scavenger__network_c=2.0)
-        self.assertEqual(1, self.log.output.count('1 more parameters'))
+        self.assertEqual(1, self.log.output.count('2 more parameters'))
 
     def test_by_an_old_name(self) -> None:
         """As a control plane of an older version sends it."""
