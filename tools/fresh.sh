@@ -75,7 +75,8 @@ inside() {
             echo "fresh: $command, $round time"
             started=$SECONDS code=0
             env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-                LANG=C.UTF-8 TERM=dumb CI=true chroot "$root" /bin/sh -c \
+                LANG=C.UTF-8 TERM=dumb CI=true unshare --mount \
+                --propagation private "$top/tools/fresh.sh" --at-root "$root" \
                 ". /opt/machine/environment && cd /opt/checkout && $command" \
                 </dev/null || code=$?
             times+=("$command, $round: $((SECONDS - started)) s, exit $code")
@@ -87,6 +88,20 @@ inside() {
     return $failed
 }
 
+# Become the shell command with the directory as root.  A chroot would not do:
+# what enters its mount namespace would be back on the machine's own root.
+at_root() {
+    cd "$1"
+    mkdir -p outside
+    pivot_root . outside
+    cd /
+    exec /bin/sh -c "umount -l /outside && rmdir /outside && $2"
+}
+
+if [ "${1:-}" = --at-root ]; then
+    shift
+    at_root "$@"
+fi
 if [ "${1:-}" = --inside ]; then
     shift
     inside "$@"
