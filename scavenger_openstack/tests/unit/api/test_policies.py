@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy
+
 from scavenger_openstack.api import markers
 from scavenger_openstack.api.routes import ROUTES
 from scavenger_openstack.api import times
@@ -114,6 +116,19 @@ class Policies(cloud.Api):
             for error in (there, nothing):
                 del error['request_id']
             self.assertEqual(nothing, there)
+
+    def test_those_of_others_take_no_longer(self) -> None:
+        """The same statements, so the same time."""
+        found: list[str] = []
+        sqlalchemy.event.listen(
+            self.engine, 'before_cursor_execute',
+            lambda *arguments: found.append(arguments[2]))
+        for incident in (cloud.INCIDENT_OF_OTHER, '0' * 32):
+            self.refused(404, 'GET', f'/v1/incidents/{incident}',
+                         role='reader')
+        half = len(found) // 2
+        self.assertGreater(half, 0)
+        self.assertEqual(found[:half], found[half:])
 
     def test_markers_tell_readers_nothing(self) -> None:
         """One of an incident of others is one of none."""
