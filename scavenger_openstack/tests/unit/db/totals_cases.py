@@ -35,7 +35,7 @@ from scavenger_openstack.tests.unit.conductor import cloud
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.wire import report as wire
 
-SEEDS = 4
+SEEDS = 2
 TURNS = 90
 HOUR = reports.hour(NOW)
 DAY_S = 86400
