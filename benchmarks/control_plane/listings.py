@@ -130,8 +130,9 @@ def fill(engine: sqlalchemy.Engine, size: int, evidence: float, now_s: float
           flush=True)
     with engine.connect().execution_options(
             isolation_level='AUTOCOMMIT') as autocommit:
+        # As a server does by itself when a tenth is new.
         for table in ('incidents', 'suspects', 'antagonist_hours',
-                      'antagonist_totals', 'hosts'):
+                      'antagonist_totals', 'hosts', 'workloads'):
             autocommit.exec_driver_sql(
                 f'VACUUM ANALYZE {table}'
                 if engine.dialect.name == 'postgresql'
@@ -166,7 +167,8 @@ def write(connection: sqlalchemy.Connection, hosts: list[int],
         suspects += [
             {'incident_id': number + 1, 'workload': name_of(one),
              'instance': str(uuid.UUID(int=one)), 'project': project_of(one),
-             'score': chosen.random(), 'antagonist': one == culprit}
+             'score': chosen.random(), 'antagonist': one == culprit,
+             'begun_s': begun_s}
             for one in (culprit, *others)]
         hours.append({
             'host_id': hosts[host_of(culprit)],
@@ -229,6 +231,14 @@ def paths(size: int, now_s: float, chosen: random.Random
         'incidents, cause': [url(incidents, cause=one) for one in CAUSES],
         'incidents, outcome': [url(incidents, outcome=one)
                                for one in sorted(set(OUTCOMES))],
+        'incidents, project and cause': many(lambda one: url(
+            incidents, project=project_of(one), cause=CAUSES[one % 5])),
+        'incidents, cause and outcome': [
+            url(incidents, cause=cause, outcome=outcome)
+            for cause in CAUSES for outcome in sorted(set(OUTCOMES))],
+        'incidents, antagonist and host': many(lambda one: url(
+            incidents, antagonist=name_of(one),
+            host=f'node-{host_of(one)}')),
         'incidents, an hour': many(lambda one: url(
             incidents, since=when(1 + one / ALL * 28),
             until=when(1 + one / ALL * 28 - 1 / 24))),

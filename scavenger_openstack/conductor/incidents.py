@@ -82,7 +82,7 @@ def apply(connection: reports.Connection, host_id: int,
              or row['suspects'] != before[uuid]['suspects']]
     reports.set_suspects(
         connection, [ids[uuid] for uuid in other if uuid in before],
-        [_suspect(ids[uuid], suspect, identities)
+        [_suspect(ids[uuid], after[uuid]['begun_s'], suspect, identities)
          for uuid in sorted(other) for suspect in after[uuid]['suspects']])
     _sum(connection, host_id, interference.difference(
         [before[uuid] for uuid in after if uuid in before], after.values()),
@@ -129,13 +129,14 @@ def _new(host_id: int, uuid: str, row: Mapping[str, Any],
                if name != 'suspects'}}
 
 
-def _suspect(incident_id: int, suspect: tuple[str, float, bool],
+def _suspect(incident_id: int, begun_s: float,
+             suspect: tuple[str, float, bool],
              identities: Mapping[str, reports.Identity]) -> reports.Row:
     workload, score, antagonist = suspect
     identity = identities.get(workload, reports.Identity())
     return {'incident_id': incident_id, 'workload': workload,
             'instance': identity.instance, 'project': identity.project,
-            'score': score, 'antagonist': antagonist}
+            'score': score, 'antagonist': antagonist, 'begun_s': begun_s}
 
 
 def _sum(connection: reports.Connection, host_id: int,

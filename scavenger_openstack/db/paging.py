@@ -39,7 +39,8 @@ def newest(connection: Connection, table: Table,
            by: Column[float] | None = None, since: float | None = None,
            until: float | None = None,
            after: Sequence[float] | None = None,
-           where: Sequence[ColumnElement[bool]] = ()) -> list[int]:
+           where: Sequence[ColumnElement[bool]] = (),
+           id_: Column[int] | None = None) -> list[int]:
     """The ids of the newest rows, newest first.
 
     :param wanted: what columns have to be; None is any
@@ -49,9 +50,11 @@ def newest(connection: Connection, table: Table,
     :param after: the last row of the page before: ``(by, id)``, or
         ``(id,)`` without ``by``
     :param where: other conditions
+    :param id_: the id, if it is not ``table.c.id``
     """
-    order = [table.c.id] if by is None else [by, table.c.id]
-    query = select(table.c.id).where(*where, *(
+    of: Column[int] = table.c.id if id_ is None else id_
+    order: list[Column[Any]] = [of] if by is None else [by, of]
+    query = select(of).where(*where, *(
         column == value for column, value in wanted.items()
         if value is not None))
     if by is not None and since is not None:

@@ -12,12 +12,15 @@
 
 """The tables.
 
-Each row has an id that only grows; a listing reads one index (filter, id) and
-goes on after the last id that it showed.  Times are UNIX times in seconds.
-What is only shown, never searched, is one JSON column.
+Each row has an id that only grows; a listing reads one index (filter, id), of
+incidents (filter, begun_s, id), and goes on after the last row that it showed.
+Times are UNIX times in seconds.  What is only shown, never searched, is one
+JSON column.
 """
 
 from __future__ import annotations
+
+import itertools
 
 from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
@@ -137,6 +140,10 @@ incidents = _table(
     Index('ix_incidents_victim_instance', 'victim_instance', 'begun_s', 'id'),
     Index('ix_incidents_cause', 'cause', 'begun_s', 'id'),
     Index('ix_incidents_outcome', 'outcome', 'begun_s', 'id'),
+    # For two filters that are many rows each, and few or none together.
+    *(Index(f'ix_incidents_{one.removesuffix("_id")}_{two}', one, two,
+            'begun_s', 'id') for one, two in itertools.combinations(
+                ('host_id', 'project', 'cause', 'outcome'), 2)),
     Index('ix_incidents_begun', 'begun_s', 'id'),
     Index('ix_incidents_ended', 'ended_s', 'id'))
 
@@ -149,10 +156,14 @@ suspects = _table(
     # NULL: it was named before, and not scored again.
     Column('score', Double),
     Column('antagonist', Boolean, nullable=False),
+    # When the incident began.
+    Column('begun_s', Double, nullable=False, server_default='0'),
     UniqueConstraint('incident_id', 'workload'),
-    # For "incidents of this antagonist".
-    Index('ix_suspects_instance', 'instance', 'antagonist', 'incident_id'),
-    Index('ix_suspects_workload', 'workload', 'antagonist', 'incident_id'),
+    # For "incidents of this antagonist", in their order.
+    Index('ix_suspects_instance', 'instance', 'antagonist', 'begun_s',
+          'incident_id'),
+    Index('ix_suspects_workload', 'workload', 'antagonist', 'begun_s',
+          'incident_id'),
     Index('ix_suspects_project', 'project', 'antagonist', 'incident_id'))
 
 # Limits that were set; removed_s is NULL while one is in force.

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
 from typing import Any
 
 from sqlalchemy import and_
 from sqlalchemy import Column
+from sqlalchemy import ColumnElement
 from sqlalchemy import Connection
-from sqlalchemy import or_
 from sqlalchemy import select
 
 from scavenger_openstack.db import paging
@@ -56,39 +57,31 @@ def page(connection: Connection, *, host_id: int | None = None,
               _I.project: project, _I.host_id: host_id, _I.cause: cause,
               _I.outcome: outcome}
     named = {_S.workload: antagonist, _S.instance: antagonist_instance}
+    newest = functools.partial(paging.newest, connection, since=since_s,
+                               until=until_s, after=after, limit=limit)
     if any(value is not None for value in named.values()):
-        ids = _of_antagonist(connection, {**wanted, **named}, since_s,
-                             until_s, after, limit)
+        ids = newest(tables.suspects, {**named, _S.antagonist: True},
+                     by=_S.begun_s, id_=_S.incident_id,
+                     where=_of_incident(wanted))
     else:
-        ids = paging.newest(connection, tables.incidents, wanted,
-                            by=_I.begun_s, since=since_s, until=until_s,
-                            after=after, limit=limit)
+        ids = newest(tables.incidents, wanted, by=_I.begun_s)
     return rows.of_ids(
         connection, select(*_SHOWN).join_from(tables.incidents, tables.hosts),
         _I.id, ids)
 
 
-def _of_antagonist(connection: Connection, wanted: Mapping[Column, Any],
-                   since_s: float | None, until_s: float | None,
-                   after: tuple[float, int] | None, limit: int) -> list[int]:
-    """All incidents of one antagonist are looked at: it has few of all.
+def _of_incident(wanted: Mapping[Column, Any]) -> list[ColumnElement[bool]]:
+    """The condition that the incident of a suspect has these values.
 
-    STRAIGHT_JOIN, or MariaDB may begin with the incidents.
+    A subquery by the key that gives one value is asked row by row, and no
+    further than the page goes.  Of a join, or of EXISTS, a database may read
+    the incidents first, and all of them; where the value is compared outside,
+    PostgreSQL expects one in 200 and reads all suspects first.
     """
-    query = rows.equal(
-        select(_I.id).join_from(tables.suspects, tables.incidents)
-        .where(_S.antagonist.is_(True)), wanted)
-    if since_s is not None:
-        query = query.where(_I.begun_s >= since_s)
-    if until_s is not None:
-        query = query.where(_I.begun_s < until_s)
-    if after is not None:
-        query = query.where(or_(_I.begun_s < after[0], and_(
-            _I.begun_s == after[0], _I.id < after[1])))
-    for dialect in ('mysql', 'mariadb'):
-        query = query.prefix_with('STRAIGHT_JOIN', dialect=dialect)
-    return list(connection.scalars(
-        query.order_by(_I.begun_s.desc(), _I.id.desc()).limit(limit)))
+    equal = [column == value for column, value in wanted.items()
+             if value is not None]
+    return [select(and_(*equal)).where(_I.id == _S.incident_id)
+            .scalar_subquery()] if equal else []
 
 
 def show(connection: Connection, uuid: str, project: str | None = None

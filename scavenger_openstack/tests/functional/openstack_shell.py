@@ -226,7 +226,7 @@ def fill(connection: Connection, now_s: float) -> None:
     for workload, score, antagonist in ((SCAN, 0.93, True),
                                         ('/batch/steady', 0.08, False)):
         add(tables.suspects, incident_id=incident, workload=workload,
-            score=score, antagonist=antagonist)
+            score=score, antagonist=antagonist, begun_s=begun_s)
     add(tables.caps, host_id=host, workload=SCAN, knob='cpu_cores',
         value=0.5, original=None, owner='attribution', why='',
         reason=f'{WEB} is disturbed: cpi 3.2 is above 2.25, and /batch/scan '

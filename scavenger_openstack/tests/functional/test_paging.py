@@ -22,8 +22,6 @@ from typing import Any
 from typing import get_args
 
 import sqlalchemy
-from sqlalchemy import Connection
-from sqlalchemy import event
 
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import paging
@@ -31,6 +29,7 @@ from scavenger_openstack.db.resources import antagonists
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack.tests.functional.servers import databases
+from scavenger_openstack.tests.functional.servers import reads
 
 I = tables.incidents.c      # noqa: E741
 ROWS = 4000
@@ -65,7 +64,7 @@ class Paging(databases.Mixin):
                     sqlalchemy.select(*I))),
                 key=lambda row: (-row['begun_s'], -row['id']))
         if self.engine.dialect.name != 'sqlite':
-            self.analyze('incidents')
+            reads.analyze(self.engine, 'incidents')
 
     def expected(self, wanted: dict[Any, Any], since: float | None,
                  until: float | None) -> list[int]:
@@ -135,12 +134,12 @@ class Paging(databases.Mixin):
                 if part is not None:
                     row = self.rows[int(part * ROWS)]
                     after = (row['begun_s'], row['id'])
-                reads = self.reads(connection, functools.partial(
-                    paging.newest, connection, tables.incidents, wanted,
-                    by=I.begun_s, since=since, until=until, after=after,
-                    limit=LIMIT))
-                self.assertLess(reads, 4 * LIMIT,
-                                f'{wanted} {since} {until} {part}')
+                self.assertLess(
+                    reads.rows(connection, functools.partial(
+                        paging.newest, connection, tables.incidents, wanted,
+                        by=I.begun_s, since=since, until=until, after=after,
+                        limit=LIMIT)),
+                    4 * LIMIT, f'{wanted} {since} {until} {part}')
 
     def test_what_a_page_of_a_ranking_reads(self) -> None:
         """However many antagonists there are, by each order and filter."""
@@ -158,7 +157,7 @@ class Paging(databases.Mixin):
                 for number in range(ROWS // 4) for span_s in totals.SPANS_S
                 for scope in (totals.ALL, totals.by_project('p'),
                               totals.by_victims(f'p{number % 2}'))])
-        self.analyze('antagonist_totals')
+        reads.analyze(self.engine, 'antagonist_totals')
         with connect.reading(self.engine) as connection:
             for span_s, more, sort, part in itertools.product(
                     totals.SPANS_S, ({}, {'project': 'p'},
@@ -171,47 +170,9 @@ class Paging(databases.Mixin):
                 after = None if part is None else whole[
                     int(part * len(whole))]
                 self.assertLess(
-                    self.reads(connection, functools.partial(
+                    reads.rows(connection, functools.partial(
                         page, after=after, limit=LIMIT)),
                     4 * LIMIT, f'{span_s} {more} {sort} {part}')
-
-    def analyze(self, table: str) -> None:
-        with self.engine.connect().execution_options(
-                isolation_level='AUTOCOMMIT') as connection:
-            connection.exec_driver_sql(
-                f'VACUUM ANALYZE {table}'
-                if self.engine.dialect.name == 'postgresql'
-                else f'ANALYZE TABLE {table}')
-
-    def reads(self, connection: Connection, work: Any) -> int:
-        """How many rows, and entries of indexes, the database looks at."""
-        if self.engine.dialect.name != 'postgresql':
-            connection.exec_driver_sql('FLUSH STATUS')
-            work()
-            return sum(
-                int(row[1]) for row in connection.exec_driver_sql(
-                    "SHOW SESSION STATUS LIKE 'Handler_read%%'")
-                if row[0] != 'Handler_read_retry')
-        said: list[tuple[str, Any]] = []
-
-        def listen(connection: Connection, cursor: Any, statement: str,
-                   parameters: Any, *rest: Any) -> None:
-            said.append((statement, parameters))
-
-        event.listen(self.engine, 'before_cursor_execute', listen)
-        try:
-            work()
-        finally:
-            event.remove(self.engine, 'before_cursor_execute', listen)
-        plan = connection.exec_driver_sql(
-            'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' + said[0][0],
-            said[0][1]).scalar_one()[0]['Plan']
-        read = plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
-        while True:
-            read += plan.get('Rows Removed by Filter', 0)
-            if 'Plans' not in plan:
-                return read + plan['Actual Rows']
-            plan = plan['Plans'][0]
 
 
 class OnSqlite(Paging, databases.Sqlite):

@@ -29,6 +29,7 @@ from scavenger_openstack.db import migrations
 from scavenger_openstack.db import reports
 from scavenger_openstack.db.resources import aggregates
 from scavenger_openstack.db.resources import antagonists
+from scavenger_openstack.db.resources import incidents
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
@@ -135,6 +136,45 @@ class Upgrades(databases.Mixin):
                 [(25 * 9500, host_id, 'a')],
                 antagonists.ranking(connection, asked, limit=9,
                                     sort='interference_s'))
+
+    def test_suspects_from_before(self) -> None:
+        """They have the time of their incident, and are listed by it."""
+        engine = self.older('0006')
+        with connect.writing(engine) as connection:
+            connection.execute(tables.hosts.insert().values(
+                id=1, name='one', facts={}, settings={}, first_seen_s=1.0,
+                last_seen_s=2.0))
+            connection.execute(tables.incidents.insert(), [
+                {'id': number, 'host_id': 1, 'uuid': f'{number}',
+                 'victim': 'v', 'signal': 'cpi', 'action': '',
+                 'outcome': 'open', 'evidence': [], 'changed_s': 0.0,
+                 'begun_s': 1_750_000_000.1 + number} for number in (1, 2)])
+            old = sqlalchemy.table('suspects', *map(sqlalchemy.column, (
+                'id', 'incident_id', 'workload', 'antagonist', 'instance',
+                'project')))
+            # The last is not in the first batch.
+            connection.execute(old.insert(), [
+                {'id': id_, 'incident_id': incident, 'workload': workload,
+                 'antagonist': True, 'instance': '', 'project': ''}
+                for id_, incident, workload in (
+                    (7, 1, 'a'), (8, 2, 'a'), (25_000, 1, 'b'))])
+        self.upgraded(engine, '0006')
+        with connect.writing(engine) as connection:
+            # Where one has died before it was done.
+            connection.execute(tables.suspects.update().where(
+                tables.suspects.c.id > 7).values(begun_s=0.0))
+            self.set_version(connection, '0006')
+        self.upgraded(engine, '0006')
+        with connect.reading(engine) as connection:
+            for workload, expected in (('a', [2, 1]), ('b', [1])):
+                self.assertEqual(expected, [
+                    row['id'] for row in incidents.page(
+                        connection, antagonist=workload, limit=9)])
+            self.assertEqual([], list(connection.execute(sqlalchemy.select(
+                tables.suspects.c.id).join_from(
+                    tables.suspects, tables.incidents).where(
+                        tables.suspects.c.begun_s
+                        != tables.incidents.c.begun_s))))
 
 
 class OnSqlite(Upgrades, databases.Sqlite):

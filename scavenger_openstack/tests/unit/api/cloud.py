@@ -120,9 +120,10 @@ def fill(engine: Engine) -> None:
                      victim_instance=NOISY, project=OTHER, evidence=[])
         for incident in (first, second):
             add(tables.suspects, incident_id=incident, workload=NOISY,
-                instance=NOISY, project=OTHER, score=0.77, antagonist=False)
+                instance=NOISY, project=OTHER, score=0.77, antagonist=False,
+                begun_s=NOW_S - 300)
             add(tables.suspects, incident_id=incident, workload=BATCH,
-                score=0.99, antagonist=True)
+                score=0.99, antagonist=True, begun_s=NOW_S - 300)
         limit = {'host_id': one, 'workload': BATCH, 'knob': 'cpu_cores',
                  'owner': 'attribution', 'reason': 'it disturbs', 'why': '',
                  'value': 0.5, 'original': None, 'incident': INCIDENT}

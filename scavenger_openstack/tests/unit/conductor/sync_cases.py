@@ -127,9 +127,10 @@ class Sync(cloud.Mixin):
                'times_s': [1.0, 2.0], 'values': [0.5, None]}]],
             self.rows(tables.incidents, 'evidence'))
         self.assertEqual(
-            [('/batch/a', '', 0.9, True), ('/batch/b', '', 0.1, False)],
+            [('/batch/a', '', 0.9, True, NOW - 60),
+             ('/batch/b', '', 0.1, False, NOW - 60)],
             self.rows(tables.suspects, 'workload', 'project', 'score',
-                      'antagonist'))
+                      'antagonist', 'begun_s'))
         self.assertEqual([(HOUR, '/batch/a', 1, 60.0, 0, 0)], self.hours())
         self.assertEqual(
             [('web', 'p1', 'cpu')],
@@ -212,8 +213,8 @@ class Sync(cloud.Mixin):
         self.sync(report(incident(2, NOW + 5, 'changed',
                                   antagonists=['/batch/b'])), NOW + 10)
         self.assertEqual([(HOUR, '/batch/b', 1, 65.0, 0, 0)], self.hours())
-        self.assertEqual([('/batch/b', True)], self.rows(
-            tables.suspects, 'workload', 'antagonist'))
+        self.assertEqual([('/batch/b', True, NOW - 60)], self.rows(
+            tables.suspects, 'workload', 'antagonist', 'begun_s'))
         self.sync(report(incident(3, NOW + 6, 'changed', antagonists=[])),
                   NOW + 20)
         self.assertEqual([], self.hours())
