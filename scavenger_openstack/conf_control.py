@@ -80,7 +80,10 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                                'control plane of its own, else false',
                 help='Let operators of the control plane make VMs background '
                      'whose flavor says no priority, so that they are '
-                     'limited.  Without it the control plane can only make '
+                     'limited, and tell the floors of their flavors: that of '
+                     'memory may be below the RAM, but not below [cgroups] '
+                     'floor_memory_bytes.  Without it the control plane can '
+                     'only make '
                      'VMs foreground, and one in wrong hands can have '
                      'nothing limited that this host protects.  VMs whose '
                      'flavor says foreground stay foreground in any case.'),

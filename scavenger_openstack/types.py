@@ -103,6 +103,9 @@ class Cpu(NamedTuple):
 KnobKey = tuple[str, Knob]
 """A workload's (or group's) id and one of its knobs."""
 
+Floor = Mapping[Knob, float]
+"""Values below which no limit of a workload goes."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Workload:
@@ -132,7 +135,7 @@ class Workload:
     application: str | None = None
     vcpus: float = 1.0
     group: str = ''
-    floor: Mapping[Knob, float] = dataclasses.field(default_factory=dict)
+    floor: Floor = dataclasses.field(default_factory=dict)
     memory_allotment_bytes: float | None = None
     allowed_cpus: frozenset[int] | None = None
     disks: tuple[str, ...] = ()

@@ -46,6 +46,7 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -138,7 +139,7 @@ class Loop:
         self._ask_orders = orders
         self._orders = orders_.NONE
         self._tags = tags.Tags()
-        self._allowed: frozenset[str] = frozenset()
+        self._allowed: Mapping[str, Floor] = {}
         self._blind = ''
         self._held_back = ''
         self._restoring = False

@@ -16,6 +16,7 @@ Nova told it."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -35,17 +36,19 @@ KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
 
 _T = tables.flavor_tags.c
 _OF_HOST = select(
-    _T.instance, _T.priority, _T.source, _T.application).where(
+    _T.instance, _T.priority, _T.source, _T.application, _T.floor).where(
         _T.host == bindparam('of_host')).order_by(_T.instance)
 
 
 class FlavorTag(NamedTuple):
-    """``priority`` counts when ``source`` is 'flavor'."""
+    """``priority`` counts when ``source`` is 'flavor'; ``floor`` is by
+    knob."""
 
     instance: str
     priority: Any
     source: str
     application: str
+    floor: Mapping[Any, float] = {}
 
 
 def put(connection: Connection, tag: dict[str, Any], now_s: float) -> None:

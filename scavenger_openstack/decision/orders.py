@@ -31,6 +31,7 @@ from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.types import Cap
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
@@ -99,17 +100,18 @@ class Orders(NamedTuple):
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``parameters`` are
     by ``section.option``, as they were asked for.  ``foreground`` and
-    ``background`` are the instances whose priority an operator gave,
-    ``applications`` the names by instance; see :mod:`.tags`.  ``exempt`` are
-    the instances and projects that only an override may limit.  ``budget`` is
-    for new limits of detectors.  ``specs`` are those of all hosts.
+    ``background`` are the instances whose priority an operator gave, the
+    latter with the floor that the flavor of each sets; ``applications`` are
+    the names by instance; see :mod:`.tags`.  ``exempt`` are the instances and
+    projects that only an override may limit.  ``budget`` is for new limits of
+    detectors.  ``specs`` are those of all hosts.
     """
 
     stopped: str = ''
     modes: Mapping[str, Mode] = {}
     parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
-    background: frozenset[str] = frozenset()
+    background: Mapping[str, Floor] = {}
     applications: Mapping[str, str] = {}
     exempt: frozenset[str] = frozenset()
     overrides: Overrides = Overrides()

@@ -51,8 +51,8 @@ class Tags:
         """The sample with the priorities and applications of the orders."""
         if orders is not self._orders:
             self._orders, self._done = orders, {}
-            self._tagged = (orders.foreground | orders.background
-                            | orders.applications.keys())
+            self._tagged = orders.foreground.union(orders.background,
+                                                   orders.applications)
         elif len(self._done) > 2 * len(sample.workloads):
             self._done = {}     # most of them are gone
         refused: dict[str, str] = {}

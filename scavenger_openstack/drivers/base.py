@@ -28,6 +28,7 @@ from typing import NamedTuple
 from typing import Protocol
 
 from scavenger_openstack.restore import grammar
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Instance
 from scavenger_openstack.types import Knob
@@ -226,9 +227,12 @@ class Driver(Knobs, CpuSets, Protocol):
         '' of other workloads."""
         ...
 
-    def allow(self, instances: Collection[str]) -> None:
+    def allow(self, instances: Mapping[str, Floor]) -> None:
         """Take these VMs, and no others that begin to run, for background
-        unless their flavor says something else; before :meth:`sample`."""
+        unless their flavor says something else; before :meth:`sample`.
+
+        :param instances: with the floor that the flavor of each sets
+        """
         ...
 
     def kill(self, workload: str) -> int:

@@ -41,6 +41,7 @@ from scavenger_openstack.drivers import prerequisites
 from scavenger_openstack.drivers.qemu import cgroup_overlap
 from scavenger_openstack import errors
 from scavenger_openstack.types import Cpu
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -221,7 +222,7 @@ class Host:
         key = event.keys[0] if isinstance(event, base.TimedOut) else event[:2]
         return self._part(*key).notify(event)
 
-    def allow(self, instances: Collection[str]) -> None:
+    def allow(self, instances: Mapping[str, Floor]) -> None:
         if self._domains is not None:
             self._domains.allow(instances)
 

@@ -15,8 +15,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Mapping
 
 from scavenger_openstack.drivers import base
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 
@@ -25,7 +27,7 @@ class StillHost:
     """The part of :class:`~.base.Driver` that a simulated host and a recorded
     one have in common: no daemon, no VM, no other program."""
 
-    def allow(self, instances: Collection[str]) -> None:
+    def allow(self, instances: Mapping[str, Floor]) -> None:
         """Its workloads are what they are."""
 
     def queue(self, workload: str, knob: Knob) -> str:

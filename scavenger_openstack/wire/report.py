@@ -101,7 +101,8 @@ class Facts(Wire, frozen=True):
     has now, and what it uses now.
     ``grade`` is A, B or C for what can be measured here, '' when unknown.
     ``refused`` says of each part of the directives that is not followed here
-    why: 'override ID', 'parameter NAME', 'priority ID', 'application ID'.
+    why: 'override ID', 'parameter NAME', 'priority ID', 'application ID',
+    'floor ID'.
     ``dropped`` counts entries that the spool had no room for, statistics
     before others.
     """
@@ -263,12 +264,17 @@ class Override(Wire, frozen=True):
 
 
 class Tag(Wire, frozen=True):
-    """The priority, and perhaps the application, that an operator gave."""
+    """The priority, and perhaps the application, that an operator gave.
+
+    ``floor`` is what the flavor says: knob -> value below which no limit
+    goes.
+    """
 
     instance: Name
     priority: Priority
     application: MaybeName = ''
     source: MaybeName = ''
+    floor: dict[Knob, NotNegative] = {}
 
 
 class Spec(Wire, frozen=True):

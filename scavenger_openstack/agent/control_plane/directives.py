@@ -28,6 +28,7 @@ from oslo_log import log
 from scavenger_openstack.agent import status
 from scavenger_openstack.algorithms import allowance
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.decision import arbitrate
 from scavenger_openstack.decision import orders as orders_
@@ -35,7 +36,6 @@ from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
 from scavenger_openstack.wire import codec
 from scavenger_openstack.wire import fit
 from scavenger_openstack.wire import report
@@ -133,12 +133,21 @@ class Directives:
                 one.id, one.workload, one.instance, Knob(one.knob),
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
-        tagged: dict[str, set[str]] = {one: set() for one in Priority}
+        background = {}
         for tag in found.tags:
-            tagged[tag.priority].add(tag.instance)
-            if tag.priority == 'background' and not self._allow_background:
+            if tag.priority == 'foreground':
+                continue
+            if not self._allow_background:
                 refused[f'priority {tag.instance}'] = NOT_ALLOWED
-        foreground = frozenset(tagged[Priority.FOREGROUND])
+                continue
+            floor, why = _floor(tag)
+            background[tag.instance] = floor
+            if why:
+                refused[f'floor {tag.instance}'] = why
+        foreground = frozenset([tag.instance for tag in found.tags
+                                if tag.priority == 'foreground'])
+        for instance in foreground & background.keys():
+            del background[instance]
         budget = None
         if found.budget is not None:
             until_s = found.budget.until_s
@@ -148,8 +157,7 @@ class Directives:
             '' if found.protection else 'the control plane: '
             + _reason(found),
             modes, found.parameters,
-            foreground, frozenset(tagged[Priority.BACKGROUND]) - foreground
-            if self._allow_background else frozenset(),
+            foreground, background,
             {tag.instance: tag.application for tag in found.tags
              if tag.application},
             frozenset(found.exempt), orders_.Overrides(overrides),
@@ -182,6 +190,21 @@ def _possible(one: report.Spec) -> bool:
     """Whether a signal can be like that; nothing overflows then."""
     return (one.signal in signals.SIGNALS and 0 < one.mean <= MOST
             and one.stddev <= MOST)
+
+
+def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
+    """What of the floor of a flavor can be one, and what is wrong with the
+    rest, '' if nothing is."""
+    floor, wrong = {}, []
+    for name, value in tag.floor.items():
+        knob = Knob(name)
+        if knob not in DEFAULT_FLOORS:
+            wrong.append(f'{knob} has no floor')
+        elif value > MOST:
+            wrong.append(f'{knob}: not a number from 0 to {MOST:g}')
+        else:
+            floor[knob] = value
+    return floor, '; '.join(wrong)
 
 
 def _reason(found: report.Directives) -> str:

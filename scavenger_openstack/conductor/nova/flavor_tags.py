@@ -35,7 +35,7 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
     """
     if hosts.by_name(connection, tag.host) is None:
         return False
-    if tag.source != FLAVOR and not tag.application:
+    if tag.source != FLAVOR and not tag.application and not tag.floor:
         flavor_tags.forget(connection, tag.instance)
     else:
         flavor_tags.put(connection, {

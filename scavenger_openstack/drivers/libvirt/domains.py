@@ -54,6 +54,7 @@ from scavenger_openstack.drivers.qemu import counters as domain_counters
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.drivers.qemu import process
 from scavenger_openstack import errors
+from scavenger_openstack.types import Floor
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Priority
@@ -90,7 +91,7 @@ class Domains:
         self._root_dir = root_dir
         self._pressure = pressure
         self._known: dict[str, KnownDomain] = {}
-        self._allowed = known_.Allowed()
+        self._allowed = known_.Allowed(floors)
         self._followed: Mapping[str, Snapshot] | None = None
         self._changed: set[str] = set()
         self.changes = 0    # so often other domains were there, or altered
@@ -232,11 +233,11 @@ class Domains:
 
     # --- limits
 
-    def allow(self, instances: Collection[str]) -> None:
+    def allow(self, instances: Mapping[str, Floor]) -> None:
         """See :meth:`scavenger_openstack.drivers.base.Driver.allow`."""
         for uuid in self._allowed.ask(instances) & self._known.keys():
             known = self._known[uuid]
-            known.workload = self._allowed.of(known.workload)
+            known.workload = self._allowed.workload(known.snapshot)
             self.changes += 1
 
     def queue(self, workload: str, knob: Knob) -> str:

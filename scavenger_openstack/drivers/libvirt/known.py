@@ -18,12 +18,16 @@ nothing, by the control plane of a host that allows that.  Source: DESIGN 6.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 import dataclasses
+import math
 
+from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt.domain_cache import Snapshot
 from scavenger_openstack.drivers.libvirt import file_knobs
 from scavenger_openstack.drivers.qemu import counters as domain_counters
+from scavenger_openstack.types import Floor
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 
@@ -50,32 +54,60 @@ class Allowed:
     One that was stays so for as long as it runs: whether it is background
     now is decided with each sample, and a limit that it has until then must
     not hang.
+
+    :param floors: what the file of this host says
     """
 
-    def __init__(self) -> None:
-        self._asked: frozenset[str] = frozenset()
-        self._made: set[str] = set()
+    def __init__(self, floors: Floor = DEFAULT_FLOORS) -> None:
+        self._floors = floors
+        self._asked: Mapping[str, Floor] = {}
+        self._made: dict[str, Floor] = {}
 
-    def ask(self, uuids: Collection[str]) -> frozenset[str]:
-        """These are to be, and no others; returns those that are not yet."""
-        self._asked = frozenset(uuids)
-        return self._asked - self._made
+    def ask(self, asked: Mapping[str, Floor]) -> set[str]:
+        """These are to be, and no others; returns those that are not yet.
+
+        :param asked: with the floor that the flavor of each sets
+        """
+        self._asked = asked
+        return {uuid for uuid, floor in asked.items()
+                if self._made.get(uuid) != floor}
 
     def forget(self, uuid: str) -> None:
         """It does not run any more."""
-        self._made.discard(uuid)
+        self._made.pop(uuid, None)
 
-    def of(self, workload: Workload) -> Workload:
+    def of(self, workload: Workload, *, specs_known: bool) -> Workload:
         """The workload, background if that is allowed and no flavor says
         something else."""
-        if workload.source != 'default' or not (
-                workload.id in self._asked or workload.id in self._made):
+        asked = self._asked.get(workload.id, self._made.get(workload.id))
+        if workload.source != 'default' or asked is None:
             return workload
-        self._made.add(workload.id)
-        return dataclasses.replace(workload, priority=Priority.BACKGROUND,
-                                   source='override')
+        self._made[workload.id] = asked
+        return dataclasses.replace(
+            workload, priority=Priority.BACKGROUND, source='override',
+            floor=self._floor(workload, asked, specs_known))
 
     def workload(self, snapshot: Snapshot) -> Workload:
         """The domain in the words of the controllers."""
-        return self.of(snapshot.domain.workload(
-            created_s=snapshot.started / TICKS_PER_S))
+        return self.of(
+            snapshot.domain.workload(
+                created_s=snapshot.started / TICKS_PER_S),
+            specs_known=snapshot.domain.specs_known)
+
+    def _floor(self, workload: Workload, asked: Floor, specs_known: bool
+               ) -> Floor:
+        """The floor with that of the flavor, which only raises it.
+
+        Where the flavor is not known here, its RAM is the floor of the
+        memory for want of another: then that may be lower, but not below
+        what the file of this host says.
+        """
+        least = dict(workload.floor)
+        if not specs_known and Knob.MEMORY_BYTES in asked:
+            least[Knob.MEMORY_BYTES] = self._floors[Knob.MEMORY_BYTES]
+        most = {Knob.CPU_CORES: workload.vcpus,
+                Knob.MEMORY_BYTES: workload.memory_allotment_bytes}
+        return {**least, **{
+            knob: max(least.get(knob, 0.0),
+                      min(value, most.get(knob) or math.inf))
+            for knob, value in asked.items()}}

@@ -98,10 +98,14 @@ class HostTest(virtual_host.VirtualHostTestCase):
         self.wait_for('the domain', lambda: tick()[0] is not None)
         wish.want()
         self.assertEqual((Priority.FOREGROUND, set()), tick())
-        found = orders.Orders(background=frozenset({guest.uuid}))
+        found = orders.Orders(background={guest.uuid: {}})
         wish.want((guest.uuid, Knob.CPU_CORES, 0.3))
         self.assertEqual((Priority.BACKGROUND, {Knob.CPU_CORES}), tick())
         self.assertEqual(0.3, agent.driver.read(guest.uuid, Knob.CPU_CORES))
+        # The floor of its flavor, also one that comes later.
+        found = orders.Orders(background={guest.uuid: {Knob.CPU_CORES: 0.5}})
+        tick()
+        self.assertEqual(0.5, agent.driver.read(guest.uuid, Knob.CPU_CORES))
         found = orders.NONE
         wish.want()     # as controllers of foreground do
         self.assertEqual((Priority.FOREGROUND, set()), tick())

@@ -116,7 +116,7 @@ class TestAllKnobs(LimitsCase):
         host.start_all([untagged, guarded])
         agent = self.agent(host)
         before = self.limits(host, 'one')
-        agent.driver.allow([untagged.uuid, guarded.uuid])
+        agent.driver.allow({untagged.uuid: {}, guarded.uuid: {}})
         self.assertEqual(
             {untagged.uuid: (Priority.BACKGROUND, 'override'),
              guarded.uuid: (Priority.FOREGROUND, 'flavor')},

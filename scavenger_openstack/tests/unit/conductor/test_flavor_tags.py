@@ -30,6 +30,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.wire import report as wire
 
 WEB = '11111111-2222-4333-8444-555555555555'
+FLOOR: dict[wire.Knob, float] = {'cpu_cores': 0.5, 'memory_bytes': 2.0 ** 29}
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 
 
@@ -51,7 +52,7 @@ class FlavorTags(cloud.Mixin):
         self.conductor.tag(json.dumps({
             'instance': instance, 'host': HOST, 'project': 'p1',
             'priority': 'background', 'source': 'flavor',
-            'application': '', 'floor': {'cpu_cores': 0.5}, **more}).encode())
+            'application': '', 'floor': FLOOR, **more}).encode())
 
     def tags(self, holds: str = '', host: str = HOST
              ) -> tuple[list[wire.Tag] | None, str]:
@@ -77,7 +78,7 @@ class FlavorTags(cloud.Mixin):
         self.tell(application='render')
         self.assertEqual([wire.Tag(
             instance=HOG, priority='background', application='render',
-            source='flavor')], self.tags(holds)[0])
+            source='flavor', floor=FLOOR)], self.tags(holds)[0])
 
     def test_told_again(self) -> None:
         self.tell()
@@ -133,6 +134,24 @@ class FlavorTags(cloud.Mixin):
                  for tag in self.tags()[0] or ()}
         self.assertEqual({WEB: ('background', ''),
                           HOG: ('background', 'render')}, found)
+
+    def test_a_floor_alone(self) -> None:
+        """It counts when a rule makes the instance background."""
+        self.tell(source='default', priority='foreground')
+        self.assertEqual([], self.tags()[0])
+        self.rule('project', 'p1', 'background')
+        found = {tag.instance: (tag.priority, tag.floor)
+                 for tag in self.tags()[0] or ()}
+        self.assertEqual({WEB: ('background', {}),
+                          HOG: ('background', FLOOR)}, found)
+
+    def test_another_floor(self) -> None:
+        self.tell()
+        _, holds = self.tags()
+        self.now += 1
+        self.tell(floor={'cpu_cores': 1.0})
+        [tag] = self.tags(holds)[0] or []
+        self.assertEqual({'cpu_cores': 1.0}, tag.floor)
 
     def test_a_host_without_an_agent(self) -> None:
         """Nothing is kept, and that is said once."""

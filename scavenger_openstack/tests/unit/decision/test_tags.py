@@ -78,7 +78,7 @@ class TagsTest(testtools.TestCase):
 
     def test_background_is_made_by_the_driver(self) -> None:
         """What it did not make so stays foreground, and that is told."""
-        asked = Orders(background=frozenset(one.id for one in ALL))
+        asked = Orders(background={one.id: {} for one in ALL})
         self.assertEqual({}, self.changes(asked))
         self.assertEqual({'priority untagged': tags.NO_VM,
                           'priority nobodys': tags.NO_VM,
@@ -86,11 +86,11 @@ class TagsTest(testtools.TestCase):
                          self.tags.refused)
 
     def test_background_until_it_is_withdrawn(self) -> None:
-        self.changes(Orders(background=frozenset({'made'})))
+        self.changes(Orders(background={'made': {}}))
         self.assertEqual({'made': (FOREGROUND, 'default', None)},
                          self.changes(NONE))
         self.assertEqual({}, self.changes(
-            Orders(background=frozenset({'made'}))))
+            Orders(background={'made': {}})))
 
     def test_applications(self) -> None:
         """Each is of the project of its VM, whatever it is called."""
@@ -119,7 +119,7 @@ class TagsTest(testtools.TestCase):
         """As of a conductor that is hostile, or of VMs that come and go."""
         for number in range(5_000):
             name = f'vm-{number % 1000}'
-            orders = (Orders(background=frozenset({name}),
+            orders = (Orders(background={name: {}},
                              applications={name: 'x'})
                       if number % 1000 < 500 else self.tags._orders)
             self.tags.apply(sample(vm(name), MADE), orders)
@@ -139,7 +139,8 @@ class TagsTest(testtools.TestCase):
         found = tags.Tags()
         for foreground, background, named in asked:
             after = found.apply(sample(), Orders(
-                foreground=foreground, background=background,
+                foreground=foreground,
+                background={name: {} for name in background},
                 applications=dict.fromkeys(named, 'x')))
             for one, before in zip(after.workloads, ALL, strict=True):
                 if before.priority is FOREGROUND:

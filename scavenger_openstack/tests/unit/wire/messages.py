@@ -96,7 +96,8 @@ answers = st.builds(
         parameters=st.dictionaries(names, numbers | sentences, max_size=2),
         tags=st.lists(st.builds(
             report.Tag, instance=names,
-            priority=st.sampled_from(['foreground', 'background'])),
+            priority=st.sampled_from(['foreground', 'background']),
+            floor=st.dictionaries(knobs, amounts, max_size=3)),
             max_size=2),
         exempt=st.lists(names, max_size=2),
         overrides=st.lists(st.builds(

@@ -129,6 +129,18 @@ class RoundTrip(testtools.TestCase):
         self.assertEqual(FULL, codec.decode(
             json.dumps(document).encode(), report.Report, MOST))
 
+    def test_directives_of_another_version(self) -> None:
+        """One that does not know floors, and one that knows more."""
+        tag = {'instance': 'i', 'priority': 'background'}
+        for more in ({}, {'floor': {'cpu_cores': 0.5}}):
+            found = codec.decode(json.dumps({
+                'issued_s': 1, 'digest': 'd', 'later': {},
+                'tags': [{**tag, **more, 'later': [1]}]}).encode(),
+                report.Directives, report.MAX_ANSWER_BYTES)
+            self.assertEqual([report.Tag(
+                instance='i', priority='background',
+                floor=more.get('floor', {}))], found.tags)     # type: ignore[arg-type]
+
 
 class Wrong(testtools.TestCase):
 

@@ -419,7 +419,7 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
-            frozenset({'a'}), frozenset(), {'a': 'web'},
+            frozenset({'a'}), {}, {'a': 'web'},
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0), {
@@ -433,14 +433,34 @@ class DirectivesTest(SyncTestCase):
             *DIRECTIVES.tags, report.Tag(instance='a', priority='background'),
             report.Tag(instance='c', priority='background')])
         one = self.follow(asked)
-        self.assertEqual((frozenset({'a'}), frozenset()),
+        self.assertEqual((frozenset({'a'}), {}),
                          (one.orders.foreground, one.orders.background))
         self.assertIn('allow_background', one.refused['priority c'])
         one = directives.Directives(self.directory, allow_background=True)
         one.load(5.0, 1000.0)
-        self.assertEqual((frozenset({'a'}), frozenset({'b', 'c'})),
+        self.assertEqual((frozenset({'a'}), {'b': {}, 'c': {}}),
                          (one.orders.foreground, one.orders.background))
         self.assertEqual({}, one.refused)
+
+    def test_floors(self) -> None:
+        """What can be none is passed over, and told."""
+        self.follow(DIRECTIVES)
+        one = directives.Directives(self.directory, allow_background=True)
+        one.follow(codec.replace(DIRECTIVES, tags=[
+            report.Tag(instance='b', priority='background', floor={
+                'cpu_cores': 0.5, 'cpu_idle': 1, 'io_ops_per_s': 1e300,
+                'memory_bytes': 2.0 ** 29}),
+            report.Tag(instance='a', priority='foreground',
+                       floor={'paused': 1}),
+            report.Tag(instance='c', priority='background',
+                       floor={'egress_bytes_per_s': 1e5})]), 5.0)
+        self.assertEqual(
+            {'b': {Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 2 ** 29},
+             'c': {Knob.EGRESS_BYTES_PER_S: 1e5}}, one.orders.background)
+        [(what, why)] = one.refused.items()
+        self.assertEqual('floor b', what)
+        self.assertIn('cpu_idle has no floor', why)
+        self.assertIn('io_ops_per_s: not a number', why)
 
     def test_the_kill_switch(self) -> None:
         one = self.follow(codec.replace(
