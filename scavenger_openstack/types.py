@@ -124,6 +124,7 @@ class Workload:
     ``allowed_cpus`` is ``None`` when the workload may run everywhere.
     ``dedicated_cpus`` are those of them that it has to itself; ``None`` when
     that is not known: see :mod:`.algorithms.scavenger.pins`.
+    ``protected``: a detector may limit others for its sake.
     ``created_s`` is larger the younger a workload is, is the same after a
     restart of the agent, and need not be a time.
     """
@@ -142,6 +143,7 @@ class Workload:
     interfaces: tuple[str, ...] = ()
     instance: str = ''
     killable: bool = False
+    protected: bool = True
     created_s: float = 0.0
     dedicated_cpus: frozenset[int] | None = None
 

@@ -30,6 +30,9 @@ from scavenger_openstack.types import Priority
 PREFIX = 'scavenger:'
 PRIORITY = 'scavenger:priority'
 APPLICATION = 'scavenger:application'
+PROTECT = 'scavenger:protect'
+
+YES, NO = 'true', 'false'
 
 BYTES_PER_MIB = 1024 ** 2
 
@@ -42,7 +45,7 @@ FLOORS: Mapping[str, tuple[Knob, float]] = {
 }
 """Extra specs that set a floor, and what one of their units is in ours."""
 
-KEYS = PRIORITY, APPLICATION, *FLOORS
+KEYS = PRIORITY, APPLICATION, PROTECT, *FLOORS
 
 NUMBER = r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?'
 APPLICATION_CHARS = 128
@@ -59,12 +62,14 @@ class Wrong(NamedTuple):
 class Flavor(NamedTuple):
     """What extra specs say; ``priority`` is ``None`` when they do not.
 
-    ``application`` is the name without the project.
+    ``application`` is the name without the project.  ``protect``: others may
+    be limited when the instance, if it is foreground, is disturbed.
     """
 
     priority: Priority | None = None
     application: str | None = None
     floor: Mapping[Knob, float] = {}
+    protect: bool = True
     wrong: tuple[Wrong, ...] = ()
 
 
@@ -73,6 +78,7 @@ def read(specs: Mapping[str, str]) -> Flavor:
     over."""
     priority, application = None, None
     floor: dict[Knob, float] = {}
+    protect = True
     wrong = []
     for key, value in specs.items():
         if not key.startswith(PREFIX):
@@ -84,10 +90,12 @@ def read(specs: Mapping[str, str]) -> Flavor:
             priority = Priority(value)
         elif key == APPLICATION:
             application = value
+        elif key == PROTECT:
+            protect = value == YES
         else:
             knob, unit = FLOORS[key]
             floor[knob] = float(value) * unit
-    return Flavor(priority, application, floor, tuple(wrong))
+    return Flavor(priority, application, floor, protect, tuple(wrong))
 
 
 def mistake(key: str, value: str) -> str:
@@ -98,6 +106,8 @@ def mistake(key: str, value: str) -> str:
     if key == APPLICATION:
         return '' if is_application(value) else (
             f'a name has 1 to {APPLICATION_CHARS} printable characters')
+    if key == PROTECT:
+        return '' if value in (YES, NO) else f'it has to be {YES} or {NO}'
     if key in FLOORS:
         number = (float(value) * FLOORS[key][1]
                   if re.fullmatch(NUMBER, value) else math.nan)

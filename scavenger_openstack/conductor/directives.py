@@ -190,8 +190,8 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
     the instance, else what its flavor says, else what they gave the project
     or the first of the host's aggregates that has one.
 
-    The application is that of the rule, else that of the flavor, and the
-    floor that of the flavor.
+    The application is that of the rule, else that of the flavor; the rest is
+    the flavor's.
     """
     said = {one.instance: one for one in flavors}
     found: dict[str, report.Tag] = {}
@@ -199,7 +199,8 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
         if not instance:
             continue
         flavor = said.get(instance)
-        floor = dict(flavor.floor) if flavor else {}
+        rest: dict[str, Any] = {} if flavor is None else {
+            'floor': dict(flavor.floor), 'protect': flavor.protect}
         rule = wanted.rules.get(('priority', 'instance', instance))
         scope = 'instance'
         if rule is None and not (flavor and flavor.source == 'flavor'):
@@ -212,13 +213,14 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
             found[instance] = report.Tag(
                 instance=instance, priority=rule.value, source=scope,
                 application=rule.application
-                or (flavor.application if flavor else ''), floor=floor)
-        elif flavor is not None and (flavor.source == 'flavor'
-                                     or flavor.application):
+                or (flavor.application if flavor else ''), **rest)
+        elif flavor is not None and (
+                flavor.source == 'flavor' or flavor.application
+                or not flavor.protect):
             found[instance] = report.Tag(
                 instance=instance, priority=flavor.priority,
                 source=flavor.source, application=flavor.application,
-                floor=floor)
+                **rest)
     return [tag for _, tag in sorted(found.items())]
 
 

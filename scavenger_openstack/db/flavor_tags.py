@@ -32,12 +32,12 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 
 KEPT = ('instance', 'host', 'project', 'priority', 'source', 'application',
-        'floor')
+        'protect', 'floor')
 
 _T = tables.flavor_tags.c
 _OF_HOST = select(
-    _T.instance, _T.priority, _T.source, _T.application, _T.floor).where(
-        _T.host == bindparam('of_host')).order_by(_T.instance)
+    _T.instance, _T.priority, _T.source, _T.application, _T.floor,
+    _T.protect).where(_T.host == bindparam('of_host')).order_by(_T.instance)
 
 
 class FlavorTag(NamedTuple):
@@ -49,6 +49,7 @@ class FlavorTag(NamedTuple):
     source: str
     application: str
     floor: Mapping[Any, float] = {}
+    protect: bool = True
 
 
 def put(connection: Connection, tag: dict[str, Any], now_s: float) -> None:

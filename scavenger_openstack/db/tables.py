@@ -34,6 +34,7 @@ from sqlalchemy import MetaData
 from sqlalchemy import String
 from sqlalchemy import Table
 from sqlalchemy import Text
+from sqlalchemy import true
 from sqlalchemy import UniqueConstraint
 
 METADATA = MetaData(naming_convention={
@@ -297,6 +298,8 @@ flavor_tags = _table(
     Column('source', String(32), nullable=False),
     Column('application', NAME, nullable=False),
     Column('floor', JSON, nullable=False),
+    # A conductor of the release before does not write it.
+    Column('protect', Boolean, nullable=False, server_default=true()),
     Column('changed_s', Double, nullable=False, index=True),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 

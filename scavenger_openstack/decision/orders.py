@@ -102,7 +102,8 @@ class Orders(NamedTuple):
     by ``section.option``, as they were asked for.  ``foreground`` and
     ``background`` are the instances whose priority an operator gave, the
     latter with the floor that the flavor of each sets; ``applications`` are
-    the names by instance; see :mod:`.tags`.  ``exempt`` are the instances and
+    the names by instance, ``unprotected`` those whose flavor wants nothing
+    limited for their sake; see :mod:`.tags`.  ``exempt`` are the instances and
     projects that only an override may limit.  ``budget`` is for new limits of
     detectors.  ``specs`` are those of all hosts.
     """
@@ -113,6 +114,7 @@ class Orders(NamedTuple):
     foreground: frozenset[str] = frozenset()
     background: Mapping[str, Floor] = {}
     applications: Mapping[str, str] = {}
+    unprotected: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()
     overrides: Overrides = Overrides()
     budget: Budget | None = None

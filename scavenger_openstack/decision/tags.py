@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Priorities and applications that operators give to VMs.
+"""Priorities and applications that operators give to VMs, and protection.
 
 A priority of foreground always counts.  What makes a VM background is the
 driver alone, which knows what the flavor says; here it becomes foreground
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+from typing import Any
 
 from scavenger_openstack.decision.orders import NONE
 from scavenger_openstack.decision.orders import Orders
@@ -51,8 +52,8 @@ class Tags:
         """The sample with the priorities and applications of the orders."""
         if orders is not self._orders:
             self._orders, self._done = orders, {}
-            self._tagged = orders.foreground.union(orders.background,
-                                                   orders.applications)
+            self._tagged = orders.foreground.union(
+                orders.background, orders.applications, orders.unprotected)
         elif len(self._done) > 2 * len(sample.workloads):
             self._done = {}     # most of them are gone
         refused: dict[str, str] = {}
@@ -83,12 +84,15 @@ class Tags:
         return found
 
     def _made(self, workload: Workload) -> Workload:
-        orders, changes = self._orders, {}
+        orders = self._orders
+        changes: dict[str, Any] = {}
         if workload.instance in orders.foreground:
             changes = {'priority': Priority.FOREGROUND, 'source': SOURCE}
         elif workload.source == SOURCE and (
                 workload.instance not in orders.background):
             changes = {'priority': Priority.FOREGROUND, 'source': 'default'}
+        if workload.instance in orders.unprotected:
+            changes['protected'] = False
         name = orders.applications.get(workload.instance)
         if name and workload.project is not None:
             # It never is one of another project.
@@ -97,4 +101,4 @@ class Tags:
         if all(getattr(workload, field) == value
                for field, value in changes.items()):
             return workload
-        return dataclasses.replace(workload, **changes)   # type: ignore[arg-type]
+        return dataclasses.replace(workload, **changes)

@@ -59,6 +59,13 @@ def register() -> list[base.ExtraSpecValidator]:
                         'the same are compared with each other.',
             value={'type': str, 'description': 'A name.',
                    'pattern': APPLICATION}),
+        base.ExtraSpecValidator(
+            name=flavor.PROTECT,
+            description='Whether others are limited when an instance that is '
+                        'foreground is disturbed (true, which is so without '
+                        'this), or only shown (false).',
+            value={'type': str, 'description': 'true or false.',
+                   'enum': [flavor.YES, flavor.NO]}),
         *(base.ExtraSpecValidator(
             name=key, description=DESCRIPTIONS[key],
             value={'type': str, 'description': 'A number above 0.',

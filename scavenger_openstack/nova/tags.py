@@ -90,6 +90,7 @@ def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
             'host': event.host, 'priority': str(found.priority),
             'source': found.source,
             'application': said.application or '',
+            'protect': said.protect,
             'floor': {str(knob): value
                       for knob, value in said.floor.items()}}
 

@@ -258,7 +258,7 @@ WORKLOAD: Mapping[str, Check] = {
     'id': text, 'priority': _priority, 'source': text, 'project': text,
     'application': text, 'vcpus': quantity, 'group': text, 'floor': _floor,
     'memory_allotment_bytes': quantity, 'allowed_cpus': _cpus,
-    'disks': texts, 'interfaces': texts, 'killable': flag,
+    'disks': texts, 'interfaces': texts, 'killable': flag, 'protected': flag,
     'created_s': number, 'dedicated_cpus': _cpus}
 
 MEASURED: Mapping[str, Check] = {

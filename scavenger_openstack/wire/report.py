@@ -267,7 +267,7 @@ class Tag(Wire, frozen=True):
     """The priority, and perhaps the application, that an operator gave.
 
     ``floor`` is what the flavor says: knob -> value below which no limit
-    goes.
+    goes.  ``protect`` false: no detector limits others for its sake.
     """
 
     instance: Name
@@ -275,6 +275,7 @@ class Tag(Wire, frozen=True):
     application: MaybeName = ''
     source: MaybeName = ''
     floor: dict[Knob, NotNegative] = {}
+    protect: bool = True
 
 
 class Spec(Wire, frozen=True):

@@ -32,7 +32,8 @@ class InstanceTag(Wire, frozen=True):
     """What the flavor of an instance says, and the host that it is on.
 
     ``source`` is 'flavor', or 'default' when the flavor says no priority;
-    ``application`` is without the project.
+    ``application`` is without the project; ``protect`` as in
+    :class:`.flavor.Flavor`.
     """
 
     instance: Annotated[str, Meta(
@@ -43,3 +44,4 @@ class InstanceTag(Wire, frozen=True):
     project: Annotated[str, Meta(max_length=64)] = ''
     application: MaybeName = ''
     floor: dict[Knob, NotNegative] = {}
+    protect: bool = True

@@ -160,6 +160,8 @@ class Directives:
             foreground, background,
             {tag.instance: tag.application for tag in found.tags
              if tag.application},
+            frozenset([tag.instance for tag in found.tags
+                       if not tag.protect]),
             frozenset(found.exempt), orders_.Overrides(overrides),
             budget, {(one.project, one.application, one.cpu_model, one.signal):
                      specs.Spec(one.mean, one.stddev, one.n, 0, 'directive')

@@ -140,7 +140,8 @@ class CapControl:
         """
         effects = Effects()
         knob = KNOBS.get(disturbance.signal)
-        if (knob is None or not disturbance.suffers_now
+        if (knob is None or not disturbance.protected
+                or not disturbance.suffers_now
                 or disturbance.newest is None):
             return effects
         trial = Trial(disturbance.newest, disturbance.stddev,

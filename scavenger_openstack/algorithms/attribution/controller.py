@@ -310,6 +310,7 @@ class Controller:
         if disturbance is None:
             if new is None:
                 return looks
+            new.protected = samples[-1][members[0]].workload.protected
             disturbance = self._disturbances[group, signal] = new
             disturbance.see(now, samples[-1])
         elif new is not None:
@@ -369,12 +370,15 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
 
 
 def _groups(sample: Sample) -> dict[VictimGroup, list[str]]:
-    """The foreground by application; a workload without one is alone."""
+    """The foreground by application; a workload without one is alone, and
+    those that nothing is limited for are apart."""
     found: dict[VictimGroup, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload
         if workload.priority is Priority.FOREGROUND:
             key = ((workload.project or '', workload.application)
                    if workload.application else ('', '', name))
+            if not workload.protected:
+                key = *key, 'unprotected'
             found.setdefault(key, []).append(name)
     return found

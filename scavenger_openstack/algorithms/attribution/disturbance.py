@@ -34,7 +34,8 @@ from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Priority
 
 VictimGroup = tuple[str, ...]
-"""Project and application, or one workload by itself."""
+"""Project and application, or one workload by itself; longer by one for
+those that nothing is limited for."""
 
 THROTTLED = 'throttled_share'
 
@@ -60,6 +61,9 @@ SETTLED = 8
 
 BETTER = 0.75
 """Part of the least effect below its base from which that is too high."""
+
+UNPROTECTED = ('nothing: scavenger:protect of its flavor is false, so nothing '
+               'is limited for it')
 
 SHOWN = 5
 """Suspects that an incident tells of."""
@@ -140,6 +144,7 @@ class Disturbance:
     ``own`` has a constant and one factor for each of :func:`own_load`,
     of ``load``.
     ``members`` are the victims, each with the threshold of its own signal.
+    ``protected``: others may be limited for their sake.
     """
 
     group: VictimGroup
@@ -151,6 +156,7 @@ class Disturbance:
     stddev: float
     cause: str
     members: dict[str, float]
+    protected: bool = True
     load: str = ''
     own: Sequence[float] = ()
     named: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -272,6 +278,7 @@ class Disturbance:
         :param limited: the antagonists that are limited for it, or would be
         """
         action = (f'limit {", ".join(limited)}' if limited
+                  else UNPROTECTED if self.named and not self.protected
                   else 'nothing now' if self.named
                   else 'nothing: no other workload has a part in it')
         return [Incident(

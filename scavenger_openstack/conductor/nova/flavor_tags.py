@@ -35,12 +35,13 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
     """
     if hosts.by_name(connection, tag.host) is None:
         return False
-    if tag.source != FLAVOR and not tag.application and not tag.floor:
+    if (tag.source != FLAVOR and not tag.application and not tag.floor
+            and tag.protect):
         flavor_tags.forget(connection, tag.instance)
     else:
         flavor_tags.put(connection, {
             'instance': tag.instance, 'host': tag.host,
             'project': tag.project, 'priority': tag.priority,
             'source': tag.source[:32], 'application': tag.application,
-            'floor': dict(tag.floor)}, now_s)
+            'protect': tag.protect, 'floor': dict(tag.floor)}, now_s)
     return True

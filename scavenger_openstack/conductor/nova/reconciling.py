@@ -226,6 +226,7 @@ def tag(server: Instance, group: str) -> reports.Row:
             'project': server.project, 'priority': str(found.priority),
             'source': found.source,
             'application': of_flavor.application or group or server.stack,
+            'protect': of_flavor.protect,
             'floor': {str(knob): value
                       for knob, value in of_flavor.floor.items()}}
 

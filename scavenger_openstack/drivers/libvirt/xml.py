@@ -13,9 +13,10 @@
 """What a domain's XML tells about a VM, and our own record in it.
 
 Pure: text in, values out.  The XML is written by libvirt, but names and
-image properties in it come from tenants.  Who may decide what: priority and
-floors come from the extra specs of the flavor, which only operators write;
-an image property may put instances of one project into one application.
+image properties in it come from tenants.  Who may decide what: priority,
+floors and protection come from the extra specs of the flavor, which only
+operators write; an image property may put instances of one project into one
+application.
 
 Nova writes extra specs and image properties into the XML since 2025.2
 (``nova:extraSpecs``, ``nova:image``), and of the properties only those that
@@ -131,6 +132,7 @@ class Domain:
     project: str | None
     application: str | None
     floor: Mapping[Knob, float]
+    protected: bool
     vcpus: int
     memory_allotment_bytes: int
     balloon_bytes: int
@@ -179,7 +181,7 @@ class Domain:
             project=self.project, application=self.application,
             vcpus=float(self.vcpus), group=self.uuid, floor=self.floor,
             memory_allotment_bytes=float(self.memory_allotment_bytes),
-            allowed_cpus=self.allowed_cpus,
+            allowed_cpus=self.allowed_cpus, protected=self.protected,
             dedicated_cpus=self._dedicated_cpus(),
             disks=('',) * len(self.disks),  # a target is the guest's name
             interfaces=self.interfaces, created_s=created_s,
@@ -240,6 +242,7 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         uuid=uuid, name=name, priority=flavor.priority, source=flavor.source,
         project=flavor.project, application=flavor.application,
         floor={**floors, Knob.MEMORY_BYTES: float(memory), **flavor.floor},
+        protected=flavor.protect,
         vcpus=vcpus, memory_allotment_bytes=memory,
         # A guest writes it, and whatever it likes.
         balloon_bytes=min(_bytes(root.find('currentMemory')) or memory,
@@ -272,6 +275,7 @@ class _Flavor:
         self.ignored_properties: list[str] = []
         self.floor: dict[Knob, float] = {}
         self.priority, self.source = Priority.FOREGROUND, 'default'
+        self.protect = True
         self.application: str | None = None
         instance, nova = None, ''
         for uri in NOVA if metadata is not None else ():
@@ -308,6 +312,7 @@ class _Flavor:
                 self._wrong(flavor_.APPLICATION, said.application,
                             'the project is not known')
         self.floor.update(said.floor)
+        self.protect = said.protect
 
     def _property(self, key: str, value: str) -> None:
         """Of an image, which tenants make: not for the log."""
@@ -318,7 +323,7 @@ class _Flavor:
                 why = ('the project is not known, or the name has not 1 to '
                        f'{flavor_.APPLICATION_CHARS} printable characters')
         elif _OURS + key[len(_OURS):] in (
-                flavor_.PRIORITY, *flavor_.FLOORS) and \
+                flavor_.PRIORITY, flavor_.PROTECT, *flavor_.FLOORS) and \
                 key.startswith((_OURS, 'scavenger_')):
             why = 'only an extra spec of the flavor can say that'
         if why:

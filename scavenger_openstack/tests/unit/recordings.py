@@ -136,7 +136,7 @@ class Host:
         self.decider.load(state, self.now)
         self.workloads = [
             Workload('/services/s', Priority.FOREGROUND, vcpus=2.0,
-                     project='p', application='web',
+                     project='p', application='web', protected=False,
                      allowed_cpus=frozenset((1,)), disks=('vda',)),
             Workload(ODD, Priority.BACKGROUND, source='parent',
                      project='q', group='/batch',

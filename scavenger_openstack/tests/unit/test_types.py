@@ -80,7 +80,7 @@ class AsJsonTest(testtools.TestCase):
                      'id': '/batch/a', 'priority': 'background',
                      'source': 'default', 'vcpus': 1.0,
                      'floor': {'cpu_cores': 0.1}, 'allowed_cpus': [0, 1],
-                     'killable': False, 'created_s': 0.0},
+                     'killable': False, 'protected': True, 'created_s': 0.0},
                  'cpu_s': 0.0, 'memory_bytes': 7}]}, value)
 
     def test_unknown_stays_out_and_zero_stays_in(self) -> None:

@@ -33,15 +33,21 @@ class Read(testtools.TestCase):
             flavor.Flavor(Priority.BACKGROUND, 'render', {
                 Knob.CPU_CORES: 0.5, Knob.MEMORY_BYTES: 64.0 * 2 ** 20,
                 Knob.IO_BYTES_PER_S: 1e6, Knob.IO_OPS_PER_S: 50.0,
-                Knob.EGRESS_BYTES_PER_S: 1e5}),
+                Knob.EGRESS_BYTES_PER_S: 1e5}, False),
             flavor.read({
                 'scavenger:priority': 'background',
                 'scavenger:application': 'render',
+                'scavenger:protect': 'false',
                 'scavenger:floor_cpu_cores': '0.5',
                 'scavenger:floor_memory_mb': '64',
                 'scavenger:floor_io_bytes_per_s': '1e6',
                 'scavenger:floor_io_ops_per_s': '50',
                 'scavenger:floor_egress_bytes_per_s': '100000'}))
+
+    def test_protection(self) -> None:
+        for text in ('true', 'false'):
+            self.assertEqual((text == 'true', ()), flavor.read(
+                {'scavenger:protect': text})[3:])
 
     def test_nothing_said(self) -> None:
         self.assertEqual(flavor.Flavor(), flavor.read({
@@ -55,6 +61,7 @@ class Read(testtools.TestCase):
                 ('scavenger:floor_cpu_cores', ('0', '-1', 'one', 'nan', 'inf',
                                                '1e999', '', '1' * 21)),
                 ('scavenger:floor_memory_mb', ('0.0', '64 MiB')),
+                ('scavenger:protect', ('', 'True', 'yes', '0', 'false ')),
                 ('scavenger:', ('1',)), ('scavenger:min_cpu', ('1',))):
             for value in values:
                 found = flavor.read({key: value})

@@ -145,6 +145,20 @@ class FlavorTags(cloud.Mixin):
         self.assertEqual({WEB: ('background', {}),
                           HOG: ('background', FLOOR)}, found)
 
+    def test_what_nothing_is_limited_for(self) -> None:
+        """Whatever its priority is from, or without any."""
+        others: list[dict[str, Any]] = [{}, {
+            'source': 'default', 'priority': 'foreground', 'floor': {}}]
+        for more in others:
+            self.tell(protect=False, **more)
+            [tag] = self.tags()[0] or []
+            self.assertIs(False, tag.protect)
+        self.rule('instance', HOG, 'foreground')
+        [tag] = self.tags()[0] or []
+        self.assertEqual(('instance', False), (tag.source, tag.protect))
+        self.tell(source='default', priority='foreground', floor={})
+        self.assertEqual([], self.rows(tables.flavor_tags))
+
     def test_another_floor(self) -> None:
         self.tell()
         _, holds = self.tags()
@@ -165,7 +179,8 @@ class FlavorTags(cloud.Mixin):
                       {'priority': 'batch'}, {'host': ''},
                       {'host': 'x' * 256}, {'floor': {'cpu': 1}},
                       {'floor': {'cpu_cores': -1}}, {'project': 'x' * 65},
-                      {'application': 'x' * 256}, {'application': 'a\0'}):
+                      {'protect': 'no'}, {'application': 'x' * 256},
+                      {'application': 'a\0'}):
             self.assertRaises(errors.WireError, self.tell, **wrong)
         self.assertRaises(errors.WireError, self.conductor.tag, b'[]')
         self.assertEqual([], self.rows(tables.flavor_tags))

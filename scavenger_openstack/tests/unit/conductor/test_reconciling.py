@@ -110,6 +110,14 @@ class Tags(Case):
         self.assertEqual([{'cpu_cores': 0.5}],
                          self.rows(tables.flavor_tags, 'floor'))
 
+    def test_protection(self) -> None:
+        self.turn(Server(), Server(WEB, specs={
+            'scavenger:protect': 'false'}))
+        self.assertEqual([True, False], self.rows(
+            tables.flavor_tags, 'protect'))
+        self.assertEqual(0, self.turn(Server(), Server(WEB, specs={
+            'scavenger:protect': 'false'})))
+
     def test_the_same_again_is_no_change(self) -> None:
         """Its age tells how long it has been so."""
         self.turn(Server())

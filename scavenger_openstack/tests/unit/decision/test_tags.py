@@ -105,6 +105,16 @@ class TagsTest(testtools.TestCase):
         self.assertEqual({'application nobodys': tags.NO_PROJECT},
                          self.tags.refused)
 
+    def test_protection(self) -> None:
+        """It is taken away, and never given."""
+        asked = Orders(unprotected=frozenset({'guarded', 'gone'}))
+        before = sample(GUARDED, BATCH, vm('open', protected=False))
+        for orders, wanted in ((asked, [False, True, False]),
+                               (NONE, [True, True, False])):
+            self.assertEqual(wanted, [
+                one[0].protected
+                for one in self.tags.apply(before, orders).workloads])
+
     def test_a_workload_that_changes(self) -> None:
         """What was made of it before does not count any more."""
         asked = Orders(applications={'batch': 'web'})

@@ -23,8 +23,8 @@ from scavenger_openstack.nova import extra_specs
 
 VALUES = ('', ' ', '0', '1', '0.5', '0.0', '00', '-1', '1e3', '1e-3', '1e',
           'nan', 'inf', '1_0', '٣', 'one', 'foreground', 'background',
-          'Background', 'batch', 'x' * 128, 'x' * 129, 'a b', 'a\tb', 'a\n',
-          '64 MiB', '1' * 21, '.5', '5.')
+          'true', 'false', 'True', 'Background', 'batch', 'x' * 128,
+          'x' * 129, 'a b', 'a\tb', 'a\n', '64 MiB', '1' * 21, '.5', '5.')
 
 
 class Validators(testtools.TestCase):

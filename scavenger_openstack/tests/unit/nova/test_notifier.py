@@ -46,7 +46,7 @@ UNVERSIONED = {'instance_id': INSTANCE, 'tenant_id': 'p1', 'host': 'hv1',
 
 TAG = {'instance': INSTANCE, 'project': 'p1', 'host': 'hv1',
        'priority': 'background', 'source': 'flavor', 'application': 'render',
-       'floor': {'cpu_cores': 0.5}}
+       'protect': True, 'floor': {'cpu_cores': 0.5}}
 
 
 def message(event: str = 'instance.create.end',
@@ -123,6 +123,12 @@ class Events(testtools.TestCase):
             ('foreground', 'default', '', {}), tuple(
                 tags.tag(found, {})[name] for name in
                 ('priority', 'source', 'application', 'floor')))
+
+    def test_what_nothing_is_limited_for(self) -> None:
+        found = tags.event(message())
+        assert found is not None
+        self.assertIs(False, tags.tag(found, {
+            'scavenger:protect': 'false'})['protect'])
 
     def test_what_is_wrong_is_said(self) -> None:
         found = tags.event(message())

@@ -138,7 +138,7 @@ class ReadTest(RecordingTestCase):
         del expected['links'], expected['link_of']  # type: ignore
         workload = expected['workloads'][0]['workload']  # type: ignore
         workload.update(source='default', vcpus=1.0, killable=False,
-                        created_s=0.0, allowed_cpus=[0, 1])
+                        protected=True, created_s=0.0, allowed_cpus=[0, 1])
         self.assertEqual(expected, found)
         self.assertIs(first.sample.workloads[0].workload,
                       second.sample.workloads[0].workload)

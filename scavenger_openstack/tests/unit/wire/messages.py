@@ -97,8 +97,8 @@ answers = st.builds(
         tags=st.lists(st.builds(
             report.Tag, instance=names,
             priority=st.sampled_from(['foreground', 'background']),
-            floor=st.dictionaries(knobs, amounts, max_size=3)),
-            max_size=2),
+            floor=st.dictionaries(knobs, amounts, max_size=3),
+            protect=st.booleans()), max_size=2),
         exempt=st.lists(names, max_size=2),
         overrides=st.lists(st.builds(
             report.Override, id=names, workload=names, knob=knobs,

@@ -130,16 +130,17 @@ class RoundTrip(testtools.TestCase):
             json.dumps(document).encode(), report.Report, MOST))
 
     def test_directives_of_another_version(self) -> None:
-        """One that does not know floors, and one that knows more."""
+        """One that does not know floors and protection, and a newer one."""
         tag = {'instance': 'i', 'priority': 'background'}
-        for more in ({}, {'floor': {'cpu_cores': 0.5}}):
+        others: list[dict[str, Any]] = [
+            {}, {'floor': {'cpu_cores': 0.5}, 'protect': False}]
+        for more in others:
             found = codec.decode(json.dumps({
                 'issued_s': 1, 'digest': 'd', 'later': {},
                 'tags': [{**tag, **more, 'later': [1]}]}).encode(),
                 report.Directives, report.MAX_ANSWER_BYTES)
             self.assertEqual([report.Tag(
-                instance='i', priority='background',
-                floor=more.get('floor', {}))], found.tags)     # type: ignore[arg-type]
+                instance='i', priority='background', **more)], found.tags)
 
 
 class Wrong(testtools.TestCase):

@@ -65,7 +65,8 @@ DIRECTIVES = report.Directives(
     issued_s=1000.0, digest='one', modes={'scavenger': 'observe'},
     exempt=['p'], tags=[report.Tag(instance='a', priority='foreground',
                                      application='web'),
-                        report.Tag(instance='b', priority='background')],
+                        report.Tag(instance='b', priority='background',
+                                   protect=False)],
     parameters={'scavenger.memory_c': 3.0}, specs=[report.Spec(
         project='p', application='p/web', cpu_model='cpu', signal=signal,
         mean=mean, stddev=0.1, n=500)
@@ -419,7 +420,7 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
-            frozenset({'a'}), {}, {'a': 'web'},
+            frozenset({'a'}), {}, {'a': 'web'}, frozenset({'b'}),
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0), {

@@ -294,6 +294,37 @@ class LimitingTest(ShopCase):
             for cap in decision.caps:
                 self.assertGreaterEqual(float(cap.value), 0.1)
 
+    def test_what_nothing_is_limited_for(self) -> None:
+        """What disturbs it is found and shown."""
+        self.shop = [dataclasses.replace(one, protected=False)
+                     for one in SHOP]
+        self.until(lambda decision: decision.incidents)
+        for decision in self.turn(300):
+            self.assertEqual((), decision.caps)
+        self.assertEqual(('hog',), self.incident().antagonists)
+        self.assertIn('scavenger:protect', self.incident().action)
+        self.assertEqual(0, self.decision.facts['tried']['confirmed'])
+
+    def test_some_of_an_application_are_protected(self) -> None:
+        """Their incidents alone lead to a limit."""
+        self.shop[0] = dataclasses.replace(SHOP[0], protected=False)
+        self.until(lambda decision: decision.caps
+                   and len(decision.incidents) == 3)
+        self.assertEqual({'shop0': False, 'shop1': True, 'shop2': True}, {
+            one.victim: one.action == 'limit hog'
+            for one in self.decision.incidents})
+        cap, = self.decision.caps
+        self.assertIn('cpi of shop1, shop2', cap.reason)
+
+    def test_not_protected_any_more(self) -> None:
+        """What was limited for it is free at the next sample."""
+        self.until(lambda decision: decision.caps)
+        self.shop = [dataclasses.replace(one, protected=False)
+                     for one in SHOP]
+        self.turn(10)
+        for decision in self.turn(300):
+            self.assertEqual((), decision.caps)
+
     def test_the_governor_allows_none(self) -> None:
         """Until its lease has ended, and the time for another one."""
         self.controller.allow(Budget(0, self.now + 900, 1.0))

@@ -104,6 +104,20 @@ class TestDomain(testtools.TestCase):
                          (one.has_balloon, one.cpu_model, one.virt_type,
                           one.specs_known, one.found, one.warnings))
 
+    def test_protection(self) -> None:
+        """The flavor alone takes it away."""
+        for specs, properties, protected in (
+                (None, {}, True), ({}, {}, True),
+                ({'scavenger:protect': 'true'}, {}, True),
+                ({'scavenger:protect': 'false'}, {}, False),
+                ({'scavenger:protect': 'no'}, {}, True),
+                ({}, {'scavenger_protect': 'false',
+                      'scavenger:protect': 'false'}, True)):
+            one = xml.parse(domain(nova(specs, properties)))
+            self.assertIs(protected, one.protected)
+            self.assertIs(protected, one.workload(created_s=0.0).protected)
+        self.assertEqual(2, len(one.ignored_properties))
+
     def test_no_metadata_is_foreground(self) -> None:
         text = domain().replace('<metadata></metadata>', '')
         for one in (xml.parse(text), xml.parse(domain())):
