@@ -25,6 +25,7 @@ import re
 from typing import NamedTuple
 
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import printable
 from scavenger_openstack.types import Priority
 
 PREFIX = 'scavenger:'
@@ -49,6 +50,9 @@ KEYS = PRIORITY, APPLICATION, PROTECT, *FLOORS
 
 NUMBER = r'[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?'
 APPLICATION_CHARS = 128
+
+_FLAVOR_CHARS = 80
+_UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 class Wrong(NamedTuple):
@@ -114,6 +118,24 @@ def mistake(key: str, value: str) -> str:
         return '' if 0 < number < math.inf else (
             'it has to be a number above 0')
     return 'there is no such key; there are ' + ', '.join(KEYS)
+
+
+def application(*names: str | None, image: str = '', flavor: str = '') -> str:
+    """What an instance does, without its project: the first of the names that
+    can be one, else what it is made of; '' where nothing tells.
+
+    :param names: of its flavor's extra specs, its server group, its stack or
+        cluster, the property of its image, in this order
+    :param image: the UUID of its image; '' for one that boots from a volume,
+        which has none
+    :param flavor: the name of its flavor
+    """
+    for name in names:
+        if name and is_application(name):
+            return name
+    if not flavor.strip() or not _UUID.fullmatch(image):
+        return ''
+    return f'{printable(flavor.strip())[:_FLAVOR_CHARS]}@{image}'
 
 
 def is_application(name: str) -> bool:

@@ -82,14 +82,15 @@ def tag(event: Event, specs: Mapping[str, str]) -> dict[str, Any]:
     """What the conductor is told, as JSON.
 
     The priority is what the flavor alone says; the conductor knows what
-    operators have said of aggregate, project and instance.
+    operators have said of aggregate, project and instance, and the agent what
+    the application is without a name for it.
     """
     said = flavor.read(specs)
     found = classify.classify(flavor=said.priority)
     return {'instance': event.instance, 'project': event.project,
             'host': event.host, 'priority': str(found.priority),
             'source': found.source,
-            'application': said.application or '',
+            'application': flavor.application(said.application),
             'protect': said.protect,
             'floor': {str(knob): value
                       for knob, value in said.floor.items()}}

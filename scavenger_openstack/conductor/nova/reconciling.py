@@ -213,19 +213,19 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
 def tag(server: Instance, group: str) -> reports.Row:
     """What is kept of an instance.
 
-    Its application is that of the flavor, else its server group, else its
-    stack or cluster; without any its agent finds one.
+    Without an application of these its agent finds one, by the property of
+    its image or by image and flavor: Nova's API has another image of one that
+    was shelved.
 
     :param group: its server group, or ''
     """
     of_flavor = flavor.read(server.specs)
     found = classify.classify(flavor=of_flavor.priority)
-    if not flavor.is_application(group):
-        group = ''
     return {'instance': server.id, 'host': server.host,
             'project': server.project, 'priority': str(found.priority),
             'source': found.source,
-            'application': of_flavor.application or group or server.stack,
+            'application': flavor.application(
+                of_flavor.application, group, server.stack),
             'protect': of_flavor.protect,
             'floor': {str(knob): value
                       for knob, value in of_flavor.floor.items()}}

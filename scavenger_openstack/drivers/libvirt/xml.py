@@ -16,7 +16,7 @@ Pure: text in, values out.  The XML is written by libvirt, but names and
 image properties in it come from tenants.  Who may decide what: priority,
 floors and protection come from the extra specs of the flavor, which only
 operators write; an image property may put instances of one project into one
-application.
+application, and without any name flavor and image do.
 
 Nova writes extra specs and image properties into the XML since 2025.2
 (``nova:extraSpecs``, ``nova:image``), and of the properties only those that
@@ -276,7 +276,6 @@ class _Flavor:
         self.floor: dict[Knob, float] = {}
         self.priority, self.source = Priority.FOREGROUND, 'default'
         self.protect = True
-        self.application: str | None = None
         instance, nova = None, ''
         for uri in NOVA if metadata is not None else ():
             if instance is None and metadata is not None:
@@ -296,30 +295,41 @@ class _Flavor:
         self.dedicated = (
             specs.get('hw:cpu_policy') in ('dedicated', 'mixed')
             or specs.get('resources:PCPU', '0') != '0')
-        self._specs(flavor_.read(specs))
-        for key, value in _named(instance.find(
-                f'{nova}image/{nova}properties'), f'{nova}property').items():
-            self._property(key, value)
+        said = flavor_.read(specs)
+        self._specs(said)
+        properties = _named(instance.find(
+            f'{nova}image/{nova}properties'), f'{nova}property')
+        for key, value in properties.items():
+            self._property(key, value, names=said.application is None)
+        root = instance.find(f'{nova}root')
+        name = flavor_.application(
+            said.application, properties.get(_IMAGE_APPLICATION),
+            image='' if root is None or root.get('type') != 'image'
+            else root.get('uuid', ''),
+            flavor='' if kind is None else kind.get('name', ''))
+        # Never one of another project.
+        self.application = (f'{self.project}/{name}'
+                            if self.project and name else None)
 
     def _specs(self, said: flavor_.Flavor) -> None:
         for one in said.wrong:
             self._wrong(*one)
         if said.priority is not None:
             self.priority, self.source = said.priority, 'flavor'
-        if said.application is not None:
-            self.application = self._named_by(said.application)
-            if self.application is None:
-                self._wrong(flavor_.APPLICATION, said.application,
-                            'the project is not known')
+        if said.application is not None and self.project is None:
+            self._wrong(flavor_.APPLICATION, said.application,
+                        'the project is not known')
         self.floor.update(said.floor)
         self.protect = said.protect
 
-    def _property(self, key: str, value: str) -> None:
-        """Of an image, which tenants make: not for the log."""
+    def _property(self, key: str, value: str, *, names: bool) -> None:
+        """Of an image, which tenants make: not for the log.
+
+        :param names: whether it may name the application
+        """
         why = ''
-        if key == _IMAGE_APPLICATION and self.application is None:
-            self.application = self._named_by(value)
-            if self.application is None:
+        if key == _IMAGE_APPLICATION:
+            if names and not (self.project and flavor_.is_application(value)):
                 why = ('the project is not known, or the name has not 1 to '
                        f'{flavor_.APPLICATION_CHARS} printable characters')
         elif _OURS + key[len(_OURS):] in (
@@ -330,12 +340,6 @@ class _Flavor:
             self.ignored_properties.append(
                 f'image property {shown(key)} = {shown(value)} is ignored: '
                 + why)
-
-    def _named_by(self, name: str) -> str | None:
-        """An application of this project, never one of another."""
-        if self.project and flavor_.is_application(name):
-            return f'{self.project}/{name}'
-        return None
 
     def _wrong(self, key: str, value: str, why: str) -> None:
         self.ignored.append(f'extra spec {shown(key)} = {shown(value)} is '

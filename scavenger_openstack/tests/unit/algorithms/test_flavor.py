@@ -25,6 +25,8 @@ from scavenger_openstack.tests.unit.examples import ENCODABLE
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 
+IMAGE = '70a599e0-31e7-49b7-b260-868f441e862b'
+
 
 class Read(testtools.TestCase):
 
@@ -48,6 +50,26 @@ class Read(testtools.TestCase):
         for text in ('true', 'false'):
             self.assertEqual((text == 'true', ()), flavor.read(
                 {'scavenger:protect': text})[3:])
+
+    def test_application(self) -> None:
+        """The first name that can be one, else flavor and image."""
+        image, made = IMAGE, f'm1.small@{IMAGE}'
+        for names, wanted in (
+                (('a', 'b', 'c'), 'a'), ((None, '', 'c'), 'c'),
+                (('x' * 129, 'b'), 'b'), (('a\nb', None), made),
+                ((), made)):
+            self.assertEqual(wanted, flavor.application(
+                *names, image=image, flavor=' m1.small '))
+        for odd in ('', 'x', image + '0', image.upper(), image + '\n'):
+            self.assertEqual('', flavor.application(
+                image=odd, flavor='m1.small'))
+        for odd in ('', ' '):
+            self.assertEqual('', flavor.application(image=image, flavor=odd))
+
+    @given(st.text(ENCODABLE, min_size=1, max_size=300))
+    def test_any_flavor_makes_an_application(self, name: str) -> None:
+        found = flavor.application(image=IMAGE, flavor=name)
+        self.assertEqual(bool(name.strip()), flavor.is_application(found))
 
     def test_nothing_said(self) -> None:
         self.assertEqual(flavor.Flavor(), flavor.read({

@@ -73,7 +73,8 @@ DEVICES = '''<emulator>/usr/bin/qemu-system-x86_64</emulator>
 
 def nova(specs: Mapping[str, str] | None = None,
          properties: Mapping[str, str] | None = None, name: str = 'web',
-         version: str = '1.1', project: str | None = PROJECT) -> str:
+         version: str = '1.1', project: str | None = PROJECT,
+         root: str = '') -> str:
     """Nova's element; without ``specs`` as before 2025.2."""
     def named(tag: str, values: Mapping[str, str]) -> str:
         return ''.join(
@@ -97,7 +98,7 @@ def nova(specs: Mapping[str, str] | None = None,
       <nova:package version="34.0.0"/>
       <nova:name>{saxutils.escape(name)}</nova:name>
       <nova:flavor name="m1.small" id="2"><nova:memory>128</nova:memory>
-        {extra}</nova:flavor>{image}{owner}<nova:ports/>
+        {extra}</nova:flavor>{image}{owner}{root}<nova:ports/>
     </nova:instance>'''
 
 

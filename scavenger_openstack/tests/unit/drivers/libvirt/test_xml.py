@@ -235,6 +235,33 @@ class TestDomain(testtools.TestCase):
             {'scavenger:application': 'web'}, image)))
         self.assertEqual(f'{PROJECT}/web', one.application)
 
+    def test_flavor_and_image_name_the_application_at_last(self) -> None:
+        """Also below Nova 2025.2, whose definitions have both."""
+        root = f'<nova:root type="image" uuid="{UUID}"/>'
+        made = f'{PROJECT}/m1.small@{UUID}'
+        for version in ('1.0', '1.1'):
+            for specs, properties, wanted in (
+                    (None, None, made), ({}, {}, made),
+                    ({'scavenger:application': 'a\nb'},
+                     {'scavenger_application': ''}, made),
+                    ({}, {'scavenger_application': 'mine'},
+                     f'{PROJECT}/mine'),
+                    ({'scavenger:application': 'web'}, {},
+                     f'{PROJECT}/web')):
+                self.assertEqual(wanted, xml.parse(domain(nova(
+                    specs, properties, version=version, root=root)
+                )).application)
+        self.assertIsNone(xml.parse(domain(nova(
+            root=root, project=None))).application)
+
+    def test_a_vm_that_boots_from_a_volume(self) -> None:
+        """It has no image, and nothing else that tells what it does."""
+        for root in ('', f'<nova:root type="volume" uuid="{UUID}"/>',
+                     '<nova:root type="image" uuid=""/>',
+                     '<nova:root type="image"/>',
+                     '<nova:root type="image" uuid="../x"/>'):
+            self.assertIsNone(xml.parse(domain(nova(root=root))).application)
+
     def test_names_of_tenants_stay_on_one_short_line(self) -> None:
         long = 'n' * 100_000
         for bad in (long, 'a\u202eb', 'line\nbreak', '', '\u2028'):
