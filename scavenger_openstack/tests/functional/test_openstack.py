@@ -30,10 +30,16 @@ class OpenStack(case.Case):
         hog = self.boot('hog', BACKGROUND, metadata={
             'scavenger:priority': 'foreground'})
         project = self.cloud.server(hog)['tenant_id']
+        found = self.workload(hog)
+        self.assertEqual(('background', f'{project}/render'),
+                         (found['priority'], found['application']))
+        found = self.workload(web)
+        self.assertEqual('foreground', found['priority'])
+        # Nothing names it but its flavor and image.
+        project = self.cloud.server(web)['tenant_id']
         self.assertEqual(
-            [('foreground', ''), ('background', f'{project}/render')],
-            [(one['priority'], one['application']) for one in (
-                self.workload(web), self.workload(hog))])
+            f'{project}/{found["flavor"]}@{self.cloud.image()}',
+            found['application'])
 
     def test_nova_compute_tells_the_conductor(self) -> None:
         hog = self.boot('hog', BACKGROUND)
@@ -52,6 +58,7 @@ class OpenStack(case.Case):
         path = f'/flavors/{flavor.id}/os-extra_specs'
         for key, value in (('scavenger:priority', 'batch'),
                            ('scavenger:floor_cpu_cores', '0'),
+                           ('scavenger:protect', 'no'),
                            ('scavenger:min_cpu', '1')):
             refused = self.assertRaises(
                 cloud_.Refused, self.cloud.compute, 'POST', path,
