@@ -13,9 +13,10 @@
 
 """What the host belongs to: foreground or background.
 
-Only what operators alone can set counts.  Server metadata and image
-properties are written by tenants and have no say here.  Source: DESIGN,
-section 6, trust.
+The conductor asks it with all that it knows of an instance, the agent with
+what the definition of the VM and the conductor say.  Only what operators
+alone can set counts.  Server metadata and image properties are written by
+tenants and have no say here.  Source: DESIGN, section 6, trust.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ class Classified(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def classify(*, override: str | None = None, flavor: str | None = None,
-             aggregate: str | None = None, project: str | None = None,
+def classify(*, instance: str | None = None, flavor: str | None = None,
+             project: str | None = None, aggregate: str | None = None,
              parent: str | None = None) -> Classified:
     """The priority of a workload: the first that speaks wins.
 
     Each argument is the text that was found there (``foreground`` or
-    ``background``, in any case), ``None`` where nothing is set: the
-    operator's ``override``, the ``flavor`` extra spec, the host
-    ``aggregate``, the list of the ``project``, the configured ``parent`` of
-    a batch container.  When none speaks the workload is foreground, with
+    ``background``, in any case), ``None`` where nothing is set: what an
+    operator gave the ``instance``, the ``flavor`` extra spec, what was given
+    to the ``project``, to the host ``aggregate``, the configured ``parent``
+    of a batch container.  When none speaks the workload is foreground, with
     source ``default``.  Any other text is passed over and told in
     ``warnings``, also when a stronger source has already spoken.
     """
     found: Classified | None = None
     warnings = []
-    for source, text in (('override', override), ('flavor', flavor),
-                         ('aggregate', aggregate), ('project', project),
+    for source, text in (('instance', instance), ('flavor', flavor),
+                         ('project', project), ('aggregate', aggregate),
                          ('parent', parent)):
         if text is None:
             continue

@@ -26,6 +26,7 @@ import threading
 from typing import Any
 from typing import NamedTuple
 
+from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms.cpi2.specs import MIN_SAMPLES
 from scavenger_openstack.algorithms.cpi2.specs import MIN_TASKS
 from scavenger_openstack.conductor import governor
@@ -186,13 +187,15 @@ def specs(connection: reports.Connection, cpu_model: str,
 def tags(wanted: rows.Wanted, aggregates: Sequence[str],
          present: Iterable[tuple[str, str, str]],
          flavors: Iterable[flavor_tags.FlavorTag] = ()) -> list[report.Tag]:
-    """The priorities of the instances that are present: what operators gave
-    the instance, else what its flavor says, else what they gave the project
-    or the first of the host's aggregates that has one.
+    """The priorities of the instances that are present, as :mod:`.classify`
+    orders what operators gave and what the flavor says; of the aggregates of
+    the host the first that has one counts.
 
     The application is that of the rule, else that of the flavor; the rest is
     the flavor's.
     """
+    of_aggregate = next((rule for name in aggregates if (
+        rule := wanted.rules.get(('priority', 'aggregate', name)))), None)
     said = {one.instance: one for one in flavors}
     found: dict[str, report.Tag] = {}
     for instance, project, _ in present:
@@ -201,26 +204,21 @@ def tags(wanted: rows.Wanted, aggregates: Sequence[str],
         flavor = said.get(instance)
         rest: dict[str, Any] = {} if flavor is None else {
             'floor': dict(flavor.floor), 'protect': flavor.protect}
-        rule = wanted.rules.get(('priority', 'instance', instance))
-        scope = 'instance'
-        if rule is None and not (flavor and flavor.source == 'flavor'):
-            for scope, target in (('project', project), *(
-                    ('aggregate', name) for name in aggregates)):
-                rule = wanted.rules.get(('priority', scope, target))
-                if rule is not None:
-                    break
-        if rule is not None:
+        rules = {
+            'instance': wanted.rules.get(('priority', 'instance', instance)),
+            'project': wanted.rules.get(('priority', 'project', project)),
+            'aggregate': of_aggregate}
+        priority, source, _ = classify.classify(
+            flavor=flavor.priority if flavor is not None
+            and flavor.source == 'flavor' else None,
+            **{scope: rule.value for scope, rule in rules.items() if rule})
+        rule = rules.get(source)
+        application = (rule.application if rule else '') or (
+            flavor.application if flavor else '')
+        if source != 'default' or application or not rest.get('protect', True):
             found[instance] = report.Tag(
-                instance=instance, priority=rule.value, source=scope,
-                application=rule.application
-                or (flavor.application if flavor else ''), **rest)
-        elif flavor is not None and (
-                flavor.source == 'flavor' or flavor.application
-                or not flavor.protect):
-            found[instance] = report.Tag(
-                instance=instance, priority=flavor.priority,
-                source=flavor.source, application=flavor.application,
-                **rest)
+                instance=instance, priority=priority.value, source=source,
+                application=application, **rest)
     return [tag for _, tag in sorted(found.items())]
 
 

@@ -101,7 +101,9 @@ class Orders(NamedTuple):
     by controller; they make it more careful, never less.  ``parameters`` are
     by ``section.option``, as they were asked for.  ``foreground`` and
     ``background`` are the instances whose priority an operator gave, the
-    latter with the floor that the flavor of each sets; ``applications`` are
+    latter with the floor that the flavor of each sets; ``unless_flavor`` are
+    those of the former that have it from project or aggregate, so that their
+    flavor may say otherwise; ``applications`` are
     the names by instance, ``unprotected`` those whose flavor wants nothing
     limited for their sake; see :mod:`.tags`.  ``exempt`` are the instances and
     projects that only an override may limit.  ``budget`` is for new limits of
@@ -113,6 +115,7 @@ class Orders(NamedTuple):
     parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
     background: Mapping[str, Floor] = {}
+    unless_flavor: frozenset[str] = frozenset()
     applications: Mapping[str, str] = {}
     unprotected: frozenset[str] = frozenset()
     exempt: frozenset[str] = frozenset()

@@ -12,7 +12,8 @@
 
 """Priorities and applications that operators give to VMs, and protection.
 
-A priority of foreground always counts.  What makes a VM background is the
+Which counts is what :mod:`.classify` says; a priority of foreground needs no
+leave.  What makes a VM background is the
 driver alone, which knows what the flavor says; here it becomes foreground
 again when no operator wants it any more.  Source: DESIGN 6, trust.
 """
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from scavenger_openstack.algorithms import classify
 from scavenger_openstack.decision.orders import NONE
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.types import HostSample
@@ -83,10 +85,20 @@ class Tags:
             self._done[workload.id] = workload, found
         return found
 
+    def _is_foreground(self, workload: Workload) -> bool:
+        """Whether an operator makes it so."""
+        if workload.instance not in self._orders.foreground:
+            return False
+        wide = workload.instance in self._orders.unless_flavor
+        return classify.classify(
+            **{'project' if wide else 'instance': Priority.FOREGROUND},
+            flavor=workload.priority if workload.source == 'flavor' else None
+        ).source != 'flavor'
+
     def _made(self, workload: Workload) -> Workload:
         orders = self._orders
         changes: dict[str, Any] = {}
-        if workload.instance in orders.foreground:
+        if self._is_foreground(workload):
             changes = {'priority': Priority.FOREGROUND, 'source': SOURCE}
         elif workload.source == SOURCE and (
                 workload.instance not in orders.background):

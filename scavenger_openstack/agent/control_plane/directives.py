@@ -144,8 +144,10 @@ class Directives:
             background[tag.instance] = floor
             if why:
                 refused[f'floor {tag.instance}'] = why
-        foreground = frozenset([tag.instance for tag in found.tags
-                                if tag.priority == 'foreground'])
+        # One of 'default' says none.
+        tagged = {tag.instance: tag.source for tag in found.tags
+                  if tag.priority == 'foreground' and tag.source != 'default'}
+        foreground = frozenset(tagged)
         for instance in foreground & background.keys():
             del background[instance]
         budget = None
@@ -158,6 +160,8 @@ class Directives:
             + _reason(found),
             modes, found.parameters,
             foreground, background,
+            frozenset([name for name, source in tagged.items()
+                       if source in ('project', 'aggregate')]),
             {tag.instance: tag.application for tag in found.tags
              if tag.application},
             frozenset([tag.instance for tag in found.tags

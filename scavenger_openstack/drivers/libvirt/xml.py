@@ -38,6 +38,7 @@ import re
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from scavenger_openstack.algorithms import classify
 from scavenger_openstack.algorithms import flavor as flavor_
 from scavenger_openstack.algorithms.floors import DEFAULT_FLOORS
 from scavenger_openstack.drivers.libvirt import cputune
@@ -274,7 +275,6 @@ class _Flavor:
         self.ignored: list[str] = []
         self.ignored_properties: list[str] = []
         self.floor: dict[Knob, float] = {}
-        self.priority, self.source = Priority.FOREGROUND, 'default'
         self.protect = True
         instance, nova = None, ''
         for uri in NOVA if metadata is not None else ():
@@ -314,8 +314,8 @@ class _Flavor:
     def _specs(self, said: flavor_.Flavor) -> None:
         for one in said.wrong:
             self._wrong(*one)
-        if said.priority is not None:
-            self.priority, self.source = said.priority, 'flavor'
+        self.priority, self.source, _ = classify.classify(
+            flavor=said.priority)
         if said.application is not None and self.project is None:
             self._wrong(flavor_.APPLICATION, said.application,
                         'the project is not known')

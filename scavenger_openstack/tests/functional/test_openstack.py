@@ -36,10 +36,10 @@ class OpenStack(case.Case):
         found = self.workload(web)
         self.assertEqual('foreground', found['priority'])
         # Nothing names it but its flavor and image.
-        project = self.cloud.server(web)['tenant_id']
+        server = self.cloud.server(web)
         self.assertEqual(
-            f'{project}/{found["flavor"]}@{self.cloud.image()}',
-            found['application'])
+            f'{server["tenant_id"]}/{found["flavor"]}'
+            f'@{server["image"]["id"]}', found['application'])
 
     def test_nova_compute_tells_the_conductor(self) -> None:
         hog = self.boot('hog', BACKGROUND)

@@ -23,7 +23,7 @@ from scavenger_openstack.algorithms.classify import Classified
 from scavenger_openstack.algorithms.classify import classify
 from scavenger_openstack.types import Priority
 
-SOURCES = ('override', 'flavor', 'aggregate', 'project', 'parent')
+SOURCES = ('instance', 'flavor', 'project', 'aggregate', 'parent')
 
 
 class ClassifyTest(testtools.TestCase):
@@ -49,7 +49,7 @@ class ClassifyTest(testtools.TestCase):
                          classify(flavor=' Background\n').priority)
 
     def test_warning_says_where_and_what_to_do(self) -> None:
-        found = classify(override='', parent='background')
+        found = classify(instance='', parent='background')
         self.assertEqual((Priority.BACKGROUND, 'parent'), found[:2])
-        self.assertIn("override says priority ''", found.warnings[0])
+        self.assertIn("instance says priority ''", found.warnings[0])
         self.assertIn('use foreground or background', found.warnings[0])

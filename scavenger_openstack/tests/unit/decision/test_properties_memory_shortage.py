@@ -30,7 +30,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
-SOURCES = ('override', 'flavor', 'aggregate', 'project', 'parent')
+SOURCES = ('instance', 'flavor', 'project', 'aggregate', 'parent')
 """The strongest first."""
 TEXTS = st.one_of(
     st.sampled_from(('background', 'foreground', ' Background\n', 'FOREGROUND',

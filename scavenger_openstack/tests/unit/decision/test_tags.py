@@ -76,6 +76,14 @@ class TagsTest(testtools.TestCase):
             self.changes(Orders(foreground=frozenset(names))))
         self.assertEqual({}, self.tags.refused)
 
+    def test_what_a_flavor_goes_before(self) -> None:
+        """Priorities of projects and aggregates."""
+        names = frozenset({'untagged', 'batch', 'made', 'guarded'})
+        self.assertEqual(
+            dict.fromkeys(names - {'batch', 'guarded'},
+                          (FOREGROUND, 'override', None)),
+            self.changes(Orders(foreground=names, unless_flavor=names)))
+
     def test_background_is_made_by_the_driver(self) -> None:
         """What it did not make so stays foreground, and that is told."""
         asked = Orders(background={one.id: {} for one in ALL})

@@ -420,7 +420,7 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
-            frozenset({'a'}), {}, {'a': 'web'}, frozenset({'b'}),
+            frozenset({'a'}), {}, frozenset(), {'a': 'web'}, frozenset({'b'}),
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0), {
@@ -442,6 +442,18 @@ class DirectivesTest(SyncTestCase):
         self.assertEqual((frozenset({'a'}), {'b': {}, 'c': {}}),
                          (one.orders.foreground, one.orders.background))
         self.assertEqual({}, one.refused)
+
+    def test_sources_of_foreground(self) -> None:
+        """Those of project and aggregate are for VMs whose flavor says
+        nothing; a tag of no priority has none."""
+        one = self.follow(codec.replace(DIRECTIVES, tags=[
+            report.Tag(instance=source, priority='foreground', source=source)
+            for source in ('instance', 'flavor', 'project', 'aggregate',
+                           'default', 'later')]))
+        self.assertEqual(
+            ({'instance', 'flavor', 'project', 'aggregate', 'later'},
+             {'project', 'aggregate'}),
+            (one.orders.foreground, one.orders.unless_flavor))
 
     def test_floors(self) -> None:
         """What can be none is passed over, and told."""
