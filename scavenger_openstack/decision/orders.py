@@ -99,15 +99,19 @@ class Orders(NamedTuple):
 
     ``stopped`` says why nothing may be limited, '' when it may.  ``modes`` are
     by controller; they make it more careful, never less.  ``parameters`` are
-    by ``section.option``, as they were asked for.  ``foreground`` and
-    ``background`` are the instances whose priority an operator gave, the
-    latter with the floor that the flavor of each sets; ``unless_flavor`` are
-    those of the former that have it from project or aggregate, so that their
-    flavor may say otherwise; ``applications`` are
-    the names by instance, ``unprotected`` those whose flavor wants nothing
-    limited for their sake; see :mod:`.tags`.  ``exempt`` are the instances and
-    projects that only an override may limit.  ``budget`` is for new limits of
-    detectors.  ``specs`` are those of all hosts.
+    by ``section.option``, as they were asked for.
+
+    ``foreground`` and ``background`` are the instances whose priority an
+    operator gave, the latter with the floor that the flavor of each sets.
+    ``denied`` are others that were to be background, which the file of this
+    host does not allow.  ``unless_flavor`` are those of ``foreground`` that
+    have it from project or aggregate, so that their flavor may say otherwise.
+    ``applications`` are the names by instance, ``unprotected`` those whose
+    flavor wants nothing limited for their sake; see :mod:`.tags`.
+
+    ``exempt`` are the instances and projects that only an override may limit.
+    ``budget`` is for new limits of detectors.  ``specs`` are those of all
+    hosts.
     """
 
     stopped: str = ''
@@ -115,6 +119,7 @@ class Orders(NamedTuple):
     parameters: Mapping[str, float | str] = {}
     foreground: frozenset[str] = frozenset()
     background: Mapping[str, Floor] = {}
+    denied: frozenset[str] = frozenset()
     unless_flavor: frozenset[str] = frozenset()
     applications: Mapping[str, str] = {}
     unprotected: frozenset[str] = frozenset()

@@ -35,6 +35,8 @@ SOURCE = 'override'
 """What a workload's ``source`` is when an operator gave its priority."""
 
 FLAVOR = 'its flavor says foreground, which the control plane cannot change'
+NOT_ALLOWED = ('only a flavor makes a VM background here; see [conductor] '
+               'allow_background in the file of this host')
 NO_VM = 'only VMs of libvirt are made background'
 NO_PROJECT = 'its project is not known, and an application is of one'
 
@@ -55,7 +57,8 @@ class Tags:
         if orders is not self._orders:
             self._orders, self._done = orders, {}
             self._tagged = orders.foreground.union(
-                orders.background, orders.applications, orders.unprotected)
+                orders.background, orders.denied, orders.applications,
+                orders.unprotected)
         elif len(self._done) > 2 * len(sample.workloads):
             self._done = {}     # most of them are gone
         refused: dict[str, str] = {}
@@ -64,10 +67,12 @@ class Tags:
             workload = one[0]
             if workload.instance in self._tagged or workload.source == SOURCE:
                 found = self._of(workload)
-                if workload.instance in orders.background and (
-                        found.priority is Priority.FOREGROUND):
+                asked = (NO_VM if workload.instance in orders.background
+                         else NOT_ALLOWED
+                         if workload.instance in orders.denied else '')
+                if asked and found.priority is Priority.FOREGROUND:
                     refused[f'priority {workload.instance}'] = (
-                        FLAVOR if found.source == 'flavor' else NO_VM)
+                        FLAVOR if found.source == 'flavor' else asked)
                 if workload.project is None and (
                         workload.instance in orders.applications):
                     refused[f'application {workload.instance}'] = NO_PROJECT

@@ -45,8 +45,6 @@ LOG = log.getLogger(__name__)
 FILE = 'directives.json'
 MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
-NOT_ALLOWED = ('only a flavor makes a VM background here; see [conductor] '
-               'allow_background in the file of this host')
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -133,12 +131,13 @@ class Directives:
                 one.id, one.workload, one.instance, Knob(one.knob),
                 one.value, fit.sentence(one.reason),
                 now + one.expires_s - since_s))
-        background = {}
+        background: dict[str, dict[Knob, float]] = {}
+        denied = set()
         for tag in found.tags:
             if tag.priority == 'foreground':
                 continue
             if not self._allow_background:
-                refused[f'priority {tag.instance}'] = NOT_ALLOWED
+                denied.add(tag.instance)
                 continue
             floor, why = _floor(tag)
             background[tag.instance] = floor
@@ -159,7 +158,7 @@ class Directives:
             '' if found.protection else 'the control plane: '
             + _reason(found),
             modes, found.parameters,
-            foreground, background,
+            foreground, background, frozenset(denied),
             frozenset([name for name, source in tagged.items()
                        if source in ('project', 'aggregate')]),
             {tag.instance: tag.application for tag in found.tags

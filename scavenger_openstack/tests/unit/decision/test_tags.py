@@ -93,6 +93,16 @@ class TagsTest(testtools.TestCase):
                           'priority guarded': tags.FLAVOR},
                          self.tags.refused)
 
+    def test_background_that_the_host_does_not_allow(self) -> None:
+        """What its flavor makes background is no refusal."""
+        self.assertEqual({'made': (FOREGROUND, 'default', None)},
+                         self.changes(Orders(denied=frozenset(
+                             one.instance for one in ALL))))
+        self.assertEqual({
+            **{f'priority {name}': tags.NOT_ALLOWED
+               for name in ('untagged', 'nobodys', 'made')},
+            'priority guarded': tags.FLAVOR}, self.tags.refused)
+
     def test_background_until_it_is_withdrawn(self) -> None:
         self.changes(Orders(background={'made': {}}))
         self.assertEqual({'made': (FOREGROUND, 'default', None)},

@@ -420,13 +420,14 @@ class DirectivesTest(SyncTestCase):
         one = self.follow(DIRECTIVES)
         self.assertEqual(orders.Orders(
             '', {'scavenger': Mode.OBSERVE}, {'scavenger.memory_c': 3.0},
-            frozenset({'a'}), {}, frozenset(), {'a': 'web'}, frozenset({'b'}),
+            frozenset({'a'}), {}, frozenset({'b'}), frozenset(),
+            {'a': 'web'}, frozenset({'b'}),
             frozenset({'p'}), orders.Overrides((orders.Override(
                 'o', '/batch/a', '', Knob.CPU_CORES, 0.5, 'why', 105.0),)),
             Budget(3, 65.0, 1060.0), {
                 ('p', 'p/web', 'cpu', 'cpi'): specs.Spec(
                     1.8, 0.1, 500, 0, 'directive')}), one.orders)
-        self.assertEqual({'priority b'}, one.refused.keys())
+        self.assertEqual({}, one.refused)
 
     def test_background_where_the_host_allows_it(self) -> None:
         """What is called both is foreground."""
@@ -434,9 +435,8 @@ class DirectivesTest(SyncTestCase):
             *DIRECTIVES.tags, report.Tag(instance='a', priority='background'),
             report.Tag(instance='c', priority='background')])
         one = self.follow(asked)
-        self.assertEqual((frozenset({'a'}), {}),
-                         (one.orders.foreground, one.orders.background))
-        self.assertIn('allow_background', one.refused['priority c'])
+        self.assertEqual((frozenset({'a'}), {}, {'a', 'b', 'c'}), (
+            one.orders.foreground, one.orders.background, one.orders.denied))
         one = directives.Directives(self.directory, allow_background=True)
         one.load(5.0, 1000.0)
         self.assertEqual((frozenset({'a'}), {'b': {}, 'c': {}}),
@@ -556,13 +556,15 @@ class DirectivesTest(SyncTestCase):
         self.assertEqual('', one.orders.stopped)
 
     def test_they_come_with_an_answer(self) -> None:
-        self.conductor.answer = {'directives': DIRECTIVES}
+        self.conductor.answer = {'directives': codec.replace(
+            DIRECTIVES, overrides=[codec.replace(
+                DIRECTIVES.overrides[0], value='odd')])}
         self.turn()
         self.assertEqual('one', self.sync.directives.digest)
         self.turn()
         self.assertEqual(['', 'one'], [
             told.directives_digest for told in self.conductor.reports])
-        self.assertEqual({'priority b'},
+        self.assertEqual({'override o'},
                          self.conductor.reports[-1].facts.refused.keys())
         before, after = (
             one.orders._replace(overrides=orders.Overrides(), budget=None)
