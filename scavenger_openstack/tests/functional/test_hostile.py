@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -124,7 +125,7 @@ class Hostile:
             inner = value[key]
             if (not isinstance(inner, dict | list)
                     or self._chance.random() < 0.3):
-                value[key] = self._chance.choice(ODD)
+                value[key] = copy.deepcopy(self._chance.choice(ODD))
                 return
             value = inner
 

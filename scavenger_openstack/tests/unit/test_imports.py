@@ -74,7 +74,7 @@ HOMES = {
     'oslo_messaging': ('nova', 'rpc'),
     'oslo_service': ('rpc',),
     'oslo_upgradecheck': ('cmd.status', 'cmd.upgrade_checks'),
-    'oslo_reports': ('cmd.conductor',),
+    'oslo_reports': ('cmd.signals',),
     'flask': ('api',),
     'werkzeug': ('api',),
     'jsonschema': ('api',),
