@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from nova.scheduler import filters
@@ -31,6 +32,7 @@ from nova.scheduler import utils
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
+from scavenger_openstack.conductor import placement
 from scavenger_openstack.nova import placing
 from scavenger_openstack.nova import summary
 from scavenger_openstack.types import Priority
@@ -79,7 +81,14 @@ def _passes(state: Any, hosts: summary.Hosts, wanted: placing.Wanted
 def wanted_of(spec_obj: Any) -> placing.Wanted:
     """What a RequestSpec of Nova asks for."""
     kind = spec_obj.flavor
-    specs = kind.extra_specs if 'extra_specs' in kind else {}
-    said = flavor.read(specs or {})
-    return placing.Wanted(said.priority is Priority.BACKGROUND, kind.vcpus,
-                          kind.memory_mb)
+    specs = (kind.extra_specs if 'extra_specs' in kind else {}) or {}
+    return placing.Wanted(
+        flavor.read(specs).priority is Priority.BACKGROUND,
+        _amount(specs, placement.VCPU, kind.vcpus),
+        _amount(specs, placement.MEMORY_MIB, kind.memory_mb))
+
+
+def _amount(specs: Mapping[str, str], resource: str, otherwise: int) -> int:
+    """What a flavor asks Placement for, else what it has."""
+    asked = specs.get(f'resources:{resource}', '')
+    return int(asked) if asked.isdecimal() else otherwise

@@ -22,7 +22,8 @@ BYTES_PER_MIB = 2 ** 20
 
 
 class Wanted(NamedTuple):
-    """What an instance asks for."""
+    """What an instance asks for: of a background instance, what is to be
+    free on its host."""
 
     background: bool
     vcpus: int
@@ -38,6 +39,8 @@ def fits(host: Host | None, wanted: Wanted) -> str:
         return 'no agent has reported from it'
     if host.silent:
         return 'its agent is silent'
+    if not host.enforcing:
+        return 'its agent sets no limits'
     if host.free_cores is None or host.free_bytes is None:
         return 'its headroom is not known'
     if host.free_cores < wanted.vcpus:

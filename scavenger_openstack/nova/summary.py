@@ -45,7 +45,8 @@ SHOWN = 200
 class Host(NamedTuple):
     """A host: cores and bytes that background work could use besides what
     it has, and all that there are, ``None`` where that is not known;
-    incidents that are open; virtual CPUs of background work."""
+    incidents that are open; virtual CPUs of background work; whether it sets
+    limits."""
 
     silent: bool = True
     free_cores: float | None = None
@@ -53,6 +54,7 @@ class Host(NamedTuple):
     cores: float | None = None
     incidents: int = 0
     background_vcpus: float = 0.0
+    enforcing: bool = True
 
 
 Hosts = Mapping[str, Host]
@@ -68,7 +70,8 @@ def parse(answer: Any) -> dict[str, Host]:
             bool(one['silent']), _number(one['headroom'].get('cpu')),
             _number(one['headroom'].get('memory')),
             _number(one['capacity'].get('cpu')), int(one['incidents']),
-            float(one['background_vcpus'])) for one in answer['hosts']}
+            float(one['background_vcpus']), bool(one['enforcing']))
+            for one in answer['hosts']}
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f'not a summary: {exc!r}') from None
 

@@ -26,6 +26,7 @@ AMOUNTS = schemas.mapping(schemas.NUMBER)
 FIELDS = {
     'name': schemas.TEXT,
     'silent': described(schemas.FLAG, 'It has not reported for long.'),
+    'enforcing': described(schemas.FLAG, 'Whether it may set limits.'),
     'headroom': described(AMOUNTS, 'What background work could use besides '
                                    'what it has, by resource.'),
     'capacity': AMOUNTS,
@@ -42,6 +43,7 @@ def show(call: Call, connection: Any) -> dict[str, Any]:
     return {'hosts': [{
         'name': row['name'],
         'silent': call.now_s - row['last_seen_s'] > call.silent_s,
+        'enforcing': row['enforcing'],
         'headroom': (row['facts'] or {}).get('headroom', {}),
         'capacity': (row['facts'] or {}).get('capacity', {}),
         'incidents': row['incidents'],

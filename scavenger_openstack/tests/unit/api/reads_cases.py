@@ -259,9 +259,11 @@ class Reads:
         for name, host in hosts.items():
             self.assertEqual(
                 {field: shown[name][field]
-                 for field in ('silent', 'headroom', 'capacity')},
+                 for field in ('silent', 'enforcing', 'headroom',
+                               'capacity')},
                 {field: host[field]
-                 for field in ('silent', 'headroom', 'capacity')})
+                 for field in ('silent', 'enforcing', 'headroom',
+                               'capacity')})
         now = [incident for incident in self.ok(
             'GET', '/v1/incidents')['incidents']
             if incident['ended_at'] is None]

@@ -33,6 +33,7 @@ class Fits(testtools.TestCase):
         for host, why in (
                 (None, 'no agent has reported'),
                 (FREE._replace(silent=True), 'silent'),
+                (FREE._replace(enforcing=False), 'no limits'),
                 (FREE._replace(free_cores=None), 'not known'),
                 (FREE._replace(free_bytes=None), 'not known'),
                 (FREE._replace(free_cores=3.9), '3.9 cores is less than 4'),

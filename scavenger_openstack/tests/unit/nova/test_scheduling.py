@@ -44,8 +44,8 @@ objects.register_all()
 
 def told(name: str, **more: Any) -> dict[str, Any]:
     """A host as our API shows it."""
-    return {'name': name, 'silent': False, 'incidents': 0,
-            'background_vcpus': 0.0, 'capacity': {'cpu': 8.0},
+    return {'name': name, 'silent': False, 'enforcing': True,
+            'incidents': 0, 'background_vcpus': 0.0, 'capacity': {'cpu': 8.0},
             'headroom': {'cpu': 4.0, 'memory': 4096.0 * MIB}, **more}
 
 
@@ -152,6 +152,28 @@ class Scheduling(testtools.TestCase):
         self.assertEqual([], self.passing(spec(vcpus=5), 'a', 'b'))
         self.assertTrue(self.filter.host_passes(states('a')[0], spec()))
         self.assertFalse(self.filter.host_passes(states('b')[0], spec()))
+
+    def test_background_goes_where_limits_are_set(self) -> None:
+        self.say(told('a', enforcing=False), told('b'))
+        self.assertEqual(['b'], self.passing(spec(), 'a', 'b'))
+
+    def test_a_flavor_that_asks_placement(self) -> None:
+        """What it asks for has to be free, not what it has."""
+        self.say(told('a', headroom={'cpu': 0.5, 'memory': 256.0 * MIB}))
+        for asked, names in (
+                ({'CUSTOM_BACKGROUND_VCPU': '0',
+                  'CUSTOM_BACKGROUND_MEMORY_MB': '256'}, ['a']),
+                ({'CUSTOM_BACKGROUND_VCPU': '0',
+                  'CUSTOM_BACKGROUND_MEMORY_MB': '257'}, []),
+                ({'CUSTOM_BACKGROUND_VCPU': '0'}, []),
+                ({'CUSTOM_BACKGROUND_VCPU': '1',
+                  'CUSTOM_BACKGROUND_MEMORY_MB': '256'}, []),
+                ({'CUSTOM_BACKGROUND_VCPU': 'none',
+                  'CUSTOM_BACKGROUND_MEMORY_MB': '256'}, [])):
+            wanted = spec()
+            wanted.flavor.extra_specs.update({
+                f'resources:{name}': value for name, value in asked.items()})
+            self.assertEqual(names, self.passing(wanted, 'a'), str(asked))
 
     def test_the_foreground_goes_everywhere(self) -> None:
         self.say(told('a', silent=True))
