@@ -153,7 +153,9 @@ def main() -> int:
     except packages.Unavailable as exc:
         print(exc, file=sys.stderr)
         return 1
-    with stack.Stack(environment, say=print) as kept:
+    # BackgroundFilter follows the hosts sooner than Placement is told.
+    with stack.Stack(environment, extra={'filter_scheduler': ''}, say=print
+                     ) as kept:
         wrong = campaign(kept, args.boots, args.at_a_time)
         wrong += removed(kept)
     for line in wrong:

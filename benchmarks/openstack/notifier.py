@@ -71,7 +71,9 @@ def main() -> int:
         print(exc, file=sys.stderr)
         return 1
     boots: Boots = collections.defaultdict(list)
-    with stack.Stack(environment, say=print) as kept:
+    # Without BackgroundFilter: no boot waits for headroom.
+    with stack.Stack(environment, extra={'filter_scheduler': ''}, say=print
+                     ) as kept:
         flavor = kept.cloud.flavor('batch', SPECS)
         hosts = [one.hostname for one in kept.hypervisors]
         for host in hosts:      # the image is fetched at the first

@@ -30,6 +30,7 @@ from typing import NoReturn
 
 import fixtures
 
+from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import packages
 from scavenger_openstack.tests.functional.openstack import stack
@@ -40,8 +41,7 @@ READY = 'ready'
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NONE = 'There is none; to start one: tools/openstack.sh up'
 
-FLAVORS = {'service': {}, 'background': {
-    'scavenger:priority': 'background', 'scavenger:floor_memory_mb': '64'}}
+FLAVORS = {'service': {}, 'background': case.BACKGROUND}
 SERVERS = {'web-1': 'service', 'web-2': 'service', 'web-3': 'service',
            'hog': 'background'}
 
@@ -50,6 +50,8 @@ What to type next:
 
     eval "$(tools/openstack.sh env)"
     openstack server list --long
+    openstack interference host list
+    openstack antagonist list
     openstack server create --flavor background --image guest --nic none \\
         batch-1
     tools/openstack.sh down
@@ -125,6 +127,7 @@ def say(line: str) -> None:
 def small_cloud(kept: stack.Stack) -> str:
     """Boot a few servers, one of which spins; what there is."""
     cloud = kept.cloud
+    kept.wait_for_headroom()
     flavors = {name: cloud.flavor(name, specs)
                for name, specs in FLAVORS.items()}
     made = {name: cloud.boot(name, flavors[flavor])
@@ -182,9 +185,22 @@ def env(state: state_.State) -> int:
     if not found:
         print(NONE, file=sys.stderr)
         return 1
-    print(pathlib.Path(found['top'], 'openrc').read_text()
-          + f'export PATH={found["environment"]}/bin:$PATH')
+    print(shell(pathlib.Path(found['top']),
+                pathlib.Path(found['environment'])))
     return 0
+
+
+def shell(top: pathlib.Path, environment: pathlib.Path) -> str:
+    """What lets a shell use a stack, from any directory.
+
+    :param top: of the stack's :class:`.configuration.Site`
+    :param environment: that of its programs, among them ``openstack``
+    """
+    return (pathlib.Path(top, 'openrc').read_text()
+            + f'export PATH={environment}/bin:$PATH\n'
+            # With our commands; the environment does not have them.
+            f'export PYTHONPATH={top}/{stack.PLUGINS}'
+            '${PYTHONPATH:+:$PYTHONPATH}')
 
 
 def _memory_mib(pid: int) -> str:

@@ -165,7 +165,7 @@ hw_machine_type = x86_64=pc
 def ours(site: Site) -> str:
     """Section ``[scavenger]`` of ``nova.conf``: credentials for our API."""
     return credentials(site, 'scavenger').replace(
-        f'www_authenticate_uri = {site.keystone}\n', '') + 'summary_s = 2\n'
+        f'www_authenticate_uri = {site.keystone}\n', '')
 
 
 def _nova(site: Site, host: str, address: str = '127.0.0.1'

@@ -31,6 +31,8 @@ from scavenger_openstack.tests.functional.openstack import services
 
 SERVICE = 'scavenger'
 SYNC_S = 1.0
+SUMMARY_S = 1.0
+"""From one reading of the summary by nova-scheduler to the next."""
 MANAGE_S = 60.0
 
 
@@ -43,9 +45,16 @@ def nova() -> dict[str, str]:
         'filter_scheduler': """
 available_filters = nova.scheduler.filters.all_filters
 available_filters = scavenger_openstack.nova.filters.BackgroundFilter
+enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,\
+ImagePropertiesFilter,ServerGroupAntiAffinityFilter,\
+ServerGroupAffinityFilter,BackgroundFilter
 weight_classes = nova.scheduler.weights.all_weighers
 weight_classes = scavenger_openstack.nova.weights.InterferenceWeigher
-"""}
+""",
+        # Of two hosts the smallest difference in free memory counts as much
+        # as the largest, so ours has to outweigh the others.
+        'scavenger': f'summary_s = {SUMMARY_S:g}\n'
+                     'interference_weight_multiplier = 100\n'}
 
 
 def control(site: configuration.Site) -> str:
@@ -80,7 +89,8 @@ interval_s = 0.5
 stop_file = {directory}/stop
 history_file = {directory}/history.jsonl
 """,
-        'scavenger': 'mode = enforce',
+        # For so long after its start an agent knows of no headroom.
+        'scavenger': 'mode = enforce\nmemory_window_s = 3',
         'cgroups': f'background_parents = {host.tree.name}/batch',
         'libvirt': f'uri = {host.uri}\nrun_dir = {host.run_dir}\n'
                    'timeout_s = 10',

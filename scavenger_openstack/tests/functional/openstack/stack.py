@@ -33,6 +33,7 @@ import pathlib
 import signal
 import subprocess
 import time
+from typing import Any
 
 import fixtures
 
@@ -51,7 +52,13 @@ from scavenger_openstack.tests.functional.servers import rabbitmq
 
 COMMAND_S = 600.0
 READY_S = 300.0
+READ_S = 1.0
+"""So long our API takes at most to answer nova-scheduler."""
+ROOM = 4 * cloud.MEMORY_MIB * 2 ** 20
+"""What guests of a test take on one host, in bytes."""
 PROGRAMS = 'nova-conductor', 'nova-scheduler'
+PLUGINS = 'plugins'
+"""Below the top of a site: what has our package for Python."""
 PROGRAMS_OF_OTHERS = 'mariadbd', 'mariadb-install-db', 'epmd', 'qemu-img'
 
 
@@ -103,10 +110,12 @@ class Stack(fixtures.Fixture):
     Once it is set up: ``site`` says where everything is, ``hypervisors``
     are :class:`.hypervisor.Hypervisor`, ``services`` the programs by name
     (nova-compute by its host), ``cloud`` is the administrator's client.
+    ``headroom_known`` is to be false after what changes the headroom.
     """
 
     site: configuration.Site
     cloud: cloud.Cloud
+    headroom_known: bool
 
     def __init__(self, environment: pathlib.Path, hypervisors: int = 2,
                  extra: Mapping[str, str] | None = None,
@@ -116,6 +125,7 @@ class Stack(fixtures.Fixture):
         self._count = hypervisors
         self._extra = {**product.nova(), **(extra or {})}
         self._tell = say
+        self.headroom_known = False
         self.services: dict[str, services.Service] = {}
         self.hypervisors: list[hypervisor.Hypervisor] = []
 
@@ -138,7 +148,7 @@ class Stack(fixtures.Fixture):
             databases={name: database.new_database()
                        for name in configuration.DATABASES},
             broker=broker.url, extra=self._extra)
-        self.plugins = packages.plugins(self.site.top / 'plugins')
+        self.plugins = packages.plugins(self.site.top / PLUGINS)
         self._configure()
         compute.prepare(self.site)
         self._fill_databases()
@@ -173,6 +183,27 @@ class Stack(fixtures.Fixture):
     def host(self, host: str) -> hypervisor.Hypervisor:
         """The one that Nova knows by this name."""
         return next(one for one in self.hypervisors if one.hostname == host)
+
+    def wait_for_headroom(self) -> None:
+        """Return when nova-scheduler knows of headroom on all hosts: before,
+        it refuses background servers."""
+        if not self.headroom_known:
+            self.wait_for_scheduler('each host has headroom', lambda host: (
+                host['enforcing'] and not host['silent']
+                and 'cpu' in host['headroom']
+                and host['headroom'].get('memory', 0) >= ROOM))
+            self.headroom_known = True
+
+    def wait_for_scheduler(self, what: str,
+                           holds: Callable[[Mapping[str, Any]], bool]
+                           ) -> None:
+        """Return when nova-scheduler has read that something holds for all
+        hosts, each as the summary has it."""
+        names = {one.hostname for one in self.hypervisors}
+        self.cloud.wait(what, lambda: names <= {
+            host['name'] for host in self.cloud.interference(
+                'GET', '/v1/summary')['hosts'] if holds(host)}, READY_S)
+        time.sleep(product.SUMMARY_S + READ_S)
 
     def configuration(self, host: str) -> pathlib.Path:
         """The file of the nova-compute of a host."""
