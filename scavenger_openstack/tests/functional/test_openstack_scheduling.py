@@ -18,6 +18,7 @@ import os
 
 from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
+from scavenger_openstack.tests.functional.openstack import watching
 
 BY_FILTER = 'Filter BackgroundFilter returned 0 hosts'
 MORE_THAN_THERE_ARE = (os.cpu_count() or 1) + 1
@@ -27,14 +28,12 @@ class Scheduling(case.Case):
 
     def setUp(self) -> None:
         super().setUp()
-        self.log = self.stack.services['nova-scheduler'].log
-        self.began = self.log.stat().st_size
+        self.scheduler = self.stack.services['nova-scheduler']
+        self.began = self.scheduler.log.stat().st_size
 
     def refused_by_filter(self) -> bool:
         """Whether that was so since the test began."""
-        with open(self.log, errors='replace') as log:
-            log.seek(self.began)
-            return BY_FILTER in log.read()
+        return BY_FILTER in watching.since(self.scheduler, self.began)
 
     def test_less_headroom_than_it_asks_for(self) -> None:
         """To Placement it is a server without CPUs."""

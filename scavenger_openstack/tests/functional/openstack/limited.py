@@ -29,6 +29,7 @@ from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import guests
+from scavenger_openstack.tests.functional.openstack import watching
 from scavenger_openstack.tests.functional import virtual_host
 from scavenger_openstack.types import Knob
 
@@ -139,7 +140,8 @@ class LimitedCase(case.Case):
     def leased(self, host: hypervisor.Hypervisor, server: str) -> set[str]:
         """The knobs of a server that the agent of a host has leases for."""
         found = set()
-        directory = self.site.top / 'agents' / host.hostname / 'state/leases'
+        directory = (self.stack.agent_directory(host.hostname)
+                     / 'state/leases')
         for path in directory.glob('*.json'):
             with contextlib.suppress(FileNotFoundError):    # returned now
                 lease = records.parse(path.read_bytes())
@@ -169,10 +171,7 @@ class LimitedCase(case.Case):
     def no_errors(self) -> None:
         """Agents have written no error since the test began."""
         for name, began in self._began.items():
-            with open(self.stack.services[name].log, errors='replace'
-                      ) as log:
-                log.seek(began)
-                said = log.read()
+            said = watching.since(self.stack.services[name], began)
             self.addDetail(f'{name} since', content.text_content(said))
             self.assertNotIn('Traceback', said)
             self.assertNotIn(' ERROR ', said)

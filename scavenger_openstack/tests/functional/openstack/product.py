@@ -24,6 +24,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import NamedTuple
 
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack import configuration
@@ -34,6 +35,13 @@ SYNC_S = 1.0
 SUMMARY_S = 1.0
 """From one reading of the summary by nova-scheduler to the next."""
 MANAGE_S = 60.0
+
+
+class Program(NamedTuple):
+    """One of our programs, and its configuration file."""
+
+    service: services.Service
+    file: pathlib.Path
 
 
 def nova() -> dict[str, str]:
@@ -57,6 +65,13 @@ weight_classes = scavenger_openstack.nova.weights.InterferenceWeigher
                      'interference_weight_multiplier = 100\n'}
 
 
+RECONCILES, RECONCILES_NOT = 'enabled = True', 'enabled = False'
+"""What section ``[nova]`` of the conductor begins with, and might."""
+
+TAKEN = 'calls are taken'
+"""In the log of a conductor that works."""
+
+
 def control(site: configuration.Site) -> str:
     """The file of the conductor and of the API."""
     return configuration.text({
@@ -65,9 +80,20 @@ def control(site: configuration.Site) -> str:
         'api': f'port = {site.ports[SERVICE]}',
         'placement': 'enabled = true\nsmooth_s = 2\ninterval_s = 2\n'
                      'silent_s = 20',
-        'nova': f'enabled = {has_novaclient()}\ninterval_s = 2',
+        'nova': f'{RECONCILES}\ninterval_s = 2' if has_novaclient() else '',
         'openstack': configuration.credentials(site, SERVICE),
         'keystone_authtoken': configuration.credentials(site, SERVICE)})
+
+
+def conductor_of_tags(site: configuration.Site, broker: str) -> str:
+    """The file of one more conductor: it takes what nova-compute tells over
+    another broker, and asks no service of OpenStack.
+
+    :param broker: for ``transport_url``
+    """
+    return configuration.text({
+        'DEFAULT': f'transport_url = {broker}',
+        'database': configuration.database(site, SERVICE)})
 
 
 def has_novaclient() -> bool:

@@ -205,6 +205,24 @@ class Stack(fixtures.Fixture):
                 'GET', '/v1/summary')['hosts'] if holds(host)}, READY_S)
         time.sleep(product.SUMMARY_S + READ_S)
 
+    @property
+    def conductor(self) -> product.Program:
+        """Ours."""
+        return product.Program(
+            self.services['scavenger-conductor'],
+            self.site.directory('scavenger') / 'scavenger.conf')
+
+    def agents(self) -> list[product.Program]:
+        """One for each hypervisor."""
+        return [product.Program(
+            self.services[f'agent-{one.hostname}'],
+            self.agent_directory(one.hostname) / 'scavenger.conf')
+            for one in self.hypervisors]
+
+    def agent_directory(self, host: str) -> pathlib.Path:
+        """With the file of an agent, and what it keeps."""
+        return self.site.top / 'agents' / host
+
     def configuration(self, host: str) -> pathlib.Path:
         """The file of the nova-compute of a host."""
         return self.site.directory('nova') / f'{host}.conf'
@@ -241,7 +259,7 @@ class Stack(fixtures.Fixture):
                                 f'{self.site.url(product.SERVICE)}/', port))]
 
     def _agent(self, host: hypervisor.Hypervisor) -> services.Service:
-        directory = self.site.top / 'agents' / host.hostname
+        directory = self.agent_directory(host.hostname)
         directory.mkdir(parents=True)
         host.tree.make('/batch')
         file = directory / 'scavenger.conf'

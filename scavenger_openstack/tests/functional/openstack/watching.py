@@ -10,20 +10,24 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How long our notification driver keeps a nova-compute of the tests."""
+"""Programs of the tests' OpenStack with faults in them, or otherwise
+configured; and how long our notification driver keeps a nova-compute."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import json
 import os
 import pathlib
 import signal
+import time
 from typing import Protocol
 
 import fixtures
 
+from scavenger_openstack.tests.functional.openstack import product
 from scavenger_openstack.tests.functional.openstack import services
 from scavenger_openstack.tests.functional.openstack import stack as stack_
 from scavenger_openstack.tests.functional.openstack import watched_notifier
@@ -108,6 +112,64 @@ class Watched(fixtures.Fixture):
             yield
         finally:
             path.unlink()
+
+
+@contextlib.contextmanager
+def changed(old: str, new: str, said: str, *programs: product.Program,
+            variables: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Programs of ours run with another line in their files.
+
+    :param said: what they log once they work
+    :param variables: more of their environment
+    """
+    before = [(one, one.file.read_text(), one.service.variables)
+              for one in programs]
+    try:
+        for program, text, has in before:
+            assert old in text, text
+            program.file.write_text(text.replace(old, new))
+            program.service.variables = {**has, **(variables or {})}
+        restart(said, *(one.service for one in programs))
+        yield
+    finally:
+        for program, text, has in before:
+            program.file.write_text(text)
+            program.service.variables = has
+        restart(said, *(one.service for one in programs))
+
+
+def not_reconciling(stack: stack_.Stack
+                    ) -> contextlib.AbstractContextManager[None]:
+    """The conductor does not read from Nova, so that only notifications tell
+    it of instances."""
+    return changed(
+        f'[nova]\n{product.RECONCILES}', f'[nova]\n{product.RECONCILES_NOT}',
+        product.TAKEN, stack.conductor)
+
+
+def restart(said: str, *programs: services.Service) -> None:
+    """Start programs that run or not, and wait until they log something."""
+    for one in programs:
+        one.stop()
+    began = [one.log.stat().st_size if one.log.exists() else 0
+             for one in programs]
+    for one in programs:
+        one.launch()
+    for one, at in zip(programs, began, strict=True):
+        one.wait()
+        deadline = time.monotonic() + one.start_s
+        while said not in since(one, at):
+            if not one.running or time.monotonic() > deadline:
+                raise RuntimeError(f'{one.kind} does not come up: '
+                                   + since(one, at)[-services.TAIL:])
+            time.sleep(services.AGAIN_S)
+
+
+def since(service: services.Service, began: int) -> str:
+    """What a program has logged since its log was that long."""
+    with open(service.log, errors='replace') as log:
+        log.seek(began)
+        return log.read()
 
 
 @contextlib.contextmanager
