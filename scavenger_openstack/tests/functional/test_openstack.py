@@ -14,10 +14,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+
 from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
-from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import command
+
+COMMAND_S = 120.0
 
 
 class OpenStack(case.Case):
@@ -40,17 +45,6 @@ class OpenStack(case.Case):
         self.assertEqual(
             f'{server["tenant_id"]}/{found["flavor"]}'
             f'@{server["image"]["id"]}', found['application'])
-
-    def test_nova_compute_tells_the_conductor(self) -> None:
-        hog = self.boot('hog', BACKGROUND)
-        host = self.cloud.server(hog)['OS-EXT-SRV-ATTR:host']
-        self.assertEqual(
-            [('background', 'render', host)], self.cloud.wait(
-                'the tag', lambda: self.tags(hog), SOON_S))
-        self.cloud.act(hog, 'os-stop')
-        self.cloud.state(hog, 'SHUTOFF')
-        self.cloud.delete(hog)
-        self.cloud.wait('no tag', lambda: not self.tags(hog), SOON_S)
 
     def test_extra_specs_that_are_wrong(self) -> None:
         """Nova refuses them, from microversion 2.86 on."""
@@ -78,3 +72,13 @@ class OpenStack(case.Case):
         refused = self.assertRaises(cloud_.Refused, tenant.interference,
                                     'GET', '/v1/summary')
         self.assertEqual(403, refused.status)
+
+    def test_the_shell_of_a_stack_that_is_kept(self) -> None:
+        """What ``tools/openstack.sh env`` prints is all that it takes."""
+        text = command.shell(self.site.top, self.site.environment)
+        done = subprocess.run(
+            ['bash', '-c', f'{text}\nopenstack antagonist list -f json'],
+            capture_output=True, text=True, timeout=COMMAND_S, cwd='/',
+            stdin=subprocess.DEVNULL, env={'PATH': '/usr/bin:/bin'})
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertIsInstance(json.loads(done.stdout), list)
