@@ -19,9 +19,13 @@ socket.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+import json
 import os
 import select
 import time
+from types import TracebackType
+from typing import Any
 
 from scavenger_openstack.tests.functional import hypervisor
 
@@ -36,20 +40,68 @@ def tell(host: hypervisor.Hypervisor, domain: str, order: str) -> None:
     :param domain: its name on the hypervisor
     :raises TimeoutError: it does not obey.
     """
-    path = host.virsh('ttyconsole', domain).strip()
-    wanted = f'"obeyed": "{order}"'.encode()
-    deadline = time.monotonic() + OBEY_S
-    said = b''
-    fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-    try:
+    with Console(host, domain) as console:
+        console.tell(order)
+
+
+class Console:
+    """What a guest says, from now on; a context."""
+
+    def __init__(self, host: hypervisor.Hypervisor, domain: str) -> None:
+        self._domain = domain
+        self._fd = os.open(host.virsh('ttyconsole', domain).strip(),
+                           os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        self._pending = b''
+        self._said = b''
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None,
+                 exc: BaseException | None, trace: TracebackType | None
+                 ) -> None:
+        os.close(self._fd)
+
+    def tell(self, order: str) -> None:
+        """Have it do something, once it has booted.
+
+        :raises TimeoutError: it does not obey.
+        """
+        deadline = time.monotonic() + OBEY_S
         while time.monotonic() < deadline:
-            os.write(fd, order.encode() + b'\n')        # lost while it boots
-            until = time.monotonic() + ASK_AGAIN_S
-            while (left := until - time.monotonic()) > 0:
-                if select.select([fd], [], [], left)[0]:
-                    said = (said + os.read(fd, 4096))[-TAIL:]
-                if wanted in said:
+            # Lost while it boots.
+            os.write(self._fd, order.encode() + b'\n')
+            for line in self._lines(time.monotonic() + ASK_AGAIN_S):
+                if line.get('obeyed') == order:
                     return
-    finally:
-        os.close(fd)
-    raise TimeoutError(f'{domain} does not obey: {said[-500:]!r}')
+        raise TimeoutError(f'{self._domain} does not obey: '
+                           f'{self._said[-500:]!r}')
+
+    def rates(self, timeout_s: float) -> Iterator[float]:
+        """What its workload does per second by its own measure, report by
+        report, those that it has made already left out."""
+        for _ in self._lines(time.monotonic()):
+            pass
+        for line in self._lines(time.monotonic() + timeout_s):
+            if line.get('took_s'):
+                yield line['done'] / line['took_s']
+
+    def _lines(self, until_s: float) -> Iterator[dict[str, Any]]:
+        """Those that are JSON objects, up to then."""
+        while True:
+            while b'\n' in self._pending:
+                line, self._pending = self._pending.split(b'\n', 1)
+                try:
+                    found = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(found, dict):
+                    yield found
+            left_s = max(0.0, until_s - time.monotonic())
+            if not select.select([self._fd], [], [], left_s)[0]:
+                return
+            read = os.read(self._fd, 4096)
+            if not read:
+                raise TimeoutError(f'{self._domain}: its QEMU has ended')
+            self._said = (self._said + read)[-TAIL:]
+            self._pending += read
