@@ -47,7 +47,8 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from scavenger_openstack.restore import actions
-from scavenger_openstack.restore import program
+from scavenger_openstack.restore import messages
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import hypervisor
@@ -165,13 +166,13 @@ def many(host: hypervisor.Hypervisor, agent: virtual_host.Agent,
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         said: list[str] = []
-        say = program.Say(said.append)
+        say = messages.Say(said.append)
         for what in ('at first', 'again', 'when they go on'):
             if what == 'when they go on':
                 for pid in pids:
                     os.kill(pid, signal.SIGCONT)
             began = time.perf_counter()
-            left = program.restore_all(fd, say, delete=True)
+            left = restoration.restore_all(fd, say, delete=True)
             took = time.perf_counter() - began
             print(f'{held - len(left)} of {held} are restored, {hung} '
                   f'QEMUs are stopped, {what}: {took:.2f} s')

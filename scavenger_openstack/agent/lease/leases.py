@@ -63,11 +63,11 @@ from scavenger_openstack.restore import abilities
 from scavenger_openstack.restore import actions as actions_
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import messages
-from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore.records import boot_id
 from scavenger_openstack.restore.records import Lease
 from scavenger_openstack.restore.records import now_s
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -125,7 +125,7 @@ class Leases:
         self._watched = watched_.Watched(self._own, lease_s)
         self._lost: set[KnobKey] = set()
         self._lost_of: tuple[object, object] = (None, None)
-        self._say = program.Say(LOG.warning)
+        self._say = messages.Say(LOG.warning)
 
     def open(self) -> None:
         """Own the state directory; remove limits that an earlier agent left.
@@ -288,7 +288,7 @@ class Leases:
         with self._mutex:       # other threads remove some meanwhile
             found = [self._records[key] for key in keys
                      if key in self._records]
-        program.prepare(found)
+        restoration.prepare(found)
 
     def remove_all(self) -> list[str]:
         """Remove every limit; return what did not come back, and why."""
@@ -364,8 +364,8 @@ class Leases:
         fd = os.open(self.state_dir, DIRECTORY)
         try:
             messages.starting()
-            left = program.restore_all(fd, self._say, delete=True,
-                                       progress=messages.starting)
+            left = restoration.restore_all(
+                fd, self._say, delete=True, progress=messages.starting)
         finally:
             os.close(fd)
         if self._say.unread:
@@ -378,7 +378,7 @@ class Leases:
     def _restore(self, lease: Lease) -> None:
         what = f'{lease.knob} of {lease.workload}'
         try:
-            program.restore(lease, directory=self._own.records)
+            restoration.restore(lease, directory=self._own.records)
         except actions_.Gone as exc:
             LOG.debug('%s: nothing to restore, %s', what, exc)
         except Exception as exc:    # whatever it is, the others are removed

@@ -32,7 +32,8 @@ from testtools import matchers
 from scavenger_openstack.drivers.libvirt import metadata
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import grammar
-from scavenger_openstack.restore import program
+from scavenger_openstack.restore import messages
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.restore import virsh
 from scavenger_openstack.tests.functional import domain_guest
 from scavenger_openstack.tests.functional import virtual_host
@@ -61,7 +62,7 @@ class RestoreCase(virtual_host.VirtualHostTestCase):
         self.host.start_all(self.guests)
         self.before = self.every_limit()
         self.told: list[str] = []
-        self.say = program.Say(self.told.append)
+        self.say = messages.Say(self.told.append)
 
     def every_limit(self) -> dict[str, list[str]]:
         return {name: self.limits(self.host, name) for name in NAMES}
@@ -90,7 +91,7 @@ class RestoreCase(virtual_host.VirtualHostTestCase):
     def restore(self) -> set[str]:
         """As scavenger-restore does; the domains that keep a limit."""
         began_s = time.monotonic()
-        left = program.restore_all(self.state_dir, self.say, delete=True)
+        left = restoration.restore_all(self.state_dir, self.say, delete=True)
         self.took_s = time.monotonic() - began_s
         self.addDetail('told', content.text_content('\n'.join(self.told)))
         return {lease.workload for lease in left}

@@ -31,6 +31,7 @@ from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional import base
 
 MIB = 2 ** 20
@@ -80,7 +81,7 @@ class RestoreTestCase(base.FunctionalTestCase):
         return code, errors.getvalue()
 
     def restore(self, *steps_: dict[str, Any], **more: Any) -> bool:
-        return program.restore(self.put(*steps_, **more))
+        return restoration.restore(self.put(*steps_, **more))
 
 
 class Knobs(RestoreTestCase):

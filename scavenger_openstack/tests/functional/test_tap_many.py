@@ -26,7 +26,7 @@ from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import messages
-from scavenger_openstack.restore import program
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.types import Knob
@@ -85,5 +85,5 @@ class ManyTest(base.FunctionalTestCase):
         self.addCleanup(os.close, directory)
         say = messages.Say(lambda line: None)
         self.all_are_open(threading.Thread(
-            target=program.restore_all, args=(directory, say),
+            target=restoration.restore_all, args=(directory, say),
             kwargs={'delete': False}))

@@ -76,7 +76,7 @@ def _up(stage: kills.Stage) -> None:
 def forgetful_package(directory: pathlib.Path) -> pathlib.Path:
     """A copy of the product that deletes a record before it restores."""
     begin = '    try:\n        if lease.boot_id != boot_id():\n'
-    return kills.broken_package(directory, 'restore/program.py', (
+    return kills.broken_package(directory, 'restore/restoration.py', (
         begin, f'    os.unlink(lease.name, dir_fd=here)\n{begin}'))
 
 

@@ -21,8 +21,8 @@ from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.qemu import cpuset
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
-from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import Knob
 
@@ -248,7 +248,7 @@ class CpuSet(tree.GuestTestCase):
         self.assertEqual({1, 2}, self.cpus(pids[1]))
         self.assertRaises(OSError, os.sched_setaffinity, pids[1], {0})
         vm.write(f'{one}/vcpu0', 'cpuset.cpus', '0-1')
-        program.restore(lease)
+        restoration.restore(lease)
         self.assertEqual([{0, 1, 2}, {0, 1}, {2}],
                          [self.cpus(pid) for pid in pids])
         self.assertEqual({**before, f'{one}/cpuset.cpus': '0-3\n'},

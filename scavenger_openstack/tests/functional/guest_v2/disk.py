@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from scavenger_openstack import errors
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.types import Knob
 
@@ -70,7 +71,7 @@ class Disk(tree.GuestTestCase):
             self.lease(driver, knob)
             driver.write(self.job, knob, value)
         first = self.leases.pop(0)
-        tree.program.restore(first)
+        restoration.restore(first)
         self.assertEqual(f'{self.device} rbps=max wbps=max riops=300 '
                          'wiops=300', self.limits())
         self.restore()

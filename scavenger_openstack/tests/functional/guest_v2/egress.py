@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack import errors
-from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import namespaces
 from scavenger_openstack.types import Knob
@@ -41,7 +41,7 @@ class Egress(tree.GuestTestCase):
             self.skipTest(str(exc))     # a kernel without sch_tbf
         self.assertEqual(1_000_000, found)
         self.assertHolds(0.85e6, lambda: wire.goodput(1.2, 0.3), 1.05e6)
-        program.restore(lease)
+        restoration.restore(lease)
         self.assertEqual(before, self.qdisc(wire))
         self.wait_for('it sends faster',
                       lambda: wire.goodput(0.3, 0.1) > 3e6)

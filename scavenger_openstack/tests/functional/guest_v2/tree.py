@@ -33,8 +33,8 @@ import fixtures
 import testtools
 
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
-from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import WorkloadSample
 
@@ -228,7 +228,7 @@ class GuestTestCase(testtools.TestCase):
         """Restore what was leased; all limits are what they were, but for
         what is ``expected`` otherwise."""
         for lease in reversed(self.leases):
-            program.restore(lease)
+            restoration.restore(lease)
         self.assertEqual({**self.before, **(expected or {})},
                          self.tree.texts())
         self.leases.clear()

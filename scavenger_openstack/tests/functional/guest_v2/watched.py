@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from scavenger_openstack.drivers.cgroup.cgroups import Cgroups
 from scavenger_openstack import errors
+from scavenger_openstack.restore import actions
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional.guest_v2.tree import MIB
 from scavenger_openstack.types import Knob
@@ -81,7 +83,7 @@ class Watched(tree.GuestTestCase):
         self.tree.make('/batch/a')
         self.assertRaises(errors.WorkloadGone, driver.write, self.job,
                           Knob.CPU_CORES, 0.2)
-        self.assertRaises(tree.program.Gone, tree.program.restore,
+        self.assertRaises(actions.Gone, restoration.restore,
                           self.leases.pop())
         self.assertEqual('max 100000', self.tree.read('/batch/a', 'cpu.max'))
         driver.sample()     # sees that the one it knew is gone

@@ -28,8 +28,9 @@ import testtools
 
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.restore import actions
-from scavenger_openstack.restore import program
+from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import records
+from scavenger_openstack.restore import restoration
 from scavenger_openstack.tests.unit.examples import ENCODABLE
 
 WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
@@ -136,8 +137,8 @@ class Malformed(testtools.TestCase):
             if attempt == 'watcher':
                 fd = os.open(where.parent, os.O_RDONLY)
                 try:
-                    program.restore_all(fd, program.Say(said.append),
-                                        delete=True)
+                    restoration.restore_all(fd, messages.Say(said.append),
+                                            delete=True)
                 finally:
                     os.close(fd)
             else:

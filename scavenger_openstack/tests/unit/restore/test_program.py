@@ -34,6 +34,7 @@ import testtools
 
 from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
+from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
@@ -506,7 +507,7 @@ class StateDirectory(testtools.TestCase):
                 begin()
                 said.clear()
                 self.assertEqual([], program.restore_due(
-                    state, str(stop), program.Say(said.append),
+                    state, str(stop), messages.Say(said.append),
                     progress=go_on))
                 self.assertEqual(2, len(said), str(said))
                 self.assertIn('cpu_cores of a: nothing to restore', said[1])

@@ -425,7 +425,7 @@ class Time(LeasesTestCase):
             go_on.wait(10)
 
         with fixtures.MonkeyPatch(
-                'scavenger_openstack.restore.program.restore', slow):
+                'scavenger_openstack.restore.restoration.restore', slow):
             other = threading.Thread(target=held.remove, args=A)
             other.start()
             self.addCleanup(other.join)
