@@ -38,6 +38,7 @@ import time
 from typing import Any
 
 from scavenger_openstack.agent.lease import leases
+from scavenger_openstack.drivers.network import devices
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
@@ -53,7 +54,7 @@ FRAMES = 18     # so many go at once or wait
 
 
 def place(kind: str, stack: contextlib.ExitStack
-          ) -> tuple[egress.Interface, Callable[[float], float]]:
+          ) -> tuple[devices.Interface, Callable[[float], float]]:
     """What carries the traffic, and what measures its goodput."""
     if kind == 'tap':
         vm = stack.enter_context(taps.VirtualMachine())

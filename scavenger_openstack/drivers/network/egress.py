@@ -13,10 +13,8 @@
 """Shared network links and the egress of background workloads.
 
 A workload's egress is held by a token bucket (TBF) at the root of the
-device that carries its traffic and no other.  A device is written
-``DEVICE``, or ``NETNS:DEVICE`` in a named network namespace.  The egress of
-a VM does not leave by a device of the host, it arrives at its tap; see
-:mod:`.tap`.
+device that carries its traffic and no other.  The egress of a VM does not
+leave by a device of the host, it arrives at its tap; see :mod:`.tap`.
 """
 
 from __future__ import annotations
@@ -26,13 +24,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import errno
 import logging
-import os
 import pathlib
-from typing import NamedTuple
 
 from scavenger_openstack.drivers import base
 from scavenger_openstack.drivers.kernel import rtnetlink
 from scavenger_openstack.drivers.kernel import token_bucket
+from scavenger_openstack.drivers.network import devices
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -47,18 +44,6 @@ HANDLE = tap.HANDLE
 BITS_PER_BYTE = 8
 
 
-Interface = str | tap.Tap
-"""What carries the traffic of one workload and no other: a device by
-which it leaves, or taps at which it arrives."""
-
-
-class _Device(NamedTuple):
-    """A device that was found: the identity that a lease names."""
-
-    namespace_inode: int
-    link: rtnetlink.Link
-
-
 class Network:
     """Implements :class:`scavenger_openstack.drivers.base.Knobs`.
 
@@ -70,19 +55,17 @@ class Network:
     """
 
     def __init__(self, links: Mapping[str, float | None],
-                 interfaces: Mapping[str, Interface],
+                 interfaces: Mapping[str, devices.Interface],
                  root_dir: str = '/') -> None:
         self._links = dict(links)
         self._interfaces = dict(interfaces)
         self._sys = pathlib.Path(root_dir, 'sys/class/net')
-        self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
-        self._taps: dict[str, tap.Taps] = {}
-        self._devices: dict[str, _Device] = {}
-        self._promised: dict[str, tuple[_Device, ...]] = {}
+        self._devices = devices.Devices()
+        self._promised: dict[str, tuple[devices.Device, ...]] = {}
         self._complained: dict[str, str] = {}
         self._withheld: dict[str, int] = {}
 
-    def attach(self, workload: str, interface: Interface) -> None:
+    def attach(self, workload: str, interface: devices.Interface) -> None:
         """From now on ``interface`` carries the traffic of ``workload``.
 
         A limit of other devices has to be removed first; see :meth:`read`.
@@ -96,8 +79,9 @@ class Network:
         """
         self._promised.pop(workload, None)
         interface = self._interfaces.pop(workload, None)
-        for device in _names(interface) if interface is not None else ():
-            self._forget(device)
+        for device in (devices.names(interface)
+                       if interface is not None else ()):
+            self._devices.forget(device)
             self._complained.pop(device, None)
 
     def ended(self, workload: str) -> None:
@@ -118,10 +102,10 @@ class Network:
         ``None`` while there is no such device; that is logged once.
         """
         try:
-            namespace, links = self._find(device)
+            namespace, links = self._devices.find(device)
             sent = namespace.tx_bytes(_only(links).ifindex)
         except (OSError, errors.DriverError) as exc:
-            self._complain(device, str(self._failure(device, exc)))
+            self._complain(device, str(self._devices.failure(device, exc)))
             return None
         self._complained.pop(device, None)
         return sent
@@ -133,7 +117,7 @@ class Network:
         logged once.
         """
         try:
-            found = self._namespace('').link_bytes()
+            found = self._devices.namespace('').link_bytes()
         except OSError as exc:
             self._complain('', 'what network devices have sent is unknown: '
                            f'{exc}')
@@ -156,13 +140,14 @@ class Network:
             interface = self._interfaces.get(workload)
             if interface is None:
                 continue        # limited no more: what was withheld stays so
-            device = _device(interface)
+            device = devices.first(interface)
             try:
-                links = self._find(interface)[1]
-                self._withheld[workload] += self._taps_of(device).withheld(
-                    links, link_bytes)
+                links = self._devices.find(interface)[1]
+                self._withheld[workload] += self._devices.taps(
+                    device).withheld(links, link_bytes)
             except (OSError, errors.DriverError) as exc:
-                self._complain(device, str(self._failure(interface, exc)))
+                self._complain(device, str(
+                    self._devices.failure(interface, exc)))
                 found[workload] = None
                 continue
             self._complained.pop(device, None)
@@ -192,9 +177,9 @@ class Network:
         interface = self._interface(workload, knob)
         self._promised.pop(workload, None)
         self._read(workload, interface)
-        found = tuple(self._devices[device] for device in _names(interface))
+        found = self._devices.identities(interface)
         self._promised[workload] = found
-        netns, name = _split(_device(interface))
+        netns, name = devices.split(devices.first(interface))
         first, *also = (one.link.ifindex for one in found)
         return [{'do': 'tap' if isinstance(interface, tap.Tap) else 'tc',
                  'netns': netns, 'dev': name, 'ifindex': first,
@@ -204,21 +189,21 @@ class Network:
               original: Sequence[base.RestoreAction] = ()) -> float | None:
         """Set the rate in bytes per second; packets that wait stay."""
         interface = self._interface(workload, knob)
-        device = _device(interface)
+        device = devices.first(interface)
         rate = _rate(device, value)
         try:
             namespace, links = self._find(interface, workload)
             wanted = token_bucket.bucket(rate, max(link.mtu for link
                                                    in links.values()))
             if isinstance(interface, tap.Tap):
-                self._taps_of(device).set_rate(links, wanted)
+                self._devices.taps(device).set_rate(links, wanted)
                 self._withheld.setdefault(workload, 0)
             else:
                 namespace.set_root_tbf(_only(links).ifindex, HANDLE, wanted)
         except OSError as exc:
             if exc.errno in (errno.EEXIST, errno.EINVAL):
                 self._read(workload, interface)  # says whose it is
-            raise self._failure(interface, exc) from exc
+            raise self._devices.failure(interface, exc) from exc
         return self._read(workload, interface)
 
     def queue(self, workload: str, knob: Knob) -> str:
@@ -234,10 +219,9 @@ class Network:
         return False
 
     def close(self) -> None:
-        for netns in list(self._sockets):
-            self._leave(netns)
+        self._devices.close()
 
-    def _interface(self, workload: str, knob: Knob) -> Interface:
+    def _interface(self, workload: str, knob: Knob) -> devices.Interface:
         if knob is not Knob.EGRESS_BYTES_PER_S:
             raise errors.Unsupported(f'{workload}: {knob} is not a limit of '
                                      'a network device')
@@ -247,15 +231,16 @@ class Network:
                 f'alone; add {workload}=DEVICE to [network] interfaces')
         return self._interfaces[workload]
 
-    def _read(self, workload: str, interface: Interface) -> float | None:
-        device = _device(interface)
+    def _read(self, workload: str, interface: devices.Interface
+              ) -> float | None:
+        device = devices.first(interface)
         try:
             namespace, links = self._find(interface, workload)
             if isinstance(interface, tap.Tap):
-                return self._taps_of(device).rate(links)
+                return self._devices.taps(device).rate(links)
             found = namespace.root_qdisc(_only(links).ifindex)
         except OSError as exc:
-            raise self._failure(interface, exc) from exc
+            raise self._devices.failure(interface, exc) from exc
         if found is None or not found.handle:
             return None
         if found.handle != HANDLE or found.rate is None:
@@ -263,7 +248,7 @@ class Network:
                                    f'{found.handle >> 16:x}:')
         return float(found.rate)
 
-    def _find(self, interface: Interface, workload: str = ''
+    def _find(self, interface: devices.Interface, workload: str
               ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
         """Where to ask for the devices, and which ones they are.
 
@@ -271,95 +256,20 @@ class Network:
             ``workload`` was given; the next call takes the new ones
         :raises OSError: there is no such namespace or device
         """
-        names = _names(interface)
-        namespace = self._namespace(_split(names[0])[0])
-        for device in names:
-            if device not in self._devices:
-                self._devices[device] = _Device(
-                    namespace.inode, namespace.link(_split(device)[1]))
-        found = tuple(self._devices[device] for device in names)
+        namespace, links = self._devices.find(interface)
+        found = self._devices.identities(interface)
         if self._promised.get(workload, found) != found:
             del self._promised[workload]
             raise errors.WorkloadGone(
-                f'network device {" and ".join(names)}: made again, added or '
-                'removed (ifindex '
+                f'network device {" and ".join(devices.names(interface))}: '
+                'made again, added or removed (ifindex '
                 f'{", ".join(str(one.link.ifindex) for one in found)}); the '
                 'limit from before is removed, or ended with it')
-        return namespace, {_split(device)[1]: one.link
-                           for device, one in zip(names, found, strict=True)}
-
-    def _namespace(self, netns: str) -> rtnetlink.Rtnetlink:
-        kept = self._sockets.get(netns)
-        if kept is not None and netns:
-            # Our socket would keep a deleted namespace alive, unseen.
-            try:
-                inode = os.stat(f'{rtnetlink.NETNS_DIR}/{netns}').st_ino
-            except OSError:
-                self._leave(netns)
-                raise
-            if inode != kept.inode:
-                self._leave(netns)
-                kept = None
-        if kept is None:
-            kept = self._sockets[netns] = rtnetlink.Rtnetlink(netns)
-        return kept
-
-    def _taps_of(self, device: str) -> tap.Taps:
-        """Those of the namespace of a device that was found."""
-        netns = _split(device)[0]
-        if netns not in self._taps:
-            self._taps[netns] = tap.Taps(self._sockets[netns])
-        return self._taps[netns]
-
-    def _leave(self, netns: str) -> None:
-        if netns in self._taps:
-            self._taps.pop(netns).close()
-        self._sockets.pop(netns).close()
-        for device in list(self._devices):
-            if _split(device)[0] == netns:
-                self._forget(device)
-
-    def _forget(self, device: str) -> None:
-        """Look for it again when it is needed next."""
-        found = self._devices.pop(device, None)
-        taps = self._taps.get(_split(device)[0])
-        if found and taps:
-            taps.forget(found.link.ifindex)
-
-    def _failure(self, interface: Interface, exc: Exception
-                 ) -> errors.DriverError:
-        """What to tell of a call that the kernel did not like."""
-        if isinstance(exc, errors.DriverError):
-            return exc
-        number = exc.errno if isinstance(exc, OSError) else None
-        names = _names(interface)
-        device = ' and '.join(names)
-        netns = _split(names[0])[0]
-        if number == errno.ENODEV:
-            for one in names:
-                self._forget(one)
-            missing = ' or no '.join(_split(one)[1] for one in names)
-            return errors.WorkloadGone(
-                f'network device {device}: there is no {missing} '
-                + (f'in namespace {netns}' if netns else 'here')
-                + '; it is looked for again next time')
-        if number == errno.ENOENT and netns not in self._sockets:
-            return errors.WorkloadGone(
-                f'network device {device}: there is no namespace {netns} in '
-                f'{rtnetlink.NETNS_DIR}; it is looked for again next time')
-        if number in (errno.EPERM, errno.EACCES):
-            return errors.DriverError(
-                f'network device {device}: {exc}; give the agent '
-                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)')
-        if number == errno.ENOENT:
-            return errors.Unsupported(
-                f'network device {device}: {exc}; the kernel needs the token '
-                'bucket: modprobe sch_tbf')
-        return errors.DriverError(f'network device {device}: {exc}')
+        return namespace, links
 
     def _speed(self, name: str) -> float | None:
         """Speed that a device of our own namespace reports, bytes/s."""
-        netns, device = _split(name)
+        netns, device = devices.split(name)
         megabits = 0
         if not netns:
             try:
@@ -381,23 +291,9 @@ class Network:
             LOG.warning('%s', message)
 
 
-def _device(interface: Interface) -> str:
-    return interface.device if isinstance(interface, tap.Tap) else interface
-
-
-def _names(interface: Interface) -> tuple[str, ...]:
-    return ((interface.device, *interface.also)
-            if isinstance(interface, tap.Tap) else (interface,))
-
-
 def _only(links: tap.Links) -> rtnetlink.Link:
     link, = links.values()
     return link
-
-
-def _split(device: str) -> tuple[str, str]:
-    netns, _, name = device.rpartition(':')
-    return netns, name
 
 
 def _rate(device: str, value: Value) -> int:
@@ -416,5 +312,5 @@ def _foreign(device: str, what: str) -> errors.Unsupported:
     return errors.Unsupported(
         f'network device {device}: {what} of another program is at its '
         'root, so its egress is not limited; remove it (tc qdisc del dev '
-        f'{_split(device)[1]} root) or leave this workload out of [network] '
-        'interfaces')
+        f'{devices.split(device)[1]} root) or leave this workload out of '
+        '[network] interfaces')

@@ -40,6 +40,7 @@ import uuid
 import fixtures
 
 from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.network.devices import Interface
 from scavenger_openstack.drivers.network import egress
 from scavenger_openstack.drivers.network import tap
 from scavenger_openstack.restore import actions
@@ -338,7 +339,7 @@ class TapTestCase(base.FunctionalTestCase):
         return all(self.vm.arrives(datagrams, card=card)
                    for card in range(self.cards))
 
-    def new_driver(self, interfaces: dict[str, egress.Interface]
+    def new_driver(self, interfaces: dict[str, Interface]
                    ) -> egress.Network:
         driver = egress.Network({}, interfaces)
         self.addCleanup(driver.close)

@@ -1,0 +1,160 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Network devices by name, and the sockets that ask the kernel about them.
+
+A device is written ``DEVICE``, or ``NETNS:DEVICE`` in a named network
+namespace.  What was found is kept until the kernel no longer knows it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import NamedTuple
+
+from scavenger_openstack.drivers.kernel import rtnetlink
+from scavenger_openstack.drivers.network import tap
+from scavenger_openstack import errors
+
+Interface = str | tap.Tap
+"""What carries the traffic of one workload and no other: a device by
+which it leaves, or taps at which it arrives."""
+
+
+class Device(NamedTuple):
+    """A device that was found: the identity that a lease names."""
+
+    namespace_inode: int
+    link: rtnetlink.Link
+
+
+class Devices:
+    """The devices that were looked for; not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[str, rtnetlink.Rtnetlink] = {}
+        self._taps: dict[str, tap.Taps] = {}
+        self._found: dict[str, Device] = {}
+
+    def find(self, interface: Interface
+             ) -> tuple[rtnetlink.Rtnetlink, tap.Links]:
+        """Where to ask for the devices, and which ones they are.
+
+        :raises OSError: there is no such namespace or device
+        """
+        every = names(interface)
+        namespace = self.namespace(split(every[0])[0])
+        for device in every:
+            if device not in self._found:
+                self._found[device] = Device(
+                    namespace.inode, namespace.link(split(device)[1]))
+        return namespace, {split(device)[1]: self._found[device].link
+                           for device in every}
+
+    def identities(self, interface: Interface) -> tuple[Device, ...]:
+        """Which devices :meth:`find` has found."""
+        return tuple(self._found[device] for device in names(interface))
+
+    def namespace(self, netns: str) -> rtnetlink.Rtnetlink:
+        """Where to ask about a network namespace, '' for our own.
+
+        :raises OSError: there is none of this name, or it cannot be entered
+        """
+        kept = self._sockets.get(netns)
+        if kept is not None and netns:
+            # Our socket would keep a deleted namespace alive, unseen.
+            try:
+                inode = os.stat(f'{rtnetlink.NETNS_DIR}/{netns}').st_ino
+            except OSError:
+                self._leave(netns)
+                raise
+            if inode != kept.inode:
+                self._leave(netns)
+                kept = None
+        if kept is None:
+            kept = self._sockets[netns] = rtnetlink.Rtnetlink(netns)
+        return kept
+
+    def taps(self, device: str) -> tap.Taps:
+        """Those of the namespace of a device that was found."""
+        netns = split(device)[0]
+        if netns not in self._taps:
+            self._taps[netns] = tap.Taps(self._sockets[netns])
+        return self._taps[netns]
+
+    def _leave(self, netns: str) -> None:
+        if netns in self._taps:
+            self._taps.pop(netns).close()
+        self._sockets.pop(netns).close()
+        for device in list(self._found):
+            if split(device)[0] == netns:
+                self.forget(device)
+
+    def forget(self, device: str) -> None:
+        """Look for it again when it is needed next."""
+        found = self._found.pop(device, None)
+        taps = self._taps.get(split(device)[0])
+        if found and taps:
+            taps.forget(found.link.ifindex)
+
+    def failure(self, interface: Interface, exc: Exception
+                 ) -> errors.DriverError:
+        """What to tell of a call that the kernel did not like."""
+        if isinstance(exc, errors.DriverError):
+            return exc
+        number = exc.errno if isinstance(exc, OSError) else None
+        every = names(interface)
+        device = ' and '.join(every)
+        netns = split(every[0])[0]
+        if number == errno.ENODEV:
+            for one in every:
+                self.forget(one)
+            missing = ' or no '.join(split(one)[1] for one in every)
+            return errors.WorkloadGone(
+                f'network device {device}: there is no {missing} '
+                + (f'in namespace {netns}' if netns else 'here')
+                + '; it is looked for again next time')
+        if number == errno.ENOENT and netns not in self._sockets:
+            return errors.WorkloadGone(
+                f'network device {device}: there is no namespace {netns} in '
+                f'{rtnetlink.NETNS_DIR}; it is looked for again next time')
+        if number in (errno.EPERM, errno.EACCES):
+            return errors.DriverError(
+                f'network device {device}: {exc}; give the agent '
+                'CAP_NET_ADMIN (and CAP_SYS_ADMIN to enter a namespace)')
+        if number == errno.ENOENT:
+            return errors.Unsupported(
+                f'network device {device}: {exc}; the kernel needs the token '
+                'bucket: modprobe sch_tbf')
+        return errors.DriverError(f'network device {device}: {exc}')
+
+    def close(self) -> None:
+        for netns in list(self._sockets):
+            self._leave(netns)
+
+
+def first(interface: Interface) -> str:
+    """The name of its first device, which messages are about."""
+    return interface.device if isinstance(interface, tap.Tap) else interface
+
+
+def names(interface: Interface) -> tuple[str, ...]:
+    """The names of all of its devices."""
+    return ((interface.device, *interface.also)
+            if isinstance(interface, tap.Tap) else (interface,))
+
+
+def split(device: str) -> tuple[str, str]:
+    """The network namespace of a device ('' for our own), and its name."""
+    netns, _, name = device.rpartition(':')
+    return netns, name
