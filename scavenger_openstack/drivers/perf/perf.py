@@ -39,6 +39,7 @@ from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.perf import duty
 from scavenger_openstack.drivers.perf import grade as perf_grade
 from scavenger_openstack.drivers.perf.grade import Grade
+from scavenger_openstack.drivers.perf import standstill
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack import errors
 from scavenger_openstack.types import Priority
@@ -56,15 +57,8 @@ RETRY_S = 30.0
 """After this a workload that could not be measured is tried again, and a
 host whose counters another program had."""
 
-TAKEN_TICKS = 3
-"""Counters that did not run for so many ticks are another program's."""
-
 FD_SHARE = 0.5
 """Of the descriptors of this process; the rest is for everything else."""
-
-LITTLE_NS = 100_000_000
-"""In a tick with less CPU time of all workloads it is no wonder that nothing
-is counted: QEMU runs a little for a guest that is paused."""
 
 PlaceOf = Callable[[str], Place | None]
 """Where a workload is counted whose id is not the path of a cgroup."""
@@ -126,8 +120,7 @@ class Perf:
         self._cpus = online_cpus.OnlineCpus(self._root_dir)
         self._said: set[str] = set()
         self._logged: Grade | None = None
-        self._taken = ''
-        self._taken_ticks = 0
+        self._standstill = standstill.Standstill(settings.min_running_share)
         self._retry_s = 0.0
         self._of = 0
         self._mount = None
@@ -147,8 +140,8 @@ class Perf:
     @property
     def grade(self) -> Grade:
         """What this host can tell at this moment."""
-        if self._taken:
-            return perf_grade.none(self._taken, passing=True)
+        if self._standstill.why:
+            return perf_grade.none(self._standstill.why, passing=True)
         return self._grade
 
     @property
@@ -167,7 +160,7 @@ class Perf:
         """Say the grade at the first tick, and when it changes."""
         grade = self.grade
         if grade != self._logged:
-            LOG.log(logging.WARNING if self._taken else logging.INFO,
+            LOG.log(logging.WARNING if self._standstill.why else logging.INFO,
                     'grade %s', grade)
         self._logged = grade
 
@@ -310,11 +303,10 @@ class Perf:
             if one.counters is not None)
         for workload in waiting:
             one = self._known[workload.id]
+            one.retry_s = now + RETRY_S
             if room < each:
                 self._out_of_files(each)
-                one.retry_s = now + RETRY_S
                 continue
-            one.retry_s = now + RETRY_S
             place = self._place(workload.id, place_of)
             if place is None:
                 continue
@@ -400,35 +392,9 @@ class Perf:
             for field, total in zip(fields, totals[2:], strict=True):
                 values[field] = total
             found.append(WorkloadSample._make(values))
-        self._judge(*sums)
-        return tuple(found)
-
-    def _judge(self, enabled_ns: int, running_ns: int, instructions: int
-               ) -> None:
-        """Notice that all counters stand still, and that they run again."""
-        share = self._settings.min_running_share
-        if not enabled_ns:
-            return      # nothing ran
-        if running_ns < share * enabled_ns:
-            why = (f'counters ran for {100 * running_ns / enabled_ns:.0f} % '
-                   'of the time: others have them (a perf session, guests, '
-                   'the NMI watchdog); end those, or lower [perf] '
-                   'max_counters')
-        elif not instructions:
-            if enabled_ns < LITTLE_NS:
-                return
-            why = 'the PMU counts nothing: it is a virtual one that is not ' \
-                  'emulated, or all VMs are emulated and not known by libvirt'
-        else:
-            self._taken_ticks = 0
-            if self._taken:
-                self._taken = ''
-                self._log_grade()
-            return
-        self._taken_ticks += 1
-        if self._taken_ticks == TAKEN_TICKS:
-            self._taken = why
+        if self._standstill.judge(*sums):
             self._log_grade()
+        return tuple(found)
 
     def close(self) -> None:
         """Give back what is kept open."""

@@ -26,6 +26,7 @@ from scavenger_openstack.decision import rates
 from scavenger_openstack.drivers.kernel import cgroup_mounts
 from scavenger_openstack.drivers.kernel.perf_event import Place
 from scavenger_openstack.drivers.perf import perf
+from scavenger_openstack.drivers.perf import standstill
 from scavenger_openstack.drivers.qemu import domain_cgroup
 from scavenger_openstack.tests.functional.guest_pmu import counted
 from scavenger_openstack.tests.functional.guest_pmu import kvm
@@ -115,7 +116,7 @@ class Machines(counted.PmuTestCase):
         self.start(now_and_then, now_and_then, 'kvm')
         counters = self.counting()
         first = self.look(counters)
-        for _ in range(perf.TAKEN_TICKS + 2):
+        for _ in range(standstill.TAKEN_TICKS + 2):
             _, last = self.looks(counters, 0.2)
         self.assertGreater(counted.grown(
             first.workloads[0], last.workloads[0], 'counter_enabled_s'), 0)
@@ -126,7 +127,7 @@ class Machines(counted.PmuTestCase):
         """As it is when libvirt is not asked: that shows."""
         self.start(tree.spin, tree.spin, 'kvm')
         counters = self.counting()
-        for _ in range(perf.TAKEN_TICKS + 2):
+        for _ in range(standstill.TAKEN_TICKS + 2):
             self.looks(counters, 0.2)
         self.assertEqual('C', counters.grade.letter)
         self.assertIn('all VMs are emulated', counters.grade.why)
