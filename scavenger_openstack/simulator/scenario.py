@@ -115,9 +115,9 @@ class Scenario:
             raise errors.ConfigError(f'{path}: not a scenario: no keys')
         self._known(document, TOP, '')
         if document.get('schema') != SCHEMA:
-            raise errors.ConfigError(
-                f'{path}: schema: {_short(document.get("schema"))}; this '
-                f'release reads {SCHEMA}')
+            raise self._wrong(
+                'schema', f'{_short(document.get("schema"))}; this release '
+                f'reads {SCHEMA}')
         self._document = document
         self._drawn: dict[str, Any] = {}
         self.about = ' '.join(self._text(document.get('about', ''),
@@ -132,25 +132,22 @@ class Scenario:
         machine = self._machine(document.get('machine') or {}, random_)
         groups = document.get('tenants')
         if not isinstance(groups, list) or not groups:
-            raise errors.ConfigError(f'{self._path}: tenants: none')
+            raise self._wrong('tenants', 'none')
         tenants: list[Tenant] = []
         for index, group in enumerate(groups):
             tenants += self._tenants(group, f'tenants[{index}]', random_)
         names = [tenant.id for tenant in tenants]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise errors.ConfigError(
-                f'{self._path}: tenants: {twice[0]} is there twice')
+            raise self._wrong('tenants', f'{twice[0]} is there twice')
         if len(tenants) > MOST_TENANTS:
-            raise errors.ConfigError(
-                f'{self._path}: tenants: {len(tenants)} are more than '
-                f'{MOST_TENANTS}')
+            raise self._wrong(
+                'tenants', f'{len(tenants)} are more than {MOST_TENANTS}')
         for tenant in tenants:
             if tenant.pinned and not tenant.pinned <= set(
                     range(machine.cpus)):
-                raise errors.ConfigError(
-                    f'{self._path}: {tenant.id}.pinned: the machine has '
-                    f'{machine.cpus} CPUs')
+                raise self._wrong(f'{tenant.id}.pinned',
+                                  f'the machine has {machine.cpus} CPUs')
 
         def top(key: str, default: float, least: float,
                 most: float) -> float:
@@ -172,7 +169,7 @@ class Scenario:
 
     def _draws(self, values: Any, random_: random.Random) -> dict[str, Any]:
         if not isinstance(values, dict):
-            raise errors.ConfigError(f'{self._path}: draws: not a mapping')
+            raise self._wrong('draws', 'not a mapping')
         found: dict[str, Any] = {}
         for name, value in values.items():
             found[f'${name}'] = self._number(value, f'draws.{name}', random_,
@@ -181,29 +178,26 @@ class Scenario:
 
     def _machine(self, values: Any, random_: random.Random) -> Machine:
         where = 'machine'
-        values = self._fields(values, Machine, where, random_)
-        machine = Machine(**values)
+        machine = Machine(**self._fields(values, Machine, where, random_))
         if not (1 <= machine.cpus <= MOST_CPUS
                 and machine.threads_per_core in (1, 2)
                 and machine.cpus % machine.threads_per_core == 0
                 and 1 <= machine.numa_nodes <= machine.llcs <= (
                     machine.cpus // machine.threads_per_core)):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: cpus (1 to {MOST_CPUS}), '
-                'threads_per_core (1 or 2), llcs and numa_nodes do not fit '
-                'together')
+            raise self._wrong(
+                where, f'cpus (1 to {MOST_CPUS}), threads_per_core (1 or 2), '
+                'llcs and numa_nodes do not fit together')
         for key in ('smt_yield', 'hertz', 'llc_bytes', 'memory_bytes_per_s',
                     'memory_bytes', 'disk_bytes_per_s', 'link_bytes_per_s'):
             if not 0 < getattr(machine, key) < math.inf:
-                raise errors.ConfigError(
-                    f'{self._path}: {where}.{key}: must be above 0 and '
-                    'finite')
+                raise self._wrong(f'{where}.{key}',
+                                  'must be above 0 and finite')
         return machine
 
     def _tenants(self, group: Any, where: str,
                  random_: random.Random) -> list[Tenant]:
         if not isinstance(group, dict) or 'id' not in group:
-            raise errors.ConfigError(f'{self._path}: {where}: needs an id')
+            raise self._wrong(where, 'needs an id')
         group = dict(group)
         several = 'count' in group
         count = int(self._number(group.pop('count', 1), f'{where}.count',
@@ -228,35 +222,30 @@ class Scenario:
         values['id'] = f'{values["id"]}{suffix}'
         if cores is not None:
             if 'requests_per_s' in values or not values.get('cpu_s'):
-                raise errors.ConfigError(
-                    f'{self._path}: {where}.cores: needs cpu_s and stands '
-                    'instead of requests_per_s')
+                raise self._wrong(f'{where}.cores', 'needs cpu_s and stands '
+                                  'instead of requests_per_s')
             values['requests_per_s'] = self._number(
                 cores, f'{where}.cores', random_,
                 most=MOST_CPUS) / values['cpu_s']
         tenant = Tenant(**values)
         if tenant.vcpus < 1 or tenant.io_bytes < 1 or tenant.cpi <= 0:
-            raise errors.ConfigError(
-                f'{self._path}: {where}: vcpus and io_bytes must be at least '
-                '1, cpi above 0')
+            raise self._wrong(
+                where, 'vcpus and io_bytes must be at least 1, cpi above 0')
         if not max(tenant.miss_least, tenant.miss_most,
                    tenant.overlap) <= 1:
-            raise errors.ConfigError(
-                f'{self._path}: {where}: miss_least, miss_most and overlap '
-                'are shares, at most 1')
+            raise self._wrong(where, 'miss_least, miss_most and overlap are '
+                              'shares, at most 1')
         if tenant.is_service and tenant.cpu_s <= 0:
-            raise errors.ConfigError(
-                f'{self._path}: {where}: a service (requests_per_s) needs '
-                'cpu_s')
+            raise self._wrong(
+                where, 'a service (requests_per_s) needs cpu_s')
         if tenant.file_ops and not tenant.file_bytes:
-            raise errors.ConfigError(
-                f'{self._path}: {where}.file_ops: needs file_bytes')
+            raise self._wrong(f'{where}.file_ops', 'needs file_bytes')
         return tenant
 
     def _fields(self, values: Any, kind: type, where: str,
                 random_: random.Random) -> dict[str, Any]:
         if not isinstance(values, dict):
-            raise errors.ConfigError(f'{self._path}: {where}: not a mapping')
+            raise self._wrong(where, 'not a mapping')
         fields = {field.name: field for field in dataclasses.fields(kind)}
         self._known(values, [*fields, *(
             GROUP_KEYS if kind is Tenant else ())], where)
@@ -285,28 +274,24 @@ class Scenario:
 
     def _text(self, value: Any, where: str) -> str:
         if not isinstance(value, str | int) or isinstance(value, bool):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {_short(value)} is not a text')
+            raise self._wrong(where, f'{_short(value)} is not a text')
         return str(value)
 
     def _flag(self, value: Any, where: str) -> bool:
         if not isinstance(value, bool):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {_short(value)} is not true or '
-                'false')
+            raise self._wrong(where, f'{_short(value)} is not true or false')
         return value
 
     def _whole(self, value: Any, where: str, random_: random.Random) -> int:
         number = self._number(value, where, random_, most=LONGEST_S)
         if number != int(number):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {number:g} is not a whole number')
+            raise self._wrong(where, f'{number:g} is not a whole number')
         return int(number)
 
     def _phases(self, values: Any, where: str,
                 random_: random.Random) -> tuple[Phase, ...]:
         if not isinstance(values, list) or not values:
-            raise errors.ConfigError(f'{self._path}: {where}: not a list')
+            raise self._wrong(where, 'not a list')
         phases = []
         for index, value in enumerate(values):
             place = f'{where}[{index}]'
@@ -314,31 +299,26 @@ class Scenario:
             if (phase.shape not in SHAPES
                     or not phase.for_s >= SHORTEST_PHASE_S
                     or not phase.period_s >= SHORTEST_PHASE_S):
-                raise errors.ConfigError(
-                    f'{self._path}: {place}: shape is one of '
-                    f'{", ".join(SHAPES)}; for_s and period_s are at least '
-                    f'{SHORTEST_PHASE_S:g}')
+                raise self._wrong(
+                    place, f'shape is one of {", ".join(SHAPES)}; for_s and '
+                    f'period_s are at least {SHORTEST_PHASE_S:g}')
             if phase.shape == 'ramp' and phase.for_s == math.inf:
-                raise errors.ConfigError(
-                    f'{self._path}: {place}: a ramp needs for_s')
+                raise self._wrong(place, 'a ramp needs for_s')
             phases.append(phase)
         return tuple(phases)
 
     def _cpus(self, value: Any, where: str) -> frozenset[int]:
         if (not isinstance(value, list) or not value or not all(
                 type(cpu) is int for cpu in value)):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {_short(value)} is not a list of '
-                'CPUs')
+            raise self._wrong(where, f'{_short(value)} is not a list of CPUs')
         return frozenset(value)
 
     def _priority(self, value: Any, where: str) -> Priority:
         try:
             return Priority(value)
         except ValueError:
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {_short(value)} is not foreground '
-                'or background') from None
+            raise self._wrong(where, f'{_short(value)} is not foreground or '
+                              'background') from None
 
     def _choose(self, value: Any, random_: random.Random) -> Any:
         if isinstance(value, dict) and set(value) == {'choice'}:
@@ -358,10 +338,9 @@ class Scenario:
                 value = DISTRIBUTIONS[name](
                     random_, *(float(each) for each in arguments))
             except (KeyError, TypeError, ValueError, OverflowError) as exc:
-                raise errors.ConfigError(
-                    f'{self._path}: {where}: {_short(value)} is no '
-                    f'distribution; one of {", ".join(DISTRIBUTIONS)}, '
-                    'choice') from exc
+                raise self._wrong(
+                    where, f'{_short(value)} is no distribution; one of '
+                    f'{", ".join(DISTRIBUTIONS)}, choice') from exc
         if isinstance(value, str):
             try:
                 value = float(value)    # YAML takes 1e9 for a text
@@ -369,10 +348,9 @@ class Scenario:
                 pass
         if (isinstance(value, bool) or not isinstance(value, int | float)
                 or not least <= value <= most):
-            raise errors.ConfigError(
-                f'{self._path}: {where}: {_short(value)} is not a number '
-                f'from {least:g} up' + (
-                    '' if most == math.inf else f' to {most:g}'))
+            raise self._wrong(
+                where, f'{_short(value)} is not a number from {least:g} up'
+                + ('' if most == math.inf else f' to {most:g}'))
         return value
 
     def _known(self, values: Mapping[Any, Any], known: Any,
@@ -383,8 +361,10 @@ class Scenario:
                 hint = f'; did you mean {close[0]}?' if close else ''
                 key = str(key)[:40]
                 place = f'{where}.{key}' if where else key
-                raise errors.ConfigError(
-                    f'{self._path}: {place}: no such key{hint}')
+                raise self._wrong(place, f'no such key{hint}')
+
+    def _wrong(self, where: str, why: str) -> errors.ConfigError:
+        return errors.ConfigError(f'{self._path}: {where}: {why}')
 
 
 def _short(value: Any) -> str:
