@@ -12,8 +12,8 @@
 
 """The words of the project as values: samples, rates, caps, incidents.
 
-Everything here is immutable, in SI units, and turns into JSON without loss.
-``None`` means *not measurable here*, never zero.
+Everything here is immutable, in SI units, and turns into JSON without loss
+(:mod:`.wire.json_fields`).  ``None`` means *not measurable here*, never zero.
 """
 
 from __future__ import annotations
@@ -375,37 +375,3 @@ def printable(text: str) -> str:
     printable: tenants choose names, terminals obey."""
     return ''.join(c if c.isprintable() else
                    c.encode('unicode_escape').decode() for c in text)
-
-
-def as_json(value: Any) -> Any:
-    """Plain JSON values of anything in this module.
-
-    Sets become sorted lists and mappings get text keys.  Fields that are
-    ``None`` stay out of the objects, and so do those that are empty by
-    default: :mod:`.wire.json_fields` reads back what was written.
-    """
-    if isinstance(value, dict) or isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if hasattr(value, '_asdict'):
-        return _object(value._asdict(), value._field_defaults)
-    if dataclasses.is_dataclass(value):
-        fields = dataclasses.fields(value)
-        return _object({field.name: getattr(value, field.name)
-                        for field in fields},
-                       {field.name: field.default_factory()
-                        if callable(field.default_factory)
-                        else field.default for field in fields})
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    return value
-
-
-def _object(fields: Mapping[str, Any], defaults: Mapping[str, Any]
-            ) -> dict[str, Any]:
-    empty: tuple[Any, ...] = ((), {}, '')
-    return {name: as_json(value) for name, value in fields.items()
-            if value is not None
-            and not (any(value == e for e in empty)
-                     and value == defaults.get(name))}

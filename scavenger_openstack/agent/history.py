@@ -42,8 +42,8 @@ from scavenger_openstack.agent.transitions import IncidentEvent
 from scavenger_openstack.agent.transitions import KillEvent
 from scavenger_openstack.agent.transitions import LimitEvent
 from scavenger_openstack import errors
-from scavenger_openstack.types import as_json
 from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire.json_fields import as_json
 from scavenger_openstack.wire.json_fields import Check
 from scavenger_openstack.wire.json_fields import number
 from scavenger_openstack.wire.json_fields import text

@@ -52,10 +52,10 @@ from scavenger_openstack.drivers import base
 from scavenger_openstack.recording import writer
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import scheduling
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire.json_fields import as_json
 
 LOG = log.getLogger(__name__)
 

@@ -141,7 +141,7 @@ def run(conf: cfg.ConfigOpts, options: argparse.Namespace,
 
 def sample(conf: cfg.ConfigOpts, options: argparse.Namespace) -> int:
     from scavenger_openstack.agent import parts
-    from scavenger_openstack.types import as_json
+    from scavenger_openstack.wire.json_fields import as_json
     driver = parts.load_driver(conf)
     try:
         until = time.monotonic() + options.seconds

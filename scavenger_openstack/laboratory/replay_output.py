@@ -26,12 +26,12 @@ from typing import Any
 
 from scavenger_openstack.decision.changes import IncidentChange
 from scavenger_openstack.laboratory.replay import Step
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import printable
 from scavenger_openstack.types import Value
+from scavenger_openstack.wire.json_fields import as_json
 
 KNOB_WIDTH = max(map(len, Knob))
 VALUE_WIDTH = 14

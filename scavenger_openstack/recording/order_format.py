@@ -26,9 +26,9 @@ from scavenger_openstack.algorithms.cpi2.specs import Specs
 from scavenger_openstack.decision.orders import Orders
 from scavenger_openstack.decision.orders import Override
 from scavenger_openstack.decision.orders import Overrides
-from scavenger_openstack.types import as_json
 from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import array
+from scavenger_openstack.wire.json_fields import as_json
 from scavenger_openstack.wire.json_fields import Check
 from scavenger_openstack.wire.json_fields import fields
 from scavenger_openstack.wire.json_fields import number

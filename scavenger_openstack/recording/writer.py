@@ -49,7 +49,6 @@ from scavenger_openstack import errors
 from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import order_format
 from scavenger_openstack.restore import records
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -60,6 +59,7 @@ from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 from scavenger_openstack import version
 from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire.json_fields import as_json
 
 LOG = log.getLogger(__name__)
 

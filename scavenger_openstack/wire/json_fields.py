@@ -12,12 +12,13 @@
 
 
 
-"""Typed values out of JSON, or an error that names the field."""
+"""Typed values into JSON and out of it, or an error that names the field."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 from typing import TypeVar
 
@@ -46,6 +47,40 @@ Check = Callable[[Any, str], Any]
 
 :raises ValueError: the message begins with the name of the field.
 """
+
+
+def as_json(value: Any) -> Any:
+    """Plain JSON values of anything in :mod:`.types`.
+
+    Sets become sorted lists and mappings get text keys.  Fields that are
+    ``None`` stay out of the objects, and so do those that are empty by
+    default.
+    """
+    if isinstance(value, dict) or isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if hasattr(value, '_asdict'):
+        return _object(value._asdict(), value._field_defaults)
+    if dataclasses.is_dataclass(value):
+        every = dataclasses.fields(value)
+        return _object({field.name: getattr(value, field.name)
+                        for field in every},
+                       {field.name: field.default_factory()
+                        if callable(field.default_factory)
+                        else field.default for field in every})
+    if isinstance(value, frozenset | set):
+        return sorted(value)
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value
+
+
+def _object(values: Mapping[str, Any], defaults: Mapping[str, Any]
+            ) -> dict[str, Any]:
+    empty: tuple[Any, ...] = ((), {}, '')
+    return {name: as_json(value) for name, value in values.items()
+            if value is not None
+            and not (any(value == e for e in empty)
+                     and value == defaults.get(name))}
 
 
 def bad(where: str, value: Any, wanted: str) -> ValueError:
@@ -208,7 +243,7 @@ def _caps(value: Any, where: str) -> dict[Knob, Value]:
 
 
 def incident(value: Any, where: str) -> Incident:
-    """What :func:`.types.as_json` made of an incident.
+    """What :func:`as_json` made of an incident.
 
     :raises ValueError: which field is wrong, and how.
     """
@@ -232,7 +267,7 @@ def _suspects(value: Any, where: str) -> tuple[tuple[str, float], ...]:
 
 
 def cap(value: Any, where: str) -> Cap:
-    """What :func:`.types.as_json` made of a cap.
+    """What :func:`as_json` made of a cap.
 
     :raises ValueError: which field is wrong, and how.
     """
@@ -245,7 +280,7 @@ def cap(value: Any, where: str) -> Cap:
 
 
 def action(value: Any, where: str) -> Action:
-    """What :func:`.types.as_json` made of an action.
+    """What :func:`as_json` made of an action.
 
     :raises ValueError: which field is wrong, and how.
     """

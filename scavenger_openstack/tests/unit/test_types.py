@@ -11,27 +11,17 @@
 # under the License.
 
 
-"""CPU lists and the JSON form of values."""
+"""CPU lists and the ids of incidents."""
 
 from __future__ import annotations
 
-import json
 import random
 
 import testtools
 
-from scavenger_openstack.types import as_json
-from scavenger_openstack.types import Cap
-from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import format_cpus
-from scavenger_openstack.types import HostSample
-from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
-from scavenger_openstack.types import Knob
 from scavenger_openstack.types import parse_cpus
-from scavenger_openstack.types import Priority
-from scavenger_openstack.types import Workload
-from scavenger_openstack.types import WorkloadSample
 
 
 class CpusTest(testtools.TestCase):
@@ -58,50 +48,6 @@ class CpusTest(testtools.TestCase):
         for _ in range(300):
             cpus = frozenset(dice.sample(range(70), dice.randrange(70)))
             self.assertEqual(cpus, parse_cpus(format_cpus(cpus)))
-
-
-class AsJsonTest(testtools.TestCase):
-
-    def test_sample(self) -> None:
-        workload = Workload('/batch/a', Priority.BACKGROUND,
-                            floor={Knob.CPU_CORES: 0.1},
-                            allowed_cpus=frozenset((1, 0)))
-        sample = HostSample(
-            'h', 'b', 1.5, 2.5, (WorkloadSample(workload, cpu_s=0.0,
-                                                memory_bytes=7),),
-            topology={0: Cpu(0, 0, 0)})
-        value = json.loads(json.dumps(as_json(sample)))
-        self.assertEqual(
-            {'host': 'h', 'boot_id': 'b', 'time_s': 1.5,
-             'wall_time_s': 2.5, 'schema': 1,
-             'topology': {'0': {'core': 0, 'llc': 0, 'numa': 0}},
-             'workloads': [{
-                 'workload': {
-                     'id': '/batch/a', 'priority': 'background',
-                     'source': 'default', 'vcpus': 1.0,
-                     'floor': {'cpu_cores': 0.1}, 'allowed_cpus': [0, 1],
-                     'killable': False, 'protected': True, 'created_s': 0.0},
-                 'cpu_s': 0.0, 'memory_bytes': 7}]}, value)
-
-    def test_unknown_stays_out_and_zero_stays_in(self) -> None:
-        self.assertEqual(
-            {'id': 'i', 'time_s': 0.0, 'host': 'h', 'victim': 'v',
-             'signal': 's', 'value': 0.0, 'cause': 'c',
-             'suspects': [['a', 0.5]], 'outcome': 'open'},
-            as_json(Incident('i', 0.0, 'h', 'v', 's', 0.0, None, 'c',
-                             suspects=(('a', 0.5),))))
-
-    def test_cap(self) -> None:
-        self.assertEqual(
-            {'workload': '/a', 'knob': 'cpu_set', 'value': '0-1',
-             'owner': 'o', 'reason': 'r'},
-            as_json(Cap('/a', Knob.CPU_SET, '0-1', 'o', 'r')))
-
-    def test_plain_values(self) -> None:
-        for value in (None, 0, 1.5, 'x', True, [1, 'a'], {'a': None}):
-            self.assertEqual(value, as_json(value))
-        self.assertEqual({'cpu_idle': [1, 2]},
-                         as_json({Knob.CPU_IDLE: {2, 1}}))
 
 
 class IncidentIdTest(testtools.TestCase):

@@ -26,7 +26,6 @@ from testtools import content
 from scavenger_openstack.agent import instances
 from scavenger_openstack.agent import status
 from scavenger_openstack.tests.unit.agent import statuses
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Instance
@@ -35,6 +34,7 @@ from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
+from scavenger_openstack.wire.json_fields import as_json
 
 MIB = 2 ** 20
 IGNORED = ("extra spec 'scavenger:priority' = 'backgroud' is ignored: it has "

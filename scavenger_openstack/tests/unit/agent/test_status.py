@@ -32,11 +32,11 @@ from scavenger_openstack.tests.unit.agent.statuses import CAPS
 from scavenger_openstack.tests.unit.agent.statuses import document
 from scavenger_openstack.tests.unit.agent.statuses import INCIDENTS
 from scavenger_openstack.types import Action
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.wire import json_fields
+from scavenger_openstack.wire.json_fields import as_json
 
 INCIDENT = Incident(
     '1', 5.0, 'h', '/services/web', 'io_wait', 0.0312, 0.01, 'disk',

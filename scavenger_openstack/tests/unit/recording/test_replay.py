@@ -33,9 +33,9 @@ from scavenger_openstack.recording import line_format
 from scavenger_openstack.recording import order_format
 from scavenger_openstack.recording import replay
 from scavenger_openstack.tests.unit import recordings
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
+from scavenger_openstack.wire.json_fields import as_json
 
 HEADER = {
     'type': 'header', 'schema': 2, 'version': '1', 'host': 'h',

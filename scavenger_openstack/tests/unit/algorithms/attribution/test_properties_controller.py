@@ -30,10 +30,10 @@ from scavenger_openstack.algorithms.scavenger.scavenger import Params
 from scavenger_openstack.tests.unit.algorithms import strategies
 from scavenger_openstack.tests.unit.algorithms.strategies import Look
 from scavenger_openstack.tests.unit.algorithms.strategies import SMALL
-from scavenger_openstack.types import as_json
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Rates
+from scavenger_openstack.wire.json_fields import as_json
 
 WINDOWS = ('memory_window_s', 'network_window_s', 'ipc_window_s')
 NUMBERS = (Knob.MEMORY_BYTES, Knob.EGRESS_BYTES_PER_S, Knob.CPU_CORES)
