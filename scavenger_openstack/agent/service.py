@@ -35,6 +35,7 @@ from scavenger_openstack.agent import instances
 from scavenger_openstack.agent.isolation import blind_isolation as isolation_
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent.lease import claims
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import log_filter
 from scavenger_openstack.agent import loop as loop_
@@ -160,8 +161,8 @@ class Service:
             if self._recorder:
                 self._recorder.start(writer.header(
                     self._conf, self._controllers, state, loaded_s))
-            renewer = leases_.Renewer(self._leases, lambda: self._ticked_s,
-                                      self._interval_s)
+            renewer = heartbeat.Renewer(self._leases, lambda: self._ticked_s,
+                                        self._interval_s)
             renewer.start()
             try:
                 self._turn()

@@ -54,7 +54,6 @@ from oslo_log import log
 
 from scavenger_openstack.agent.lease import claims as claims_
 from scavenger_openstack.agent.lease import heartbeat
-from scavenger_openstack.agent.lease.heartbeat import Renewer
 from scavenger_openstack.agent.lease import ownership
 from scavenger_openstack.agent.lease import watched as watched_
 from scavenger_openstack.drivers.base import RestoreAction
@@ -72,8 +71,6 @@ from scavenger_openstack.restore.state_directory import DIRECTORY
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Value
-
-__all__ = ['KnobKey', 'Leases', 'Renewer']
 
 LOG = log.getLogger(__name__)
 

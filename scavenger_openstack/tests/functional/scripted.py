@@ -29,6 +29,7 @@ from typing import Any
 from oslo_config import cfg
 
 from scavenger_openstack.agent.apply import actuator as actuator_
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases as leases_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import parts
@@ -108,8 +109,8 @@ def main(config: str, ticks: int) -> int:
     kinds = parts.kinds(conf)
     leases.want(kinds)
     leases.open()
-    renewer = leases_.Renewer(leases, lambda: ticked[0],
-                              conf.agent.interval_s)
+    renewer = heartbeat.Renewer(leases, lambda: ticked[0],
+                                conf.agent.interval_s)
     renewer.start()
     published = watcher.Reader(conf_.state_dir(conf) / watcher.NAME)
     while not leases.watched() or any(

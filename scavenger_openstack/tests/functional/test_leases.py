@@ -42,6 +42,7 @@ MIB = 2 ** 20
 
 AGENT = """
 import os, pathlib, random, signal, sys, time
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.types import Knob
@@ -50,7 +51,7 @@ random.seed({seed})
 held = leases.Leases(pathlib.Path({state!r}), {lease_s})
 held.open()
 ticked = [time.clock_gettime(time.CLOCK_BOOTTIME)]
-leases.Renewer(held, lambda: ticked[0], 0.1).start()
+heartbeat.Renewer(held, lambda: ticked[0], 0.1).start()
 KNOBS = [('/a', Knob.CPU_CORES, {quota!r}, ['10000', '20000']),
          ('/a', Knob.CPU_SET, {cpus!r}, ['0', '1']),
          ('/a', Knob.MEMORY_BYTES, {memory!r}, ['33554432', '67108864'])]

@@ -28,6 +28,7 @@ from typing import Any
 import fixtures
 import testtools
 
+from scavenger_openstack.agent.lease import heartbeat
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack import errors
 from scavenger_openstack.restore import abilities
@@ -481,7 +482,7 @@ class Renewing(LeasesTestCase):
     """The thread that renews, and when it must not."""
 
     def renewer(self, held: leases.Leases, age_s: float) -> None:
-        renewer = leases.Renewer(
+        renewer = heartbeat.Renewer(
             held, lambda: records.now_s() - age_s, interval_s=0.01)
         renewer.start()
         self.addCleanup(renewer.stop)
