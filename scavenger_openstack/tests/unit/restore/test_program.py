@@ -11,6 +11,8 @@
 # under the License.
 
 
+"""The program on a state directory, once and as a watcher."""
+
 from __future__ import annotations
 
 import contextlib
@@ -32,22 +34,16 @@ from typing import Any
 import fixtures
 import testtools
 
-from scavenger_openstack.restore import actions
 from scavenger_openstack.restore import cgroup
 from scavenger_openstack.restore import messages
 from scavenger_openstack.restore import program
 from scavenger_openstack.restore import records
 from scavenger_openstack.restore import state_directory
+from scavenger_openstack.tests.unit.restore.sample_leases import lease
+from scavenger_openstack.tests.unit.restore.sample_leases import TC
+from scavenger_openstack.tests.unit.restore.sample_leases import WRITE
 from scavenger_openstack import version
 
-MOUNTS = [('/cg/cpu', 'cgroup', 1), ('/cg/two', 'cgroup2', 2)]
-WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
-         'file': 'cpu.cfs_quota_us', 'text': '-1'}
-LIMIT = {**WRITE, 'file': 'blkio.throttle.read_bps_device', 'text': '0',
-         'device': '8:0'}
-IO_MAX = {**WRITE, 'dir': '/cg/two/a', 'file': 'io.max', 'device': '8:0',
-          'text': 'rbps=max wbps=1048576 riops=max wiops=max'}
-TC = {'do': 'tc', 'netns': '', 'dev': 'tap0', 'ifindex': 5}
 PARENT = '''
 import os, subprocess, sys, time
 watcher = subprocess.Popen(
@@ -59,190 +55,6 @@ while not os.path.exists(sys.argv[1] + '/watcher'):
 print(watcher.pid)
 '''
 """Ends once the watcher that it started turns."""
-
-
-def lease(*steps_: dict[str, Any], **changes: Any) -> records.Lease:
-    fields = {'workload': '/batch/a', 'knob': 'cpu_cores',
-              'boot_id': records.boot_id(),
-              'actions': list(steps_ or (WRITE,)),
-              'name': '0' * 32 + '.json', **changes}
-    return records.Lease(**fields)
-
-
-class Steps(testtools.TestCase):
-    """What a lease may hold, and what not."""
-
-    def test_allowed(self) -> None:
-        for step in (
-                WRITE, LIMIT, IO_MAX, TC, {**TC, 'netns': 'ns-1.x'},
-                {**WRITE, 'file': 'cpuset.cpus', 'text': '0-1,4'},
-                {**WRITE, 'file': 'cpuset.cpus', 'text': ''},
-                {**WRITE, 'file': 'freezer.state', 'text': 'THAWED'},
-                {**WRITE, 'dir': '/cg/two/a', 'file': 'cpu.max',
-                 'text': 'max 100000'}):
-            actions.validate(step, MOUNTS)
-
-    def test_refused(self) -> None:
-        for wrong in (
-                {'dir': '/cg/cpu'}, {'dir': '/cg/cpu/'}, {'dir': '/etc'},
-                {'dir': '/cg/cpu/../../etc'},
-                {'dir': '/cg/cpu/a/..'}, {'dir': '/cg/cpu/./a'},
-                {'dir': '/cg/cpu//a'}, {'dir': '/cg/cpu/a/'},
-                {'dir': 'cg/cpu/a'}, {'dir': '/cg/cpu/a\0b'},
-                {'dir': '/cg/cpu/a\nb'}, {'dir': None}, {'dir': ['/cg/cpu']},
-                {'file': 'cgroup.procs'}, {'file': 'tasks'}, {'file': ''},
-                {'file': '../cpu.shares'}, {'file': 'a/cpu.shares'},
-                {'file': 'release_agent'}, {'file': 'notify_on_release'},
-                {'file': 'cpu.max'},                # v2, in a v1 tree
-                {'file': 'cpu.shares\n'}, {'file': None},
-                {'text': '-2'}, {'text': '-1\n'}, {'text': ''},
-                {'text': '0x10'}, {'text': '1 1'}, {'text': '١'},
-                {'text': -1}, {'text': None},
-                {'file': 'freezer.state', 'text': 'FREEZING'},
-                {'file': 'cpuset.cpus', 'text': '0-'},
-                {'inode': 0}, {'inode': '7'}, {'inode': True},
-                {'inode': None}, {'device': '8:0'}, {'more': 1},
-                {'do': 'exec'}, {'do': None}):
-            self.assertRaises(actions.Refused, actions.validate,
-                              {**WRITE, **wrong}, MOUNTS)
-        for wrong in ({'device': '8:0 1'}, {'device': ''}, {'device': None},
-                      {'device': '8'}, {'text': '0 0'}):
-            self.assertRaises(actions.Refused, actions.validate,
-                              {**LIMIT, **wrong}, MOUNTS)
-        for text in ('rbps=max;', 'rbps=-1', 'max', 'bps=1', ''):
-            self.assertRaises(actions.Refused, actions.validate,
-                              {**IO_MAX, 'text': text}, MOUNTS)
-        for wrong in ({'dev': 'a;reboot'}, {'dev': '$(id)'}, {'dev': '-b'},
-                      {'dev': 'a b'}, {'dev': '../a'}, {'dev': ''},
-                      {'dev': 'a' * 16}, {'dev': 'a\n'}, {'dev': None},
-                      {'netns': '/proc/1/ns/net'}, {'netns': '..'},
-                      {'netns': '-a'}, {'netns': 'a;b'}, {'netns': None},
-                      {'ifindex': 0}, {'ifindex': '5'}, {'argv': ['sh']}):
-            self.assertRaises(actions.Refused, actions.validate,
-                              {**TC, **wrong}, MOUNTS)
-        nothings: list[Any] = [None, 1, 'write', [], {}, [WRITE]]
-        for nothing in nothings:
-            self.assertRaises(actions.Refused, actions.validate, nothing,
-                              MOUNTS)
-
-    def test_a_mount_that_is_missing_is_no_reason_to_refuse(self) -> None:
-        """It may come back; until then there is nothing to write."""
-        for path in ('/cg/cpux/a', '/cg/memory/batch/a', '/cg/a'):
-            step = {**WRITE, 'dir': path}
-            actions.validate(step, MOUNTS)
-            for mounts in (MOUNTS, []):
-                self.assertIn('below no cgroup mount now', str(
-                    self.assertRaises(actions.RestoreError, actions.run, step,
-                                      mounts)))
-
-    def test_same(self) -> None:
-        for changes, got, expected in (
-                ({}, '-1', True), ({}, '100000', False),
-                ({'file': 'cpuset.cpus', 'text': '0,1,2'}, '0-2', True),
-                ({'file': 'cpuset.cpus', 'text': '0-2'}, '0-1', False),
-                ({'file': 'memory.limit_in_bytes', 'text': '-1'},
-                 '9223372036854771712', True),
-                ({'file': 'memory.limit_in_bytes', 'text': '1048577'},
-                 '1048576', True),
-                ({'file': 'memory.limit_in_bytes', 'text': '1048576'},
-                 '1052672', False),
-                ({'file': 'memory.max', 'text': 'max'}, 'max', True),
-                ({'file': 'memory.max', 'text': 'max'}, '4096', False),
-                ({'file': 'memory.max', 'text': '4096'}, 'max', False),
-                (LIMIT, '', True), (LIMIT, '8:16 5', True),
-                (LIMIT, '8:16 5\n8:0 7', False),
-                ({**LIMIT, 'text': '7'}, '8:0 7', True),
-                (IO_MAX, '8:0 rbps=max wbps=1048576 riops=max wiops=max',
-                 True),
-                (IO_MAX, '8:0 rbps=1 wbps=1048576 riops=max wiops=max',
-                 False),
-                ({**IO_MAX, 'text': 'rbps=max'}, '', True)):
-            self.assertEqual(
-                expected, cgroup.same({**WRITE, **changes}, got),
-                f'{changes} {got}')
-
-
-class Files(testtools.TestCase):
-    """Lease files that are sound, and those that are not."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.path = pathlib.Path(self.useFixture(fixtures.TempDir()).path)
-        self.dir = os.open(self.path, os.O_RDONLY)
-        self.addCleanup(os.close, self.dir)
-
-    def load(self, name: str = 'a.json') -> records.Lease:
-        return records.load(self.dir, name, {os.geteuid()})
-
-    def refused(self, *args: Any, **kwargs: Any) -> str:
-        return str(self.assertRaises(actions.Refused, *args, **kwargs))
-
-    def test_round_trip_and_note(self) -> None:
-        before = lease(WRITE, TC, original='0-1', created_s=1.5, pid=9)
-        (self.path / 'a.json').write_bytes(records.dump(before))
-        before.name = 'a.json'
-        self.assertEqual(before, self.load())
-        size = (self.path / 'a.json').stat().st_size
-        for cpus in ('0-1,5', '3'):
-            records.remember(before, 1, self.dir, cpus)
-            after = self.load()
-            self.assertEqual((1, cpus), after.note)
-            self.assertEqual(before, after)
-        self.assertEqual(size, (self.path / 'a.json').stat().st_size)
-
-    def test_a_torn_note_harms_nothing(self) -> None:
-        data = records.dump(lease())
-        for note in (b'0 0-', b'\xff\xff', b'{"', b'0'):
-            torn = data[:-256] + note.ljust(255) + b'\n'
-            self.assertIsNone(records.parse(torn).note)
-        self.assertIsNone(records.parse(data.partition(b'\n')[0]).note)
-
-    def test_a_note_does_not_land_in_another_record(self) -> None:
-        old = lease()
-        records.dump(old)
-        other = records.dump(lease(workload='/batch/longer'))
-        (self.path / old.name).write_bytes(other)
-        records.remember(old, 0, self.dir, '0')
-        self.assertEqual(other, (self.path / old.name).read_bytes())
-
-    def test_garbage(self) -> None:
-        record = json.loads(records.dump(lease()).partition(b'\n')[0])
-        for data in (b'', b'\n', b'\0' * 4096, b'\xff\xfe', b'{}', b'[]',
-                     b'null', b'1', b'"x"', b'{"schema": 1}', b'[' * 100000,
-                     records.dump(lease())[:40]):
-            self.refused(records.parse, data)
-        wrongs: list[dict[str, Any]] = [
-            {'schema': 2}, {'steps': []}, {'steps': {}}, {'steps': None},
-            {'workload': 1}, {'knob': None}, {'workload': 'a\nfake line'},
-            {'boot_id': 3}, {'created_s': 'x'}, {'pid': None},
-            {'pid': 1e999}]
-        for wrong in wrongs:
-            self.refused(records.parse,
-                         json.dumps({**record, **wrong}).encode())
-
-    def test_only_plain_files_of_ours(self) -> None:
-        path = self.path / 'a.json'
-        data = records.dump(lease())
-        path.write_bytes(data)
-        self.assertIn('owner', self.refused(
-            records.load, self.dir, 'a.json', {os.geteuid() + 1}))
-        for mode in (0o620, 0o602, 0o666):
-            path.chmod(mode)
-            self.assertIn(f'{mode:o}', self.refused(self.load))
-        path.write_bytes(data.ljust(records.MAX_BYTES + 1))
-        path.chmod(0o600)
-        self.assertIn('bytes', self.refused(self.load))
-        path.rename(self.path / 'b.json')
-        path.symlink_to('b.json')
-        self.assertIn('cannot be opened', self.refused(self.load))
-        path.unlink()
-        os.mkfifo(path)
-        self.assertIn('not a regular file', self.refused(self.load))
-        path.unlink()
-        path.mkdir()
-        self.assertIn('not a regular file', self.refused(self.load))
-        path.rmdir()
-        self.assertRaises(FileNotFoundError, self.load)
 
 
 class StateDirectory(testtools.TestCase):

@@ -1,0 +1,36 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Leases and restore actions that are sound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scavenger_openstack.restore import records
+
+MOUNTS = [('/cg/cpu', 'cgroup', 1), ('/cg/two', 'cgroup2', 2)]
+WRITE = {'do': 'write', 'dir': '/cg/cpu/batch/a', 'inode': 7,
+         'file': 'cpu.cfs_quota_us', 'text': '-1'}
+LIMIT = {**WRITE, 'file': 'blkio.throttle.read_bps_device', 'text': '0',
+         'device': '8:0'}
+IO_MAX = {**WRITE, 'dir': '/cg/two/a', 'file': 'io.max', 'device': '8:0',
+          'text': 'rbps=max wbps=1048576 riops=max wiops=max'}
+TC = {'do': 'tc', 'netns': '', 'dev': 'tap0', 'ifindex': 5}
+
+
+def lease(*steps_: dict[str, Any], **changes: Any) -> records.Lease:
+    fields = {'workload': '/batch/a', 'knob': 'cpu_cores',
+              'boot_id': records.boot_id(),
+              'actions': list(steps_ or (WRITE,)),
+              'name': '0' * 32 + '.json', **changes}
+    return records.Lease(**fields)
