@@ -83,9 +83,8 @@ CONDUCTOR_OPTS: list[cfg.Opt] = [
                      'limited, and tell the floors of their flavors: that of '
                      'memory may be below the RAM, but not below [cgroups] '
                      'floor_memory_bytes.  Without it the control plane can '
-                     'only make '
-                     'VMs foreground, and one in wrong hands can have '
-                     'nothing limited that this host protects.  VMs whose '
+                     'only make VMs foreground, or have less limited.  VMs '
+                     'whose '
                      'flavor says foreground stay foreground in any case.'),
     cfg.FloatOpt('sync_s', default=10.0, min=1, max=600,
                  help='Seconds from one report to the next.  Shorter shows '

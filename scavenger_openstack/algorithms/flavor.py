@@ -120,6 +120,13 @@ def mistake(key: str, value: str) -> str:
     return 'there is no such key; there are ' + ', '.join(KEYS)
 
 
+def is_made_of_image(application: str) -> bool:
+    """Whether :func:`application` made this name, for want of another: such
+    instances have statistics together, and need not do the same."""
+    _, sign, image = application.rpartition('@')
+    return bool(sign) and _UUID.fullmatch(image) is not None
+
+
 def application(*names: str | None, image: str = '', flavor: str = '') -> str:
     """What an instance does, without its project: the first of the names that
     can be one, else what it is made of; '' where nothing tells.

@@ -58,6 +58,9 @@ VERSION_HEADER = 'OpenStack-API-Version'
 PATIENCE_S = 5.0
 """How long a write is tried again after deadlocks."""
 
+HEALTH_S = 1.0
+"""The same of what ``/healthcheck`` tries."""
+
 Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
@@ -115,9 +118,11 @@ def _check(engine: Any) -> None:
 
 
 def _check_health(engine: Any) -> None:
-    with connect.writing(engine) as connection:
+    def check(connection: Any) -> None:
         schema.check(connection)
         schema.check_writable(connection)
+
+    connect.retried(engine, check, patience_s=HEALTH_S)
 
 
 def flask_app(engine: Any, conf: cfg.ConfigOpts, auth: str,
@@ -196,8 +201,7 @@ def _answer(route: Route, call: Call, engine: Any) -> flask.Response:
 
     try:
         if route.method == 'GET':
-            with connect.reading(engine) as connection:
-                result = work(connection)
+            result = connect.read(engine, work)
         else:
             result = connect.retried(engine, work, patience_s=PATIENCE_S,
                                      on_duplicate=True)

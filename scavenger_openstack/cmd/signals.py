@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from oslo_config import cfg
 from oslo_reports.generators import conf as report_conf
@@ -27,6 +28,8 @@ from scavenger_openstack import version
 
 LOG = logging.getLogger(__name__)
 
+_reading = threading.Lock()
+
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Make the options of reports known, before files are read."""
@@ -36,8 +39,9 @@ def register(conf: cfg.ConfigOpts) -> None:
 def read_again(conf: cfg.ConfigOpts) -> None:
     """Read the options again that may change in a running process."""
     try:
-        conf_.check_files(conf)
-        conf.mutate_config_files()
+        with _reading:
+            conf_.check_files(conf)
+            conf.mutate_config_files()
     except (errors.ScavengerError, cfg.Error, ValueError, OSError) as exc:
         LOG.error('the configuration cannot be read again, what was read '
                   'before holds: %s', '; '.join(map(str, exc.args)) or exc)

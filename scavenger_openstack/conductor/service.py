@@ -68,6 +68,10 @@ REPEAT_S = 600.0
 
 MOST_LOGGED = 1000
 
+MOST_REFUSED = 50
+"""Refusals that are logged and audited in :data:`REPEAT_S`: a client may
+invent names."""
+
 TRIES = 3
 """A report that fails for an unexpected reason is refused after so many tries,
 so that its agent finds out which entry it is and goes on."""
@@ -101,6 +105,7 @@ class Conductor:
         self.purging = purging.Purging(engine, self.name, clock,
                                         days=keep_days, rows=keep_rows)
         self._logged: dict[str, float] = {}
+        self._refusals = 0.0, 0
         self._failures: dict[str, tuple[int, float]] = {}
         self._stop = threading.Event()
         self.advancing = advancing.Advancing(engine, self.name, clock,
@@ -151,9 +156,9 @@ class Conductor:
         :raises Unreachable: that cannot be found out now
         """
         try:
-            with connect.reading(self._engine) as connection:
-                if enrollment.may_speak(connection, host, token):
-                    return True
+            if connect.read(self._engine, functools.partial(
+                    enrollment.may_speak, name=host, token=token)):
+                return True
         except errors.DatabaseError as exc:
             raise self._unreachable(exc) from exc
         if self._first(f'token {host}', self._clock()):
@@ -304,6 +309,16 @@ class Conductor:
     def _refused(self, exc: errors.WireError, authenticated: str | None,
                  data: bytes, now: float) -> None:
         if not self._first(str(exc), now):
+            return
+        begun_s, count = self._refusals
+        if not 0 <= now - begun_s < REPEAT_S:
+            begun_s, count = now, 0
+        self._refusals = begun_s, count + 1
+        if count >= MOST_REFUSED:
+            if count == MOST_REFUSED:
+                LOG.warning('more reports are refused than are logged and '
+                            'audited, the next ones in %.0f s',
+                            begun_s + REPEAT_S - now)
             return
         host = authenticated or _host(data)
         LOG.warning('refused a report of %s: %s', host, exc)

@@ -50,15 +50,21 @@ class Watch:
         self._silent_s = silent_s
         self._clock = clock
         self._silent: frozenset[str] = frozenset()
+        self._began_s: float | None = None
 
     def turn(self, still: Callable[[], None]) -> None:
-        """One look.
+        """One look; none is silent until looks have succeeded for as long:
+        after an outage of database or conductors each host needs its time.
 
         :raises DatabaseError: the database cannot be used
         """
+        now, began_s = self._clock(), self._began_s
+        self._began_s = None
         with connect.reading(self._engine) as connection:
-            silent = frozenset(hosts.silent(
-                connection, self._clock() - self._silent_s))
+            silent = frozenset(hosts.silent(connection, now - self._silent_s))
+        self._began_s = now if began_s is None else began_s
+        if now - self._began_s < self._silent_s:
+            return
         new, again = silent - self._silent, self._silent - silent
         if new:
             LOG.warning('no report for more than %.0f s from %s: what '

@@ -121,6 +121,23 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+def read(engine: Engine, work: Callable[[Connection], T]) -> T:
+    """Do ``work`` in a transaction that is rolled back at its end, and return
+    what it returns; once more when the connection turns out to be lost.
+
+    :raises DatabaseError: the database cannot be used.
+    """
+    with faults.translated(engine.url):
+        try:
+            with _connect(engine) as connection:
+                return work(connection)
+        except exc.DBAPIError as exc_:
+            if not exc_.connection_invalidated:
+                raise
+        with _connect(engine) as connection:
+            return work(connection)
+
+
 def retried(engine: Engine, work: Callable[[Connection], T], *,
             patience_s: float = 10.0, idempotent: bool = False,
             on_duplicate: bool = False) -> T:
@@ -165,6 +182,7 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
             try:
                 transaction.commit()
             except exc.DBAPIError as exc_:
+                connection.invalidate()     # it may not be as it was
                 if exc_.connection_invalidated:
                     raise errors.CommitUncertain(
                         f'{faults.shown(engine.url)}: the connection was '
@@ -268,7 +286,7 @@ def _listen_server(engine: Engine, name: str, statement_s: float) -> None:
 def _listen_pool(engine: Engine) -> None:
     """Try a connection that was idle, and not each time: that costs as much
     as another statement.  One that is lost within :data:`IDLE_S` fails its
-    transaction, which :func:`retried` does again."""
+    transaction, which :func:`read` and :func:`retried` do again."""
 
     @event.listens_for(engine, 'checkin')
     def returned(connection: Any, record: Any) -> None:

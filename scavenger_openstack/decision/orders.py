@@ -105,7 +105,8 @@ class Orders(NamedTuple):
     operator gave, the latter with the floor that the flavor of each sets.
     ``denied`` are others that were to be background, which the file of this
     host does not allow.  ``unless_flavor`` are those of ``foreground`` that
-    have it from project or aggregate, so that their flavor may say otherwise.
+    have it from project or aggregate, or from what the conductor knows of
+    their flavor: the flavor in the definition of the VM is above that.
     ``applications`` are the names by instance, ``unprotected`` those whose
     flavor wants nothing limited for their sake; see :mod:`.tags`.
 

@@ -12,10 +12,10 @@
 
 """Priorities and applications that operators give to VMs, and protection.
 
-Which counts is what :mod:`.classify` says; a priority of foreground needs no
-leave.  What makes a VM background is the
-driver alone, which knows what the flavor says; here it becomes foreground
-again when no operator wants it any more.  Source: DESIGN 6, trust.
+:mod:`.classify` says which of them counts; the control plane may always make
+a VM foreground.  Only the driver makes one background, since it knows the
+flavor; here it becomes foreground again when no operator wants that any more.
+Source: DESIGN 6, trust.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Directives:
             background[tag.instance] = floor
             if why:
                 refused[f'floor {tag.instance}'] = why
-        # One of 'default' says none.
+        # Where the source is 'default', only other fields count.
         tagged = {tag.instance: tag.source for tag in found.tags
                   if tag.priority == 'foreground' and tag.source != 'default'}
         foreground = frozenset(tagged)
@@ -160,7 +160,7 @@ class Directives:
             modes, found.parameters,
             foreground, background, frozenset(denied),
             frozenset([name for name, source in tagged.items()
-                       if source in ('project', 'aggregate')]),
+                       if source in ('flavor', 'project', 'aggregate')]),
             {tag.instance: tag.application for tag in found.tags
              if tag.application},
             frozenset([tag.instance for tag in found.tags
@@ -198,8 +198,8 @@ def _possible(one: report.Spec) -> bool:
 
 
 def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
-    """What of the floor of a flavor can be one, and what is wrong with the
-    rest, '' if nothing is."""
+    """The valid part of a flavor's floor, and what is wrong with the rest, ''
+    if nothing is."""
     floor, wrong = {}, []
     for name, value in tag.floor.items():
         knob = Knob(name)

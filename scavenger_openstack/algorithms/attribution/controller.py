@@ -38,6 +38,7 @@ from scavenger_openstack.algorithms.attribution.history import History
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution import series
 from scavenger_openstack.algorithms.cpi2.specs import Specs
+from scavenger_openstack.algorithms import flavor
 from scavenger_openstack.algorithms import saved_state
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
@@ -370,14 +371,15 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
 
 
 def _groups(sample: Sample) -> dict[VictimGroup, list[str]]:
-    """The foreground by application; a workload without one is alone, and
-    those that nothing is limited for are apart."""
+    """The foreground by application; a workload whose application nobody
+    named is alone, and those that nothing is limited for are apart."""
     found: dict[VictimGroup, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload
         if workload.priority is Priority.FOREGROUND:
             key = ((workload.project or '', workload.application)
-                   if workload.application else ('', '', name))
+                   if workload.application and not flavor.is_made_of_image(
+                       workload.application) else ('', '', name))
             if not workload.protected:
                 key = *key, 'unprotected'
             found.setdefault(key, []).append(name)

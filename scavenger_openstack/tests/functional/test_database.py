@@ -316,6 +316,15 @@ class Lost(databases.Base):
         with connect.reading(self.engine) as connection:
             self.assertEqual(['one'], names(connection))
 
+    def test_one_that_was_lost_while_it_was_used(self) -> None:
+        connect.retried(self.engine, self.add('one'))
+        self.server.kill()
+        self.server.begin()
+        self.assertEqual(['one'], connect.read(self.engine, names))
+        self.server.kill()
+        self.assertRaises(errors.DatabaseError, connect.read, self.engine,
+                          names)
+
 
 class LostMariaDb(Lost, testtools.TestCase):
 

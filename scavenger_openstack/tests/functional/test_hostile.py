@@ -81,8 +81,14 @@ class Hostile:
             'parameters': {
                 chance.choice((*PARAMETERS, 'x')): chance.choice(NUMBERS)
                 for _ in range(chance.randrange(4))},
-            'tags': [{'instance': self._name(), 'priority': chance.choice(
-                ('foreground', 'background'))}
+            'tags': [{
+                'instance': self._name(), 'priority': chance.choice(
+                    ('foreground', 'background')),
+                'source': chance.choice(('instance', 'flavor', 'default')),
+                'protect': chance.random() < 0.5,
+                'floor': {chance.choice(list(Knob)): chance.choice(
+                    (0.0, 0.001, 1.0, 1e308))
+                    for _ in range(chance.randrange(2))}}
                 for _ in range(chance.randrange(3))],
             'exempt': [self._name() for _ in range(chance.randrange(3))],
             'overrides': [{

@@ -105,6 +105,19 @@ class PriorityTest(testtools.TestCase):
                 specs_known=one.written)) for one in CASES)), agent.orders)
         return zip(CASES, [one[0] for one in sample.workloads], strict=True)
 
+    def test_a_tag_that_the_definition_contradicts(self) -> None:
+        """As of before a resize: the definition is what runs."""
+        agent = agents.Directives(
+            pathlib.Path(self.useFixture(fixtures.TempDir()).path))
+        agent.follow(report.Directives(issued_s=1.0, digest='d', tags=[
+            report.Tag(instance='i', priority='foreground',
+                       source='flavor')]), 1.0)
+        [(found, *_)] = tags.Tags().apply(HostSample('h', 'b', 1.0, 1.0, (
+            WorkloadSample(Workload('i', Priority.BACKGROUND, 'flavor',
+                                    instance='i')),)),
+            agent.orders).workloads
+        self.assertIs(Priority.BACKGROUND, found.priority)
+
     def test_all_combinations(self) -> None:
         """That of the instance, the flavor, the project, the aggregate; and
         the control plane makes nothing background that the host does not let

@@ -98,6 +98,15 @@ class Read(testtools.TestCase):
         self.assertEqual((Priority.BACKGROUND, 1),
                          (found.priority, len(found.wrong)))
 
+    def test_names_that_are_made_of_flavor_and_image(self) -> None:
+        image = '70a599e0-31e7-49b7-b260-868f441e862b'
+        made = flavor.application(image=image, flavor='m1')
+        self.assertEqual(f'm1@{image}', made)
+        for name, expected in ((made, True), (f'p/{made}', True),
+                               ('shop', False), ('shop@x', False),
+                               (image, False)):
+            self.assertIs(expected, flavor.is_made_of_image(name))
+
     @given(st.dictionaries(
         st.sampled_from(flavor.KEYS) | st.text(ENCODABLE).map(
             lambda text: flavor.PREFIX + text), st.text(ENCODABLE)))

@@ -224,6 +224,19 @@ class Service(cloud.Mixin):
         self.assertEqual(2, self.answer(report(incident(2)), token=token
                                         ).acknowledged)
 
+    def test_invented_names_do_not_fill_the_audit(self) -> None:
+        self.conductor = service.Conductor(self.engine, lambda: self.now,
+                                           require_token=True)
+        for again in (1, 2):
+            for number in range(service.MOST_REFUSED + 9):
+                self.refused(codec.encode(report(
+                    incident(1), host=f'node-{again}-{number}')))
+            self.assertEqual(again * service.MOST_REFUSED,
+                             len(self.rows(tables.audit)))
+            self.assertEqual(again, self.log.output.count(
+                'more reports are refused'))
+            self.now += service.REPEAT_S
+
     def test_a_database_that_is_not_usable(self) -> None:
         with self.engine.begin() as connection:
             connection.execute(sqlalchemy.text(

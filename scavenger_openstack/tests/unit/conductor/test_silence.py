@@ -30,6 +30,7 @@ class Silence(cloud.Mixin, cloud.Sqlite):
         self.log = self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
         self.now = NOW
         self.watch = silence.Watch(self.engine, 60.0, lambda: self.now)
+        self.said(NOW - 60)     # it looks for long enough already
 
     def said(self, now: float) -> str:
         """What one look at that time logs."""
@@ -50,6 +51,14 @@ class Silence(cloud.Mixin, cloud.Sqlite):
         self.assertEqual('reports come again from node-1\n',
                          self.said(NOW + 81))
         self.assertEqual('', self.said(NOW + 91))
+
+    def test_after_an_outage_each_has_its_time(self) -> None:
+        self.sync(report(host='node-1'))
+        self.assertEqual('', self.said(NOW + 60))
+        self.watch = silence.Watch(self.engine, 60.0, lambda: self.now)
+        self.assertEqual('', self.said(NOW + 70))
+        self.assertEqual('', self.said(NOW + 129))
+        self.assertIn('from node-1: ', self.said(NOW + 130))
 
     def test_one_that_never_reported(self) -> None:
         self.add(tables.hosts, name='new', facts={}, settings={},

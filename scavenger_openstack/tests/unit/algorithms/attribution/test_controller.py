@@ -316,6 +316,16 @@ class LimitingTest(ShopCase):
         cap, = self.decision.caps
         self.assertIn('cpi of shop1, shop2', cap.reason)
 
+    def test_of_one_flavor_and_image_each_is_alone(self) -> None:
+        """They need not do the same, and one that suffers is not lost among
+        many."""
+        image = '70a599e0-31e7-49b7-b260-868f441e862b'
+        self.shop = [dataclasses.replace(
+            one, application=f'p/m1.small@{image}') for one in SHOP]
+        self.until(lambda decision: decision.caps)
+        cap, = self.decision.caps
+        self.assertRegex(cap.reason, 'cpi of shop[0-2][^,]')
+
     def test_not_protected_any_more(self) -> None:
         """What was limited for it is free at the next sample."""
         self.until(lambda decision: decision.caps)
