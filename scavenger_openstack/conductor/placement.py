@@ -34,10 +34,9 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-VCPU = 'CUSTOM_BACKGROUND_VCPU'
-MEMORY_MIB = 'CUSTOM_BACKGROUND_MEMORY_MB'
-"""Placement and Nova say MB and mean MiB."""
+from scavenger_openstack.algorithms import resource_classes
 
+VCPU, MEMORY_MIB = resource_classes.VCPU, resource_classes.MEMORY_MIB
 CLASSES = VCPU, MEMORY_MIB
 
 GRADE = 'CUSTOM_SCAVENGER_GRADE_'

@@ -32,7 +32,7 @@ from nova.scheduler import utils
 from oslo_log import log
 
 from scavenger_openstack.algorithms import flavor
-from scavenger_openstack.conductor import placement
+from scavenger_openstack.algorithms import resource_classes
 from scavenger_openstack.nova import placing
 from scavenger_openstack.nova import summary
 from scavenger_openstack.types import Priority
@@ -84,11 +84,11 @@ def wanted_of(spec_obj: Any) -> placing.Wanted:
     specs = (kind.extra_specs if 'extra_specs' in kind else {}) or {}
     return placing.Wanted(
         flavor.read(specs).priority is Priority.BACKGROUND,
-        _amount(specs, placement.VCPU, kind.vcpus),
-        _amount(specs, placement.MEMORY_MIB, kind.memory_mb))
+        _amount(specs, resource_classes.VCPU, kind.vcpus),
+        _amount(specs, resource_classes.MEMORY_MIB, kind.memory_mb))
 
 
-def _amount(specs: Mapping[str, str], resource: str, otherwise: int) -> int:
+def _amount(specs: Mapping[str, str], resource_class: str, has: int) -> int:
     """What a flavor asks Placement for, else what it has."""
-    asked = specs.get(f'resources:{resource}', '')
-    return int(asked) if asked.isdecimal() else otherwise
+    asked = resource_classes.asked(specs, resource_class)
+    return has if asked is None else asked
