@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Columns and bars for people, and JSON for programs."""
+"""Columns, bars and lines for people, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import math
+import re
 from typing import Any
 from typing import TextIO
 
 from scavenger_openstack.types import printable
 
 BAR = 24
+
+_IDS = re.compile(r'req-[0-9a-f-]{36}|0x[0-9a-f]+')
 
 
 def columns(titles: Sequence[str], rows: Iterable[Sequence[str]],
@@ -52,6 +55,12 @@ def over(stream: TextIO, words: str = '') -> None:
 def bar(share: float) -> str:
     """How much of something is done."""
     return f'[{"#" * round(share * BAR):.<{BAR}}]'
+
+
+def without_ids(line: str) -> str:
+    """The same without ids of requests and addresses of objects, which are
+    others each time: to tell whether a line says what was said before."""
+    return _IDS.sub('', line)
 
 
 def json_line(value: Any, *, compact: bool = False) -> str:

@@ -28,6 +28,7 @@ from oslo_log import log
 from scavenger_openstack.db import claims
 from scavenger_openstack.db import connect
 from scavenger_openstack import errors
+from scavenger_openstack import text
 
 LOG = log.getLogger(__name__)
 
@@ -152,7 +153,8 @@ class Leader:
 
     def _failed(self, why: str) -> None:
         self._failures = min(self._failures + 1, 10)
-        if why != self._said:
+        says = text.without_ids(why)
+        if says != self._said:
             LOG.warning('%s, tried again in %.0f s and later: %s', self._what,
                         self._pause_s(), why)
-        self._said = why
+        self._said = says

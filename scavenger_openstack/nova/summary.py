@@ -33,6 +33,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from scavenger_openstack.nova import options
+from scavenger_openstack import text
 
 LOG = log.getLogger(__name__)
 
@@ -119,10 +120,11 @@ class Summary:
             found = self._read()
         except Exception as exc:
             why = f'{type(exc).__name__}: {exc}'[:SHOWN]
-            if why != self._failed:
+            says = text.without_ids(why)
+            if says != self._failed:
                 LOG.warning('No summary of the hosts, they are scheduled '
                             'without regard to interference: %s', why)
-            self._failed = why
+            self._failed = says
         else:
             if self._failed:
                 LOG.info('There is a summary of the hosts again')

@@ -33,6 +33,14 @@ class Terminal(io.StringIO):
 
 class Text(testtools.TestCase):
 
+    def test_without_ids(self) -> None:
+        for line, left in (
+                ('no (Request-ID: req-12345678-1234-4321-8765-123456789abc)',
+                 'no (Request-ID: )'),
+                ('<Connection object at 0x7f21aa> refused',
+                 '<Connection object at > refused')):
+            self.assertEqual(left, text.without_ids(line))
+
     def test_columns(self) -> None:
         self.assertEqual(
             ['name   used  why', 'a         1', 'long  1,234  full'],

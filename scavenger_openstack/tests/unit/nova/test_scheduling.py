@@ -20,6 +20,7 @@ import socket
 import threading
 import time
 from typing import Any
+import uuid
 from wsgiref import simple_server
 
 import fixtures
@@ -76,7 +77,8 @@ class Api:
         if self.answer is None:
             self.go.wait(20)
         if not isinstance(self.answer, str):
-            start(f'{self.answer or 500} Fault', [])
+            start(f'{self.answer or 500} Fault', [
+                ('x-openstack-request-id', f'req-{uuid.uuid4()}')])
             return [b'']
         start('200 OK', [('Content-Type', 'application/json')])
         return [self.answer.encode()]
@@ -209,6 +211,17 @@ class Scheduling(testtools.TestCase):
                 [0.0, 0.0], self.weigher.weigh_objects(
                     [nova_weights.WeighedObject(one, 0.0)
                      for one in states('a', 'b')], spec()))
+
+    def test_a_fault_is_logged_once(self) -> None:
+        log = self.useFixture(fixtures.FakeLogger(summary.__name__))
+        for answer, count in ((401, 1), (500, 2)):
+            self.api.answer = answer
+            for _ in range(3):
+                self.summary.refresh()
+            self.assertEqual(count, log.output.count(
+                'No summary of the hosts'), log.output)
+        self.say(told('a'))
+        self.assertEqual(1, log.output.count('a summary of the hosts again'))
 
     def test_an_answer_is_kept_for_a_while(self) -> None:
         now = [100.0]
