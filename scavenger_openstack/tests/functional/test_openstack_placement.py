@@ -10,11 +10,12 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Background work that is scheduled by what Placement is told, in a real
-OpenStack."""
+"""Background work that is scheduled by what Placement is told, and by our
+filter, in a real OpenStack."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 import uuid
 
@@ -23,13 +24,27 @@ from scavenger_openstack.tests.functional.openstack import case
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import product
+from scavenger_openstack.tests.functional.openstack import watching
 
 BY_INVENTORY = {**BACKGROUND, 'resources:VCPU': '0',
                 'resources:MEMORY_MB': '1',
                 f'resources:{placement.MEMORY_MIB}': '96'}
 
+NO_HOST = 'No valid host'
+FILTERED = 'Filter BackgroundFilter returned 0 hosts'
+MORE_THAN_THERE_ARE = (os.cpu_count() or 1) + 1
+
 
 class Placement(case.Case):
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.scheduler = self.stack.services['nova-scheduler']
+        self.began = self.scheduler.log.stat().st_size
+
+    def filtered(self) -> bool:
+        """Whether our filter has left no host since the test began."""
+        return FILTERED in watching.since(self.scheduler, self.began)
 
     def offered(self) -> dict[str, int]:
         """What each host may have of background memory, in MiB: a machine of
@@ -47,8 +62,8 @@ class Placement(case.Case):
         return int(found['total'] - found['reserved'])
 
     def test_only_where_there_is_inventory(self) -> None:
-        """None while limits are switched off, so none is placed; some when
-        they are on again."""
+        """None while limits are switched off, so none is placed, also of
+        those that do not ask for it; some when they are on again."""
         hosts = {one.hostname for one in self.stack.hypervisors}
         self.cloud.wait('each host offers something', lambda:
                         hosts == {name for name, some
@@ -63,9 +78,13 @@ class Placement(case.Case):
         self.protect(False)
         self.cloud.wait('no host offers anything', lambda: not any(
             self.offered().values()), SOON_S)
-        # By Placement; by our filter, too, once that knows of it.
-        self.assertIn('No valid host', self.refused(self.flavor(
-            BY_INVENTORY)))
+        self.assertIn(NO_HOST, self.refused(self.flavor(BY_INVENTORY)))
+        self.assertFalse(self.filtered())   # Placement has said no before
+        self.stack.wait_for_scheduler('no host sets limits', lambda host:
+                                      not host['enforcing'])
+        self.assertIn(NO_HOST, self.refused(self.flavor(BACKGROUND)))
+        self.assertTrue(self.filtered())
+        self.boot('web')
         self.protect(True)
         self.cloud.wait('a host offers something', lambda: any(
             self.offered().values()), SOON_S)
@@ -74,6 +93,13 @@ class Placement(case.Case):
         self.cloud.delete(batch)
         self.assertEqual({}, self.cloud.placement(
             'GET', f'/allocations/{batch}')['allocations'])
+
+    def test_less_headroom_than_it_asks_for(self) -> None:
+        """To Placement it is a server without CPUs; our filter tells."""
+        flavor = self.flavor({'scavenger:priority': 'background',
+                              'resources:VCPU': '0'}, MORE_THAN_THERE_ARE)
+        self.assertIn(NO_HOST, self.refused(flavor))
+        self.assertTrue(self.filtered())
 
     def test_nova_compute_leaves_it_alone(self) -> None:
         host = self.stack.hypervisors[0].hostname

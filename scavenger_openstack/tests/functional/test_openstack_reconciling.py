@@ -39,15 +39,37 @@ class Reconciling(case.Case):
         host = self.cloud.server(hog)['OS-EXT-SRV-ATTR:host']
         tags = [('background', 'render', host)]
         self.cloud.wait('the tag', lambda: self.tags(hog) == tags, SOON_S)
-        engine = connect.engine(self.site.databases['scavenger'])
-        self.addCleanup(engine.dispose)
-        with connect.writing(engine) as connection:
-            connection.execute(delete(tables.flavor_tags).where(
-                tables.flavor_tags.c.instance == hog))
+        self.lose_tag(hog)
         self.cloud.wait('the tag again', lambda: self.tags(hog) == tags,
                         SOON_S)
         self.cloud.delete(hog)
         self.cloud.wait('no tag', lambda: not self.tags(hog), SOON_S)
+
+    def lose_tag(self, server: str) -> None:
+        engine = connect.engine(self.site.databases['scavenger'])
+        self.addCleanup(engine.dispose)
+        with connect.writing(engine) as connection:
+            connection.execute(delete(tables.flavor_tags).where(
+                tables.flavor_tags.c.instance == server))
+
+    def test_a_flavor_and_a_project_that_are_deleted(self) -> None:
+        """Their servers go on as what they were made."""
+        owner = self.cloud.in_new_project(f'gone-{uuid.uuid4().hex[:8]}')
+        flavor = self.cloud.flavor(f'gone-{uuid.uuid4().hex[:8]}', BACKGROUND)
+        hog = owner.boot('hog', flavor)
+        self.addCleanup(self.cloud.delete, hog)
+        found = owner.active(hog)
+        project, host = found['tenant_id'], found['OS-EXT-SRV-ATTR:host']
+        tags = [('background', 'render', host)]
+        self.cloud.wait('the tag', lambda: self.tags(hog) == tags, SOON_S)
+        self.cloud.compute('DELETE', f'/flavors/{flavor.id}')
+        self.cloud.identity('DELETE', f'/projects/{project}')
+        self.lose_tag(hog)
+        self.cloud.wait('the tag again', lambda: self.tags(hog) == tags,
+                        SOON_S)
+        shown = self.workload(hog)
+        self.assertEqual(('background', f'{project}/render'),
+                         (shown['priority'], shown['application']))
 
     def test_a_server_group_is_an_application(self) -> None:
         name = f'shop-{uuid.uuid4().hex[:8]}'

@@ -70,6 +70,14 @@ class Cloud:
         found._image = self._image
         return found
 
+    def in_new_project(self, name: str) -> Cloud:
+        """The administrator in a project that is made now."""
+        [user] = self.identity('GET', '/users?name=admin')['users']
+        [role] = self.identity('GET', '/roles?name=admin')['roles']
+        self.identity('PUT', f'/projects/{self._project(name)}/users/'
+                             f'{user["id"]}/roles/{role["id"]}')
+        return self.as_user('admin', name)
+
     def compute(self, method: str, path: str, body: Any = None,
                 version: str = MICROVERSIONS['compute']) -> Any:
         """The JSON that Nova answers, ``None`` for nothing.
