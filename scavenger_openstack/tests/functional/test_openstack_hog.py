@@ -35,6 +35,7 @@ from scavenger_openstack.tests.functional import blunt
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack.case import BACKGROUND
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
+from scavenger_openstack.tests.functional.openstack import cloud
 from scavenger_openstack.tests.functional.openstack import configuration
 from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import limited
@@ -49,7 +50,7 @@ FOLLOWED_S = 15.0
 
 LOOK_S = 0.05
 MEASURED_S = 4.0
-LEAST_CORES = 0.3
+LEAST_CORES = 0.5
 """A hog that gets less, on a machine that is busy, cannot be halved."""
 CORES = 0.15
 """What an operator leaves it, a little above its floor."""
@@ -59,6 +60,7 @@ UNLIMITED = {'cpu.cfs_quota_us': '-1', 'cpu.idle': '0'}
 
 class Hog(limited.LimitedCase):
 
+    flavors: dict[str, cloud.Flavor]
     servers: frozenset[str]
 
     def setUp(self) -> None:
@@ -111,28 +113,36 @@ class Hog(limited.LimitedCase):
         """The hog and one of three others with its host; the other host has
         the rest, and a background server that does nothing.
 
-        All at once, and all the same but for their flavors.
+        All the same but for their flavors.
         """
-        flavors = {'foreground': self.flavor(),
-                   'background': self.flavor(BACKGROUND)}
-        wanted: dict[str, str] = {}
-        for host, priority in (
-                (self.here, 'background'), (self.here, 'foreground'),
-                (self.other, 'foreground'), (self.other, 'foreground'),
-                (self.other, 'background')):
-            server = self.cloud.boot('server', flavors[priority],
+        self.flavors = {'foreground': self.flavor(),
+                        'background': self.flavor(BACKGROUND)}
+        # Alone: a guest that hardly ran at first has a wrong clock.
+        [hog] = self.booted((self.here, 'background'))
+        guests.tell(self.here, self.domain(hog), 'rest')
+        web, *others, batch = self.booted(
+            (self.here, 'foreground'), (self.other, 'foreground'),
+            (self.other, 'foreground'), (self.other, 'background'))
+        self.servers = frozenset((hog, web, *others, batch))
+        for server in hog, batch:
+            self.settle(server, 'boot')
+        return hog, web
+
+    def booted(self, *wanted: tuple[hypervisor.Hypervisor, str]
+               ) -> list[str]:
+        """Boot servers on hosts, all at once; their agents know the
+        priority of each in time."""
+        servers: dict[str, str] = {}
+        for host, priority in wanted:
+            server = self.cloud.boot('server', self.flavors[priority],
                                      host=host.hostname)
             self.addCleanup(self.cloud.delete, server)
-            wanted[server] = priority
-        late_s = self.tagged(wanted)
-        self.times['tagged'] = max(late_s.values())
+            servers[server] = priority
+        late_s = self.tagged(servers)
+        self.times['tagged'] = max(self.times.get('tagged', 0.0),
+                                   *late_s.values())
         self.assertLessEqual(self.times['tagged'], TAGGED_S, str(late_s))
-        hog, web, *_, batch = wanted
-        for server, host in (hog, self.here), (batch, self.other):
-            guests.tell(host, self.domain(server), 'rest')  # it has booted
-            self.settle(server, 'boot')
-        self.servers = frozenset(wanted)
-        return hog, web
+        return list(servers)
 
     def tagged(self, wanted: dict[str, str]) -> dict[str, float]:
         """How long after it was seen to be ACTIVE each server had the

