@@ -67,7 +67,7 @@ class Cloud:
     def as_user(self, user: str, project: str) -> Cloud:
         """The same as another user."""
         found = Cloud(self._site, user, project)
-        found._image = self._image
+        found._image = self.image()     # which only we may make public
         return found
 
     def in_new_project(self, name: str) -> Cloud:
