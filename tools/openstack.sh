@@ -15,7 +15,7 @@
 #
 #     tools/openstack.sh up        start it, with a small cloud in it
 #     eval "$(tools/openstack.sh env)"
-#     openstack server list        and so on
+#     openstack antagonist list    and so on, from any directory
 #     tools/openstack.sh status    its programs
 #     tools/openstack.sh down      end it; nothing is left
 #
