@@ -71,7 +71,8 @@ def parse(answer: Any) -> dict[str, Host]:
             bool(one['silent']), _number(one['headroom'].get('cpu')),
             _number(one['headroom'].get('memory')),
             _number(one['capacity'].get('cpu')), int(one['incidents']),
-            float(one['background_vcpus']), bool(one['enforcing']))
+            float(one['background_vcpus']),
+            bool(one.get('enforcing', True)))
             for one in answer['hosts']}
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f'not a summary: {exc!r}') from None
