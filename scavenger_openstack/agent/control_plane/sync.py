@@ -232,7 +232,7 @@ class Sync:
         self._sample = sample
         self._rates = self._idle_cores = None
         if before is None or sample.time_s - before.time_s > (
-                (MOST_WAIT + 1) * self._sync_s):
+                MOST_WAIT * self._sync_s + SLOW_S):
             return
         rates = rates_.rates(before, sample)
         if not rates.complete:

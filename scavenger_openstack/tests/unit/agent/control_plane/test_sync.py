@@ -168,6 +168,16 @@ class ReportTest(SyncTestCase):
         self.assertEqual(('/batch/\\udcff', 'container'),
                          (batch.id, batch.kind))
 
+    def test_headroom_after_calls_that_failed(self) -> None:
+        """Also when the last one took long to fail, and the next was late."""
+        longest_s = sync.MOST_WAIT * 10.0 + sync.SLOW_S
+        for later_s, headroom in ((longest_s, {'cpu': 0.5, 'memory': 2e9}),
+                                  (longest_s + 1.0, {})):
+            self.sync = self.make()
+            self.turn(sample(10), sample(10 + later_s))
+            self.assertEqual(headroom, self.conductor.reports[-1].facts
+                             .headroom)
+
     def test_workloads_only_when_they_change(self) -> None:
         self.turn(sample(10))
         self.turn(sample(20))
