@@ -454,19 +454,19 @@ class DirectivesTest(SyncTestCase):
         self.assertEqual({}, one.refused)
 
     def test_sources_of_foreground(self) -> None:
-        """Those of project and aggregate are for VMs whose flavor says
-        nothing; a tag of no priority has none."""
+        """Those of flavor, project and aggregate are for VMs whose definition
+        says nothing; a tag of no priority has none."""
         one = self.follow(codec.replace(DIRECTIVES, tags=[
             report.Tag(instance=source, priority='foreground', source=source)
             for source in ('instance', 'flavor', 'project', 'aggregate',
                            'default', 'later')]))
         self.assertEqual(
             ({'instance', 'flavor', 'project', 'aggregate', 'later'},
-             {'project', 'aggregate'}),
+             {'flavor', 'project', 'aggregate'}),
             (one.orders.foreground, one.orders.unless_flavor))
 
     def test_floors(self) -> None:
-        """What can be none is passed over, and told."""
+        """What is not valid is passed over, and in the status."""
         self.follow(DIRECTIVES)
         one = directives.Directives(self.directory, allow_background=True)
         one.follow(codec.replace(DIRECTIVES, tags=[
