@@ -72,6 +72,7 @@ class Hog(limited.LimitedCase):
         self.times: dict[str, float] = {}
         self.addCleanup(self.tell_times)
         changed = contextlib.ExitStack()
+        self.addCleanup(self.stack.agent_began)
         self.addCleanup(changed.close)
         changed.enter_context(watching.changed(
             '[agent]\n',
@@ -79,7 +80,7 @@ class Hog(limited.LimitedCase):
             'started: ', self.stack.agents()[0], variables={
                 'PYTHONPATH': f'{blunt.plugin(top / "plugins")}:'
                               f'{packages.TOP}'}))
-        self.stack.headroom_known = False
+        self.stack.agent_began()
         self.stack.wait_for_headroom()
 
     def tell_times(self) -> None:

@@ -33,6 +33,8 @@ from scavenger_openstack.tests.functional.openstack import services
 SERVICE = 'scavenger'
 SYNC_S = 1.0
 SUMMARY_S = 1.0
+WINDOW_S = 3
+"""For so long after its start an agent knows of no headroom."""
 """From one reading of the summary by nova-scheduler to the next."""
 MANAGE_S = 60.0
 
@@ -115,8 +117,7 @@ interval_s = 0.5
 stop_file = {directory}/stop
 history_file = {directory}/history.jsonl
 """,
-        # For so long after its start an agent knows of no headroom.
-        'scavenger': 'mode = enforce\nmemory_window_s = 3',
+        'scavenger': f'mode = enforce\nmemory_window_s = {WINDOW_S}',
         'cgroups': f'background_parents = {host.tree.name}/batch',
         'libvirt': f'uri = {host.uri}\nrun_dir = {host.run_dir}\n'
                    'timeout_s = 10',

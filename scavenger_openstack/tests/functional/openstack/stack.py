@@ -37,6 +37,7 @@ from typing import Any
 
 import fixtures
 
+from scavenger_openstack.api import times
 from scavenger_openstack.tests.functional import domain_image
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack import cloud
@@ -126,6 +127,7 @@ class Stack(fixtures.Fixture):
         self._extra = {**product.nova(), **(extra or {})}
         self._tell = say
         self.headroom_known = False
+        self._headroom_s = 0.0
         self.services: dict[str, services.Service] = {}
         self.hypervisors: list[hypervisor.Hypervisor] = []
 
@@ -184,10 +186,22 @@ class Stack(fixtures.Fixture):
         """The one that Nova knows by this name."""
         return next(one for one in self.hypervisors if one.hostname == host)
 
+    def agent_began(self) -> None:
+        """An agent was started: what our API shows is of the one before until
+        this one knows of headroom and has reported."""
+        self.headroom_known = False
+        self._headroom_s = time.time() + product.WINDOW_S
+
     def wait_for_headroom(self) -> None:
         """Return when nova-scheduler knows of headroom on all hosts: before,
         it refuses background servers."""
         if not self.headroom_known:
+            since = times.iso(self._headroom_s)
+            names = {one.hostname for one in self.hypervisors}
+            self.cloud.wait('each agent has reported', lambda: names <= {
+                host['name'] for host in self.cloud.interference(
+                    'GET', '/v1/hosts')['hosts']
+                if (host['last_seen_at'] or '') > since}, READY_S)
             self.wait_for_scheduler('each host has headroom', lambda host: (
                 host['enforcing'] and not host['silent']
                 and 'cpu' in host['headroom']
