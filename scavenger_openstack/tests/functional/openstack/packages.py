@@ -14,6 +14,7 @@
 
 It is made once for each list of packages, below ``$XDG_CACHE_HOME`` (or
 ``~/.cache``), and shared by all checkouts.  Delete it to have it made again.
+``SCAVENGER_NOVA``, such as 32.0.0, is another release of Nova.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -36,6 +38,8 @@ TOP = pathlib.Path(__file__).parents[4]
 PACKAGE = 'scavenger_openstack'
 REQUIREMENTS = TOP / 'tools/openstack-requirements.txt'
 CONSTRAINTS = TOP / 'tools/openstack-constraints.txt'
+
+NOVA = 'SCAVENGER_NOVA'
 
 INSTALL_S = 1800.0
 KEEP_S = 30 * 86400.0
@@ -99,9 +103,15 @@ def plugins(where: pathlib.Path) -> pathlib.Path:
 
 def _fingerprint(libvirt: str) -> str:
     """What has to be the same for an environment to be used again."""
-    parts = [REQUIREMENTS.read_bytes(), CONSTRAINTS.read_bytes(),
+    parts = [_listed(REQUIREMENTS).encode(), _listed(CONSTRAINTS).encode(),
              f'{sys.version} {sys.base_prefix} {libvirt}'.encode()]
     return hashlib.sha256(b'\0'.join(parts)).hexdigest()[:16]
+
+
+def _listed(file: pathlib.Path) -> str:
+    """The packages, with the release of Nova that is asked for."""
+    text, asked = file.read_text(), os.environ.get(NOVA)
+    return re.sub('(?m)^nova==.*$', f'nova=={asked}', text) if asked else text
 
 
 def _libvirt() -> str:
@@ -120,10 +130,14 @@ def _libvirt() -> str:
 
 def _install(where: pathlib.Path, libvirt: str) -> None:
     _run([sys.executable, '-m', 'venv', str(where)])
+    files = []
+    for file in CONSTRAINTS, REQUIREMENTS:
+        files.append(where / file.name)
+        files[-1].write_text(_listed(file))
     _run([str(where / 'bin/python'), '-m', 'pip', 'install', '--quiet',
           '--no-input', '--disable-pip-version-check',
-          '--root-user-action=ignore', '--constraint', str(CONSTRAINTS),
-          '--requirement', str(REQUIREMENTS), f'libvirt-python=={libvirt}'])
+          '--root-user-action=ignore', '--constraint', str(files[0]),
+          '--requirement', str(files[1]), f'libvirt-python=={libvirt}'])
 
 
 def _run(command: list[str]) -> None:
