@@ -240,6 +240,21 @@ class Tagging(testtools.TestCase):
         self.assertEqual('background', self.sent[0]['priority'])
 
 
+class Others:
+    """What another program gets by the driver messagingv2."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def info(self, context: Any, publisher: str, event: str, payload: Any,
+             metadata: Any) -> None:
+        self.events.append(event)
+
+
+def _raising(*_: Any) -> None:
+    raise RuntimeError('a fault of a test')
+
+
 class Driver(testtools.TestCase):
     """As Nova loads it, with a conductor on a broker in this process."""
 
@@ -281,6 +296,39 @@ class Driver(testtools.TestCase):
         while not self.tags:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
+        self.assertEqual([TAG], self.tags)
+
+    def test_beside_another_driver(self) -> None:
+        """It gets every notification, also while our code raises."""
+        transport = oslo_messaging.get_notification_transport(
+            self.conf, 'fake://')
+        self.conf.set_override('driver', ['messagingv2', 'scavenger'],
+                               'oslo_messaging_notifications')
+        self.addCleanup(self.conf.clear_override, 'driver',
+                        'oslo_messaging_notifications')
+        others = Others()
+        listener = oslo_messaging.get_notification_listener(
+            transport, [oslo_messaging.Target(
+                topic='versioned_notifications')], [others])
+        listener.start()
+        self.addCleanup(listener.wait)
+        self.addCleanup(listener.stop)
+        notify = oslo_messaging.Notifier(
+            transport, publisher_id='nova-compute:hv1',
+            topics=['versioned_notifications'])
+        self.assertEqual({'messagingv2', 'scavenger'},
+                         set(notify._driver_mgr.names()))
+        notify.info({}, 'instance.create.end', VERSIONED)
+        self.useFixture(fixtures.FakeLogger('scavenger_openstack'))
+        with fixtures.MonkeyPatch(
+                'scavenger_openstack.nova.tags.event', _raising):
+            notify.info({}, 'instance.delete.end', VERSIONED)
+        deadline = time.monotonic() + 30
+        while len(others.events) < 2 or not self.tags:
+            self.assertLess(time.monotonic(), deadline, str(others.events))
+            time.sleep(0.01)
+        self.assertEqual(['instance.create.end', 'instance.delete.end'],
+                         others.events)
         self.assertEqual([TAG], self.tags)
 
     def test_loaded_twice_it_is_one(self) -> None:
