@@ -72,18 +72,21 @@ class Reconciling(case.Case):
                          (shown['priority'], shown['application']))
 
     def test_a_server_group_is_an_application(self) -> None:
-        name = f'shop-{uuid.uuid4().hex[:8]}'
+        # Whatever it is called, and whatever tags say.
+        name = f'scavenger:priority=background-{uuid.uuid4().hex[:8]}'
         group = self.cloud.compute('POST', '/os-server-groups', {
             'server_group': {'name': name, 'policy': 'anti-affinity'}}
             )['server_group']['id']
         self.addCleanup(self.cloud.compute, 'DELETE',
                         f'/os-server-groups/{group}')
-        web = self.boot('web', hints={'group': group})
+        web = self.boot('web', hints={'group': group},
+                        tags=['scavenger:priority=background'])
         host = self.cloud.server(web)['OS-EXT-SRV-ATTR:host']
         self.cloud.wait('its application', lambda: self.tags(web) == [
             ('foreground', name, host)], SOON_S)
         self.cloud.wait('its agent knows', lambda: self.workload(web)[
             'application'].endswith('/' + name), SOON_S)
+        self.assertEqual('foreground', self.workload(web)['priority'])
 
     def test_a_stack_is_an_application(self) -> None:
         """As Heat's templates write it; it is no way to a priority."""

@@ -175,7 +175,9 @@ class Cloud:
             self._image = self._upload(
                 'guest', 'raw', DISK_BYTES, kernel_id=kernel,
                 ramdisk_id=initrd, os_command_line=domain_image.APPEND,
-                os_shutdown_timeout='1')
+                os_shutdown_timeout='1',
+                # Tenants may write that, and it has no effect.
+                scavenger_priority='background')
         return self._image
 
     def _upload(self, name: str, kind: str, data: pathlib.Path | int,
