@@ -38,6 +38,7 @@ function configure_scavenger {
     iniset "$SCAVENGER_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
     iniset_rpc_backend scavenger "$SCAVENGER_CONF" DEFAULT
     if is_service_enabled scavenger-agent; then
+        iniset "$SCAVENGER_CONF" DEFAULT state_dir "$SCAVENGER_STATE_DIR"
         iniset "$SCAVENGER_CONF" cgroups background_parents \
             "$SCAVENGER_BACKGROUND_PARENTS"
         iniset "$SCAVENGER_CONF" scavenger mode "$SCAVENGER_MODE"
@@ -62,6 +63,8 @@ function configure_scavenger_control {
     write_uwsgi_config "$SCAVENGER_UWSGI_CONF" \
         scavenger_openstack.wsgi.api:application /interference "" \
         scavenger-api
+    iniset "$SCAVENGER_UWSGI_CONF" uwsgi env \
+        "SCAVENGER_CONFIG_FILE=$SCAVENGER_CONF"
 }
 
 # What runs inside Nova: validator, filter, weigher and notifier.
@@ -120,7 +123,8 @@ function start_scavenger {
     fi
     if is_service_enabled scavenger-agent; then
         run_process scavenger-restore \
-            "$SCAVENGER_BIN_DIR/scavenger-restore --watch" root root
+            "$SCAVENGER_BIN_DIR/scavenger-restore --watch \
+            --state-dir $SCAVENGER_STATE_DIR" root root
         run_process scavenger-agent "$SCAVENGER_BIN_DIR/scavenger-agent run \
             --config-file $SCAVENGER_CONF" root root
     fi
@@ -132,7 +136,8 @@ function create_scavenger_flavors {
         flavors create --public --disk 1 $SCAVENGER_FLAVORS
 }
 
-# The agent removes its limits when it ends; the watcher outlives it.
+# The agent removes its limits when it ends; the watcher outlives it.  Of an
+# agent that was killed the rest is restored here.
 function stop_scavenger {
     local service
     for service in agent restore conductor api; do
@@ -140,13 +145,22 @@ function stop_scavenger {
             stop_process "scavenger-$service"
         fi
     done
+    if is_service_enabled scavenger-agent && \
+            [[ -x $SCAVENGER_BIN_DIR/scavenger-restore ]]; then
+        sudo "$SCAVENGER_BIN_DIR/scavenger-restore" \
+            --state-dir "$SCAVENGER_STATE_DIR" \
+            || echo "scavenger-restore: see which limits are left"
+    fi
 }
 
 function clean_scavenger {
     if is_service_enabled scavenger-api scavenger-conductor; then
         remove_uwsgi_config "$SCAVENGER_UWSGI_CONF" scavenger-api
     fi
-    sudo rm -rf "$SCAVENGER_CONF_DIR"
+    sudo rm -rf "$SCAVENGER_CONF_DIR" "$SCAVENGER_STATE_DIR"
+    if [[ $SCAVENGER_STATE_DIR == /run/scavenger ]]; then
+        sudo rm -rf /var/lib/scavenger
+    fi
 }
 
 if is_service_enabled scavenger-api scavenger-conductor scavenger-agent; then

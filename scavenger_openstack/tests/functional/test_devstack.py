@@ -28,6 +28,8 @@ from scavenger_openstack.conductor import sessions
 from scavenger_openstack import conf as conf_
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
+from scavenger_openstack.restore import records
+from scavenger_openstack.tests.functional import base
 
 TOP = pathlib.Path(__file__).parents[3]
 PLUGIN = TOP / 'devstack'
@@ -62,7 +64,7 @@ else:
 """
 
 
-class Plugin(testtools.TestCase):
+class Phases(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
@@ -73,6 +75,7 @@ class Plugin(testtools.TestCase):
         self.nova.write_text(
             '[oslo_messaging_notifications]\ndriver = messagingv2\n')
         self.etc = self.directory / 'etc'
+        self.state = self.directory / 'state'
         self.services = CONTROLLER
 
     def phase(self, *words: str, **variables: str) -> list[str]:
@@ -88,9 +91,13 @@ class Plugin(testtools.TestCase):
                 'PYTHON': sys.executable,
                 'INI': str(self.directory / 'ini.py'),
                 'ENABLED_SERVICES': self.services,
-                'SCAVENGER_CONF_DIR': str(self.etc), **variables})
+                'SCAVENGER_CONF_DIR': str(self.etc),
+                'SCAVENGER_STATE_DIR': str(self.state), **variables})
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         return calls.read_text().splitlines()
+
+
+class Plugin(Phases):
 
     def option(self, section: str, name: str) -> list[str]:
         """All values that nova.conf has."""
@@ -135,7 +142,10 @@ class Plugin(testtools.TestCase):
         self.assertIn('get_or_create_endpoint interference RegionOne '
                       'http://localhost/interference', calls)
         self.assertIn('create_service_user scavenger admin', calls)
+        self.assertIn(f'env = SCAVENGER_CONFIG_FILE={self.etc}/scavenger.conf',
+                      (self.etc / 'scavenger-uwsgi.ini').read_text())
         conf = self.loaded()
+        self.assertEqual(str(self.state), conf.state_dir)
         self.assertEqual(
             (True, True, True, 'enforce'),
             (conf.nova.enabled, conf.placement.enabled,
@@ -182,6 +192,7 @@ class Plugin(testtools.TestCase):
             sorted(self.phase('unstack')))
         self.phase('clean')
         self.assertFalse(self.etc.exists())
+        self.assertFalse(self.state.exists())
 
     def test_shellcheck(self) -> None:
         program = shutil.which('shellcheck')
@@ -193,3 +204,27 @@ class Plugin(testtools.TestCase):
             capture_output=True, text=True, timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL)
         self.assertEqual('', done.stdout)
+
+
+class Unstack(Phases, base.FunctionalTestCase):
+
+    def test_what_a_killed_agent_left_is_restored(self) -> None:
+        tree = self.cgroups()
+        tree.make('/batch/a')
+        before = tree.get('quota', '/batch/a')
+        path = tree.file('quota', '/batch/a')
+        lease = records.Lease(
+            workload=f'{tree.name}/batch/a', knob='cpu_cores',
+            boot_id=records.boot_id(), name='a.json', actions=({
+                'do': 'write', 'dir': str(path.parent), 'file': path.name,
+                'text': tree.text('quota', before),
+                'inode': path.parent.stat().st_ino},))
+        (self.state / 'leases').mkdir(parents=True)
+        self.state.chmod(0o700)
+        written = self.state / 'leases' / lease.name
+        written.write_bytes(records.dump(lease))
+        written.chmod(0o600)
+        tree.put('quota', '/batch/a', '50000')
+        self.phase('unstack')
+        self.assertEqual(before, tree.get('quota', '/batch/a'))
+        self.assertFalse(written.exists())
