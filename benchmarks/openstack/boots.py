@@ -153,7 +153,7 @@ def main() -> int:
     except packages.Unavailable as exc:
         print(exc, file=sys.stderr)
         return 1
-    # BackgroundFilter follows the hosts sooner than Placement is told.
+    # BackgroundFilter follows the hosts sooner than Placement does.
     with stack.Stack(environment, extra={'filter_scheduler': ''}, say=print
                      ) as kept:
         wrong = campaign(kept, args.boots, args.at_a_time)

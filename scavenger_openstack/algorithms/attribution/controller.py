@@ -371,8 +371,8 @@ def _cap_options(params: Params, sample_s: float) -> dict[str, Any]:
 
 
 def _groups(sample: Sample) -> dict[VictimGroup, list[str]]:
-    """The foreground by application; a workload whose application nobody
-    named is alone, and those that nothing is limited for are apart."""
+    """The foreground by application.  A workload without a name for it is
+    alone; those with ``scavenger:protect=false`` are apart."""
     found: dict[VictimGroup, list[str]] = {}
     for name, point in sample.items():
         workload = point.workload

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Background work that is scheduled by what Placement is told, and by our
+"""Background work that is scheduled by inventory in Placement, and by our
 filter, in a real OpenStack."""
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ SAID = (None, 'foreground', 'background')
 
 
 class Case(NamedTuple):
-    """What is said of one instance: by rules and by its flavor, which the
-    conductor knows, the definition of the VM on the host, both or none."""
+    """Priorities of one instance: of rules, and of its flavor, which the
+    conductor, the definition of the VM on the host, both or none has."""
 
     instance: str | None
     flavor: str | None
