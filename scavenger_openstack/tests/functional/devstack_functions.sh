@@ -51,12 +51,12 @@ iniadd() { "$PYTHON" "$INI" add "$@"; }
 iniget() { "$PYTHON" "$INI" get "$@"; }
 iniget_multiline() { "$PYTHON" "$INI" get "$@"; }
 
-# Without Apache, whose part is done by the last three lines.
+# Without Apache, whose part is done by the last three lines, the first of
+# them instead of "module = $2".
 write_uwsgi_config() {
     called write_uwsgi_config "$@"
     cat >"$1" <<END
 [uwsgi]
-module = $2
 processes = 2
 master = true
 die-on-term = true
@@ -66,9 +66,9 @@ thunder-lock = true
 buffer-size = 65535
 add-header = Connection: close
 lazy-apps = true
-http-socket = 127.0.0.1:${SERVICE_HOST#*:}
 mount = $3=$2
 manage-script-name = true
+http-socket = 127.0.0.1:${SERVICE_HOST#*:}
 END
 }
 

@@ -41,6 +41,8 @@ FILTERED = 'Filter BackgroundFilter returned 0 hosts'
 MORE_THAN_THERE_ARE = (os.cpu_count() or 1) + 1
 OUR_SECTION = re.compile(r'^\[scavenger\]\n.*?(?=^\[|\Z)', re.M | re.S)
 
+ENV = re.compile(r'^env = (\w+)=(.*)$', re.M)
+
 LOCAL = """
 [nova]
 interval_s = 2
@@ -128,10 +130,14 @@ class Devstack(case.Case):
             'scavenger-agent': (self.devstack.state / 'status.json').exists}
         if command[-2:] == ('root', 'root'):
             command = command[:-2]
-        service = services.Service(
-            name, command, {one: os.environ[one] for one in (
-                'PATH', 'PYTHONPATH') if one in os.environ},
-            ready.get(name, services.at_once))
+        variables = {one: os.environ[one] for one in ('PATH', 'PYTHONPATH')
+                     if one in os.environ}
+        if name == 'scavenger-api':
+            # uWSGI as a module of Python begins when that has read them.
+            variables.update(ENV.findall(
+                (self.devstack.etc / 'scavenger-uwsgi.ini').read_text()))
+        service = services.Service(name, command, variables,
+                                   ready.get(name, services.at_once))
         self.addCleanup(service.close)
         self.stack.services[name + ' of devstack'] = service
         self.addCleanup(self.stack.services.pop, name + ' of devstack')
