@@ -14,9 +14,9 @@
 
 First in one thread, on each database: reports as most are (facts, nothing
 new), with a new incident, with the list of 50 workloads; and from that what an
-hour of a host takes.  Then over a real broker, with agents in processes of
-their own and 1 and 2 conductors, on MariaDB.  From that: what 10,000 hosts at
-a report in 10 s take.
+hour of a host takes.  Then over a real broker, and over HTTP to a real uWSGI,
+with agents in processes of their own and 1 and 2 conductors, on MariaDB.  From
+that: what 10,000 hosts at a report in 10 s take.
 
     python benchmarks/control_plane/control_plane.py \\
         [--reports 1000] [--seconds 10]
@@ -41,8 +41,10 @@ import time
 
 import sqlalchemy
 
+from scavenger_openstack.agent.control_plane import https
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
+from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
@@ -61,6 +63,9 @@ AGENTS = 2
 """Processes that send reports; each has many hosts."""
 
 START_S = 60.0
+
+UWSGI = 'import pyuwsgi; pyuwsgi.run()'
+"""A program that takes uWSGI's options."""
 
 IN_AN_HOUR = {'facts': 360, 'incident': 1, 'workloads': 1}
 """Reports of a host."""
@@ -207,13 +212,17 @@ def disk_bytes(engine: sqlalchemy.Engine) -> float:
 
 def agents(url: str, seconds: float, name: str) -> None:
     """Send reports one after another; print how many were answered."""
-    client = rpc.Client(rpc_cases.configuration(url))
     hosts = [Host(f'{name}-{number}') for number in range(HOSTS // AGENTS)]
-    for host in hosts:
+    if url.startswith('http'):
+        calls = [https.caller(url, host.name, pathlib.Path(host.name))
+                 for host in hosts]
+    else:
+        calls = [rpc.Client(rpc_cases.configuration(url)).sync] * len(hosts)
+    for host, call in zip(hosts, calls, strict=True):
         until_s = time.monotonic() + START_S
         while not host.workloads_digest:
             try:
-                host.answered(client.sync(host.report('facts')))
+                host.answered(call(host.report('facts')))
             except errors.Unreachable:
                 if time.monotonic() > until_s:
                     raise
@@ -221,63 +230,110 @@ def agents(url: str, seconds: float, name: str) -> None:
     sys.stdin.readline()
     count, until_s = 0, time.monotonic() + seconds
     while time.monotonic() < until_s:
-        host = hosts[count % len(hosts)]
-        host.answered(client.sync(host.report('facts')))
+        number = count % len(hosts)
+        hosts[number].answered(calls[number](hosts[number].report('facts')))
         count += 1
     print(count, flush=True)
     sys.stdin.readline()
-    client.close()
 
 
-def over_the_broker(seconds: float) -> None:
+def over_the_network(seconds: float) -> None:
+    """Print what reports cost that come from other processes."""
     broker = rabbitmq.RabbitMq()
     database = mariadb.MariaDb()
     url = database.new_database()
-    schema.upgrade(connect.engine(url))
-    for conductors in (1, 2):
-        with contextlib.ExitStack() as stack:
-            here = pathlib.Path(stack.enter_context(
-                tempfile.TemporaryDirectory()))
-            (here / 'conf').write_text(
-                f'[DEFAULT]\ntransport_url = {broker.url}\n'
-                f'[database]\nconnection = {url}\n')
-            running = [stack.enter_context(child(
-                '-m', 'scavenger_openstack.cmd.conductor', '--config-file',
-                str(here / 'conf'))) for _ in range(conductors)]
-            sending = [stack.enter_context(child(
-                __file__, '--agents', f'agent-{number}', '--url', broker.url,
-                '--seconds', str(seconds))) for number in range(AGENTS)]
-            for one in sending:
-                line(one)
-            before = [cpu(one.pid) for one in running]
-            servers = cpu(*database.pids), cpu(*broker.pids)
-            for one in sending:
-                go(one)
-            count = sum(int(line(one)) for one in sending)
-            used = [cpu(one.pid) - had for one, had in zip(
-                running, before, strict=True)]
-            for one in sending:
-                go(one)
-            print(f'  {conductors} conductors: {count / seconds:.0f} reports/s'
-                  f', {1e3 * sum(used) / count:.2f} ms of conductor CPU each'
-                  f', {1e3 * (cpu(*database.pids) - servers[0]) / count:.2f}'
-                  ' ms of MariaDB, '
-                  f'{1e3 * (cpu(*broker.pids) - servers[1]) / count:.2f} ms '
-                  'of RabbitMQ', flush=True)
-            rate = CLOUD_HOSTS / SYNC_S
-            print(f'     {CLOUD_HOSTS} hosts at a report in {SYNC_S} s: '
-                  f'{rate:.0f} reports/s, '
-                  f'{rate * sum(used) / count:.1f} CPUs of conductors')
+    engine = connect.engine(url)
+    schema.upgrade(engine)
+    with tempfile.TemporaryDirectory() as top:
+        here = pathlib.Path(top)
+        file = here / 'conf'
+        file.write_text(f'[DEFAULT]\ntransport_url = {broker.url}\n'
+                        f'[database]\nconnection = {url}\n')
+        for count in (1, 2):
+            with contextlib.ExitStack() as stack:
+                pids = [stack.enter_context(child(
+                    '-m', 'scavenger_openstack.cmd.conductor',
+                    '--config-file', str(file))).pid for _ in range(count)]
+                take(f'RabbitMQ, {count} conductors', pids, broker.url,
+                     seconds, here, {'MariaDB': database.pids,
+                                     'RabbitMQ': broker.pids})
+        # Enrolled, a host needs its token over the broker, too.
+        enroll(engine, here)
+        for count in (1, 2):
+            port = process.free_port()
+            with child('-c', UWSGI, '--http-socket', f'127.0.0.1:{port}',
+                       '--master', '--die-on-term', '--enable-threads',
+                       '--processes', str(count), '--threads', '4',
+                       '--module', 'scavenger_openstack.wsgi.conductor',
+                       SCAVENGER_CONFIG_FILE=str(file)) as master:
+                take(f'HTTP, {count} processes of uWSGI', [master.pid],
+                     f'http://127.0.0.1:{port}', seconds, here,
+                     {'MariaDB': database.pids})
+    engine.dispose()
     database.close()
     broker.close()
 
 
+def enroll(engine: connect.Engine, directory: pathlib.Path) -> None:
+    """Give each host a token, in a file with its name."""
+    with connect.writing(engine) as connection:
+        for agent in range(AGENTS):
+            for number in range(HOSTS // AGENTS):
+                file = directory / f'agent-{agent}-{number}'
+                token, _ = enrollment.enroll(connection, file.name,
+                                             now_s=time.time())
+                file.touch(mode=0o600)
+                file.write_text(token)
+
+
+def take(what: str, conductors: list[int], url: str, seconds: float,
+         directory: pathlib.Path, servers: dict[str, list[int]]) -> None:
+    """Have agents send reports; print what each cost.
+
+    :param conductors: processes, each with its children
+    :param url: for the agents, which run in the directory
+    :param servers: processes of what else works for it, by name
+    """
+    with contextlib.ExitStack() as stack:
+        sending = [stack.enter_context(child(
+            __file__, '--agents', f'agent-{number}', '--url', url,
+            '--seconds', str(seconds), directory=directory))
+            for number in range(AGENTS)]
+        for one in sending:
+            line(one)
+        used = cpu(*(pid for top in conductors for pid in family(top)))
+        before = {name: cpu(*pids) for name, pids in servers.items()}
+        for one in sending:
+            go(one)
+        count = sum(int(line(one)) for one in sending)
+        used = cpu(*(pid for top in conductors for pid in family(top))) - used
+        others = ''.join(
+            f', {1e3 * (cpu(*pids) - before[name]) / count:.2f} ms of {name}'
+            for name, pids in servers.items())
+        for one in sending:
+            go(one)
+    rate = CLOUD_HOSTS / SYNC_S
+    print(f'  {what}: {count / seconds:.0f} reports/s, '
+          f'{1e3 * used / count:.2f} ms of conductor CPU each{others}\n'
+          f'     {CLOUD_HOSTS} hosts at a report in {SYNC_S} s: '
+          f'{rate:.0f} reports/s, {rate * used / count:.1f} CPUs of '
+          'conductors', flush=True)
+
+
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text()
+    return [pid, *(int(word) for word in children.split())]
+
+
 @contextlib.contextmanager
-def child(*words: str) -> Iterator[subprocess.Popen[str]]:
+def child(*words: str, directory: pathlib.Path | None = None,
+          **variables: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
             [sys.executable, '-W', 'ignore', *words], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL) as found:
+            stderr=subprocess.DEVNULL, cwd=directory,
+            env={**os.environ, **variables}) as found:
         try:
             yield found
         finally:
@@ -312,7 +368,7 @@ def main() -> None:
     parser.add_argument('--reports', type=int, default=1000,
                         help='of each kind and database (1000)')
     parser.add_argument('--seconds', type=float, default=10.0,
-                        help='that reports go over the broker (10)')
+                        help='that reports come from other processes (10)')
     parser.add_argument('--agents', help=argparse.SUPPRESS)
     parser.add_argument('--url', help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -332,8 +388,8 @@ def main() -> None:
             server = start()
             one_thread(server.new_database(), options.reports)
             server.close()
-        print('over RabbitMQ, MariaDB:')
-        over_the_broker(options.seconds)
+        print('from other processes, MariaDB:')
+        over_the_network(options.seconds)
     except (process.Missing, errors.ScavengerError) as exc:
         sys.exit(f'control_plane: {exc}')
 

@@ -13,8 +13,9 @@
 """What is worth a line: a limit or an incident that begins, changes or ends.
 
 Pure: each step compares what is so now with what the last line said.  Each
-limit and each victim has at most :data:`BURST` lines in :data:`REST_S`; what
-was held back is made up for when there is room, so the last line is true.
+limit and each victim has at most :data:`BURST` lines in :data:`REST_S`, and a
+limit that is set again one after :data:`AGAIN_S`; what was held back is made
+up for when there is room, so the last line is true.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from scavenger_openstack.types import Value
 
 BURST = 4
 REST_S = 60.0
+AGAIN_S = 10.0
+"""The control plane shows the limits that have had a line."""
 CHANGE_SHARE = 0.1
 """A limit that moves by less than this is the same limit: most follow a
 noisy mean, and each tick moves them a little."""
@@ -201,9 +204,9 @@ class Transitions:
         else:
             what = 'changed' if _changed(limit, limit.told) else ''
         limit.moved = False
-        # There is room for the end of each limit whose begin had a line: a
-        # change has one after a rest only, and BURST is even.
-        if not what or not _room(limit.times, now):
+        # Each limit whose begin had a line has one for its end.
+        if not what or (what != 'removed' and not _room(limit.times, now)
+                        and now - limit.times[-1] < AGAIN_S):
             return None
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,

@@ -100,6 +100,14 @@ def others(connection: Connection, there: Collection[str], before_s: float
         _T.changed_s < before_s)).scalars()).difference(there))
 
 
+def told_after(connection: Connection, after_s: float) -> list[str]:
+    """Instances of which something was told after that time, in this
+    order."""
+    return list(connection.execute(
+        select(_T.instance).where(_T.changed_s > after_s)
+        .order_by(_T.changed_s)).scalars())
+
+
 def forget_all(connection: Connection, instances: Sequence[str],
                before_s: float) -> int:
     """Forget the tags of these from before that time; how many they were."""

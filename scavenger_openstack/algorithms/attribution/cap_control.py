@@ -43,11 +43,7 @@ from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import Tally
 from scavenger_openstack.algorithms.attribution.trial import Trial
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
-from scavenger_openstack.algorithms.attribution.use import held_to
-from scavenger_openstack.algorithms.attribution.use import KNOBS
-from scavenger_openstack.algorithms.attribution.use import use_of
-from scavenger_openstack.algorithms.attribution.use import working
-from scavenger_openstack.algorithms.attribution.use import WORKING
+from scavenger_openstack.algorithms.attribution import use as use_
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -139,7 +135,7 @@ class CapControl:
             harmless before
         """
         effects = Effects()
-        knob = KNOBS.get(disturbance.signal)
+        knob = use_.KNOBS.get(disturbance.signal)
         if (knob is None or not disturbance.protected
                 or not disturbance.suffers_now
                 or disturbance.newest is None):
@@ -156,7 +152,7 @@ class CapControl:
                     one.trials[disturbance] = None
                     effects.limited.add(disturbance)
                 continue
-            use = working(samples, name, knob)
+            use = use_.working(samples, name, knob)
             if (use is None
                     or not self._harmful(now, key, use, name in again)):
                 continue
@@ -183,13 +179,13 @@ class CapControl:
         obeyed: dict[KnobKey, float] = {}
         for key, one, limit in self._limited():
             point = sample.get(key[0])
-            use = None if point is None else use_of(key[1], point)
+            use = None if point is None else use_.use_of(key[1], point)
             if point is None or use is None:
                 continue
             if limit.fresh:     # set at the end of this sample
                 limit.fresh = False
                 continue
-            if use <= OBEYED * held_to(key[1], limit.cap.value, point):
+            if use <= OBEYED * use_.held_to(key[1], limit.cap.value, point):
                 obeyed[key] = use
                 limit.ignored = 0
                 continue
@@ -277,7 +273,7 @@ class CapControl:
                       if (limit := self.antagonists[key].limit) is not None}
             # The rest of an antagonist would prove any limit right.
             if not limits or disturbance.newest is None or any(
-                    obeyed.get(key, 0.0) < WORKING * limit.cap.value
+                    obeyed.get(key, 0.0) < use_.WORKING * limit.cap.value
                     for key, limit in limits.items()):
                 continue
             found = trial.add(disturbance.newest)
@@ -309,7 +305,7 @@ class CapControl:
         suffering = [each for each in one.trials
                      if each.suffers and each not in effects.limited]
         if one.state is not State.ON_TRIAL:
-            if suffering and use >= WORKING * limit.cap.value:
+            if suffering and use >= use_.WORKING * limit.cap.value:
                 self._cut_more(one, limit, use, suffering, effects)
                 return
             if all(each.at_ease and each not in effects.limited
@@ -346,7 +342,7 @@ class CapControl:
                 self._forget(key)
                 continue
             point = sample.get(key[0])
-            use = None if point is None else use_of(key[1], point)
+            use = None if point is None else use_.use_of(key[1], point)
             one = self.antagonists.get(key)
             if (point is None or use is None or use <= good.value
                     or one is None or one.state is not State.REMEMBERED):
@@ -381,10 +377,10 @@ class CapControl:
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
-            if signal not in KNOBS:
+            if signal not in use_.KNOBS:
                 raise ValueError(f'{signal!r} leads to no limit')
             self.antagonists.setdefault(
-                (str(name), KNOBS[signal]), Antagonist()).alone[
+                (str(name), use_.KNOBS[signal]), Antagonist()).alone[
                     tuple(map(str, group)), signal] = (float(until_s),
                                                        float(wait_s))
         self.tally = Tally(**{str(name): int(number) for name, number

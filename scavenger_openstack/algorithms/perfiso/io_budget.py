@@ -42,8 +42,7 @@ from scavenger_openstack.algorithms.window import Window
 from scavenger_openstack.types import WorkloadRates
 
 LEAST_WAIT_S = 1e-5
-"""A mean below this counts as this: the tenth part of what a fast SSD takes
-is noise of the clock, and of 0 there are no shares."""
+"""The least mean: less is noise of the clock, and of 0 there are no shares."""
 
 ONE_FACTOR = 2.0
 """A single workload may be slower by so many times what all may on average:

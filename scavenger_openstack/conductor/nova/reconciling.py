@@ -59,6 +59,10 @@ AT_ONCE = 200
 AGAIN_S = 600.0
 """When a list was not complete, all instances are read again so soon."""
 
+MOST_ASKED = 50
+"""Instances that Nova is asked for alone in one turn, of those that only the
+broker has told of; with more, all are read again."""
+
 
 class Instance(Protocol):
     """What :class:`.client.Server` has."""
@@ -126,6 +130,8 @@ class Reconciler:
             changed += self._apply(some, groups, began)
         if since is None:
             changed += self._forget(there, began, still)
+        else:
+            changed += self._confirm(there, since, began, still)
         self._read_s = began
         for host, instance, other in self._written(functools.partial(
                 elsewhere.end, now=began, moving=frozenset(self._busy))):
@@ -168,6 +174,37 @@ class Reconciler:
         forgotten: int = self._written(functools.partial(
             flavor_tags.forget_all, instances=gone, before_s=began))
         return forgotten
+
+    def _confirm(self, there: set[str], since: float, began: float,
+                 still: Callable[[], None]) -> int:
+        """Ask Nova for instances that the broker has told of and Nova's list
+        of what has changed has not: anybody may write to the broker.  How
+        many rows that made."""
+        with connect.reading(self._engine) as connection:
+            told = [one for one in flavor_tags.told_after(connection, since)
+                    if one not in there]
+        unsure = len(told) > MOST_ASKED
+        found, gone = [], []
+        for instance in told[:MOST_ASKED]:
+            still()
+            try:
+                server = self._nova.server(instance)
+            except errors.Unreachable:
+                unsure = True
+                break
+            if server is None:
+                gone.append(instance)
+            elif server.unknown:
+                unsure = True
+            else:
+                found.append(server)
+        if unsure:
+            self._whole_s = min(self._whole_s, began - WHOLE_S + AGAIN_S)
+        if not found and not gone:
+            return 0
+        forgotten: int = self._written(functools.partial(
+            flavor_tags.forget_all, instances=gone, before_s=began))
+        return forgotten + self._apply(found, self._nova.groups(), began)
 
     def _written(self, work: Callable[[connect.Connection], Any]) -> Any:
         return connect.retried(self._engine, work, idempotent=True,

@@ -51,14 +51,15 @@ _TO_V2 = {'quota': {'-1': 'max'}, 'frozen': {'FROZEN': '1', 'THAWED': '0'},
 
 
 def mounts() -> dict[str, pathlib.Path]:
-    """Mount point of each cgroup v1 controller on this machine."""
-    found = {}
+    """Mount point of each cgroup v1 controller on this machine; the first,
+    others are of tests."""
+    found: dict[str, pathlib.Path] = {}
     for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
         _, where, kind, options, *_ = line.split()
         if kind == 'cgroup':
             for option in options.split(','):
                 if option in CONTROLLERS:
-                    found[option] = pathlib.Path(where)
+                    found.setdefault(option, pathlib.Path(where))
     return found
 
 

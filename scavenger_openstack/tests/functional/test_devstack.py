@@ -14,13 +14,10 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shutil
 import subprocess
-import sys
 
-import fixtures
 from oslo_config import cfg
 import testtools
 
@@ -30,71 +27,24 @@ from scavenger_openstack.db import connect
 from scavenger_openstack.db import schema
 from scavenger_openstack.restore import records
 from scavenger_openstack.tests.functional import base
-
-TOP = pathlib.Path(__file__).parents[3]
-PLUGIN = TOP / 'devstack'
-FUNCTIONS = pathlib.Path(__file__).with_name('devstack_functions.sh')
-TIMEOUT_S = 300
+from scavenger_openstack.tests.functional import devstack
 
 CONTROLLER = 'n-api,n-cpu,nova,keystone'
-
-INI = """
-import sys
-command, file, section, option, *values = sys.argv[1:]
-try:
-    lines = open(file).read().splitlines()
-except FileNotFoundError:
-    lines = []
-if f'[{section}]' not in lines:
-    lines += [f'[{section}]']
-first = lines.index(f'[{section}]') + 1
-last = next((n for n in range(first, len(lines))
-             if lines[n].startswith('[')), len(lines))
-there = [n for n in range(first, last)
-         if lines[n].partition('=')[0].strip() == option]
-if command == 'get':
-    print(*(lines[n].partition('=')[2].strip() for n in there))
-else:
-    if command == 'set':
-        for n in reversed(there):
-            del lines[n]
-            last -= 1
-    lines[last:last] = [f'{option} = {value}' for value in values]
-    open(file, 'w').write('\\n'.join(lines) + '\\n')
-"""
+SHELLCHECK_S = 300
 
 
 class Phases(testtools.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.directory = pathlib.Path(
-            self.useFixture(fixtures.TempDir()).path)
-        (self.directory / 'ini.py').write_text(INI)
-        self.nova = self.directory / 'nova.conf'
-        self.nova.write_text(
+        self.devstack = self.useFixture(devstack.Devstack())
+        self.devstack.nova.write_text(
             '[oslo_messaging_notifications]\ndriver = messagingv2\n')
-        self.etc = self.directory / 'etc'
-        self.state = self.directory / 'state'
         self.services = CONTROLLER
 
     def phase(self, *words: str, **variables: str) -> list[str]:
-        """Run one; what it did to the machine."""
-        calls = self.directory / 'calls'
-        calls.write_text('')
-        done = subprocess.run(
-            ['bash', str(FUNCTIONS), *words], capture_output=True, text=True,
-            timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, env={
-                'PATH': os.environ['PATH'], 'CALLS': str(calls),
-                'DEST': str(self.directory), 'PLUGIN': str(PLUGIN),
-                'BIN': str(pathlib.Path(sys.executable).parent),
-                'PYTHON': sys.executable,
-                'INI': str(self.directory / 'ini.py'),
-                'ENABLED_SERVICES': self.services,
-                'SCAVENGER_CONF_DIR': str(self.etc),
-                'SCAVENGER_STATE_DIR': str(self.state), **variables})
-        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        return calls.read_text().splitlines()
+        return self.devstack.phase(*words, services=self.services,
+                                   **variables)
 
 
 class Plugin(Phases):
@@ -102,21 +52,21 @@ class Plugin(Phases):
     def option(self, section: str, name: str) -> list[str]:
         """All values that nova.conf has."""
         sections: dict[str, dict[str, list[str]]] = {}
-        cfg.ConfigParser(str(self.nova), sections).parse()
+        cfg.ConfigParser(str(self.devstack.nova), sections).parse()
         return sections.get(section, {}).get(name, [])
 
     def loaded(self) -> cfg.ConfigOpts:
         """What our programs make of their file, which they check."""
         conf = cfg.ConfigOpts()
         conf_.register(conf)
-        conf_.load(conf, ['--config-file', str(self.etc / 'scavenger.conf')],
-                   'scavenger-conductor')
+        file = self.devstack.etc / 'scavenger.conf'
+        conf_.load(conf, ['--config-file', str(file)], 'scavenger-conductor')
         return conf
 
     def test_install(self) -> None:
         [line] = self.phase('stack', 'install')
         self.assertEqual(
-            f'setup_develop {self.directory}/scavenger-openstack '
+            f'setup_develop {self.devstack.directory}/scavenger-openstack '
             'control,osc,libvirt', line)
 
     def test_configured(self) -> None:
@@ -142,10 +92,11 @@ class Plugin(Phases):
         self.assertIn('get_or_create_endpoint interference RegionOne '
                       'http://localhost/interference', calls)
         self.assertIn('create_service_user scavenger admin', calls)
-        self.assertIn(f'env = SCAVENGER_CONFIG_FILE={self.etc}/scavenger.conf',
-                      (self.etc / 'scavenger-uwsgi.ini').read_text())
+        etc = self.devstack.etc
+        self.assertIn(f'env = SCAVENGER_CONFIG_FILE={etc}/scavenger.conf',
+                      (etc / 'scavenger-uwsgi.ini').read_text())
         conf = self.loaded()
-        self.assertEqual(str(self.state), conf.state_dir)
+        self.assertEqual(str(self.devstack.state), conf.state_dir)
         self.assertEqual(
             (True, True, True, 'enforce'),
             (conf.nova.enabled, conf.placement.enabled,
@@ -160,9 +111,9 @@ class Plugin(Phases):
 
     def test_a_further_compute_node(self) -> None:
         """It has no database, and no credentials of ours but in Nova."""
-        settings = (PLUGIN / 'settings').read_text()
-        plugin = self.directory / 'devstack'
-        shutil.copytree(PLUGIN, plugin)
+        settings = (devstack.PLUGIN / 'settings').read_text()
+        plugin = self.devstack.directory / 'devstack'
+        shutil.copytree(devstack.PLUGIN, plugin)
         (plugin / 'settings').write_text(settings.replace(
             'enable_service scavenger-api scavenger-conductor\n', ''))
         self.services = 'n-cpu,nova'
@@ -191,17 +142,17 @@ class Plugin(Phases):
             sorted(f'stop_process {name}' for name in names),
             sorted(self.phase('unstack')))
         self.phase('clean')
-        self.assertFalse(self.etc.exists())
-        self.assertFalse(self.state.exists())
+        self.assertFalse(self.devstack.etc.exists())
+        self.assertFalse(self.devstack.state.exists())
 
     def test_shellcheck(self) -> None:
         program = shutil.which('shellcheck')
         if program is None:
             self.skipTest('needs shellcheck')
         done = subprocess.run(
-            [program, '-x', str(PLUGIN / 'plugin.sh'),
-             str(PLUGIN / 'settings'), str(FUNCTIONS)],
-            capture_output=True, text=True, timeout=TIMEOUT_S,
+            [program, '-x', str(devstack.PLUGIN / 'plugin.sh'),
+             str(devstack.PLUGIN / 'settings'), str(devstack.FUNCTIONS)],
+            capture_output=True, text=True, timeout=SHELLCHECK_S,
             stdin=subprocess.DEVNULL)
         self.assertEqual('', done.stdout)
 
@@ -219,9 +170,9 @@ class Unstack(Phases, base.FunctionalTestCase):
                 'do': 'write', 'dir': str(path.parent), 'file': path.name,
                 'text': tree.text('quota', before),
                 'inode': path.parent.stat().st_ino},))
-        (self.state / 'leases').mkdir(parents=True)
-        self.state.chmod(0o700)
-        written = self.state / 'leases' / lease.name
+        (self.devstack.state / 'leases').mkdir(parents=True)
+        self.devstack.state.chmod(0o700)
+        written = self.devstack.state / 'leases' / lease.name
         written.write_bytes(records.dump(lease))
         written.chmod(0o600)
         tree.put('quota', '/batch/a', '50000')

@@ -40,7 +40,8 @@ QUIET_S = 5.0
 NAME = 'instance-00000001'
 SET = f'INFO [45] limits set: {NAME} '
 REMOVED = f'INFO [2-5] limits removed: {NAME} .*: %s \\(five\\); see'
-MET = REMOVED % 'domain .* does not run here'
+MET = (f'INFO ([2-5] limits|limit) removed: {NAME} .*: .*domain '
+       '(.* does not run here|is not running)')
 """It may come first, for some: a write met a VM that was just ending."""
 CPU_SET = f'INFO limit set: {NAME} .*cpu_set'
 """It may come first: the others wait for libvirt."""

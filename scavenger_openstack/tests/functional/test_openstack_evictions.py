@@ -14,17 +14,28 @@
 
 from __future__ import annotations
 
+from concurrent import futures
 import json
 import os
+import statistics
 import subprocess
 import sys
 
+from testtools import content
+
+from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional.openstack.case import SOON_S
 from scavenger_openstack.tests.functional.openstack import configuration
+from scavenger_openstack.tests.functional.openstack import guests
 from scavenger_openstack.tests.functional.openstack import limited
 from scavenger_openstack.tests.functional.openstack import product
 
 COMMAND_S = 300.0
+MEASURED_S = 6.0
+VCPUS = 2
+LEAST = 0.75
+"""Of what a foreground server does before one comes that works as hard; of
+CPUs that are shared alike it has half."""
 
 
 class Evictions(limited.LimitedCase):
@@ -46,6 +57,38 @@ class Evictions(limited.LimitedCase):
                  **configuration.variables(self.site)})
         return done.returncode, done.stdout or done.stderr
 
+    def evict_beside(self, server: str, source: hypervisor.Hypervisor,
+                     web: str, target: hypervisor.Hypervisor) -> str:
+        """Evict one that works to where another works; what is said of it.
+
+        The other does nearly as much as before, by its own measure.
+        """
+        order = f'cpu {VCPUS}'
+        with (guests.Console(target, self.domain(web)) as console,
+              futures.ThreadPoolExecutor(1) as pool):
+            console.tell(order)
+            rates = {'alone': list(console.rates(MEASURED_S))}
+            guests.tell(source, self.domain(server), order)
+            evicting = pool.submit(self.evict, server)
+            rates['meanwhile'] = []
+            for rate in console.rates(COMMAND_S):
+                rates['meanwhile'].append(rate)
+                if evicting.done():
+                    break
+            code, said = evicting.result()
+            self.assertEqual(0, code, said)
+            rates['beside it'] = list(console.rates(MEASURED_S))
+            console.tell('rest')
+        text = '; '.join(f'{when} {statistics.median(found):.0f} (least '
+                         f'{min(found):.0f})' for when, found in rates.items())
+        print(f'{self.id()}: rounds/s {text}', file=sys.stderr)
+        self.addDetail('rounds/s', content.text_content(text))
+        self.assertGreaterEqual(
+            statistics.median(rates['beside it']),
+            LEAST * statistics.median(rates['alone']), text)
+        detail: str = json.loads(said)['detail']
+        return detail
+
     def actions(self, server: str) -> list[str]:
         return [one['action'] for one in self.cloud.interference(
             'GET', f'/v1/audit?target={server}')['audit']]
@@ -66,16 +109,14 @@ class Evictions(limited.LimitedCase):
     def test_live_migrate(self) -> None:
         """The limits stay behind; the other host sets its own, and its
         other guests have none."""
-        server = self.hog()
+        server = self.hog(VCPUS)
         before = self.cloud.server(server)
         source = before['OS-EXT-SRV-ATTR:host']
         target, = {one.hostname for one in self.stack.hypervisors} - {source}
-        web = self.boot('web', host=target)
+        web = self.boot('web', vcpus=VCPUS, host=target)
         self.settle(web, 'boot', application='')
-        code, said = self.evict(server)
-        self.assertEqual(0, code, said)
-        self.assertEqual(f'it is on {target} now',
-                         json.loads(said)['detail'])
+        self.assertEqual(f'it is on {target} now', self.evict_beside(
+            server, self.stack.host(source), web, self.stack.host(target)))
         now = self.cloud.server(server)
         self.assertEqual(
             (target, 'ACTIVE', before['OS-EXT-SRV-ATTR:instance_name']),

@@ -43,8 +43,21 @@ LICENCE = ('Licensed under the Apache License, Version 2.0 (the "License")',
 
 LICENSED = {'.py', '.c', '.h', '.sh', '.service', '.toml'}
 
-MODULE_LINES = 450
+MODULE_LINES = 400
 """A module of the package above this asks for a second noun."""
+
+LONGER = {
+    'agent/apply/actuator.py': 'one write from floor and lease to read-back',
+    'agent/control_plane/spool.py': 'one file and each of its faults',
+    'agent/lease/leases.py': 'one order of writes, safe at each instant',
+    'algorithms/perfcloud.py': 'one paper, its equations in its order',
+    'drivers/cgroup/cgroups.py': 'the driver contract for cgroups, whole',
+    'drivers/libvirt/domains.py': 'the driver contract for VMs, whole',
+    'drivers/libvirt/health.py': 'one circuit breaker with its causes',
+    'drivers/perf/perf.py': 'one life of a group of counters'}
+"""Those that are one noun all the same, and which; 450 lines at most."""
+
+LONGEST = 450
 
 FOLDER_FILES = 21
 """A folder of package or benchmarks above this asks for rooms in it."""
@@ -140,8 +153,11 @@ class Files(testtools.TestCase):
             if name.startswith('scavenger_openstack/') and \
                     '/tests/' not in name and path.suffix == '.py':
                 lines = text_of(path).count('\n')
-                if lines > MODULE_LINES:
+                longer = name.removeprefix('scavenger_openstack/') in LONGER
+                if lines > (LONGEST if longer else MODULE_LINES):
                     wrong.append(f'{name}: {lines} lines')
+                if longer and lines <= MODULE_LINES:
+                    wrong.append(f'{name}: no longer one of LONGER')
         self.nothing(wrong, f'more than {MODULE_LINES} lines, which is the '
                             'second noun in them?')
 

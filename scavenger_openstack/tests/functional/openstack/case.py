@@ -76,10 +76,11 @@ class Case(testtools.TestCase):
         return found
 
     def boot(self, name: str, specs: dict[str, str] | None = None,
-             cloud: cloud_.Cloud | None = None, **more: Any) -> str:
+             cloud: cloud_.Cloud | None = None, vcpus: int = 1, **more: Any
+             ) -> str:
         """A server that runs."""
         cloud = cloud or self.cloud
-        found = cloud.boot(name, self.flavor(specs), **more)
+        found = cloud.boot(name, self.flavor(specs, vcpus), **more)
         self.addCleanup(cloud.delete, found)
         cloud.active(found)
         return found

@@ -73,9 +73,8 @@ class Cloud:
     def in_new_project(self, name: str) -> Cloud:
         """The administrator in a project that is made now."""
         [user] = self.identity('GET', '/users?name=admin')['users']
-        [role] = self.identity('GET', '/roles?name=admin')['roles']
-        self.identity('PUT', f'/projects/{self._project(name)}/users/'
-                             f'{user["id"]}/roles/{role["id"]}')
+        self._make_project(name)
+        self._grant('admin', user['id'], name)
         return self.as_user('admin', name)
 
     def compute(self, method: str, path: str, body: Any = None,
@@ -138,33 +137,63 @@ class Cloud:
 
     def make_catalog(self) -> None:
         """Users, services and endpoints, and the tenant ``demo``."""
-        roles = {one['name']: one['id']
-                 for one in self.identity('GET', '/roles')['roles']}
-        service = self._project('service')
-        for name, (kind, path) in configuration.CATALOG.items():
-            self._user(name, service, roles['admin'], roles['service'])
-            made = self.identity('POST', '/services', {
-                'service': {'name': name, 'type': kind}})['service']['id']
-            for interface in ('public', 'internal', 'admin'):
-                self.identity('POST', '/endpoints', {'endpoint': {
-                    'service_id': made, 'interface': interface,
-                    'region_id': configuration.REGION,
-                    'url': self._site.url(name) + path}})
-        self._user('demo', self._project('demo'), roles['member'])
-        self._session.invalidate()      # its token has the catalog, empty
+        self._make_project('service')
+        self._make_project('demo')
+        for name in configuration.CATALOG:
+            self.make_service(name)
+        self.make_user('demo', 'demo', 'member')
+        self.read_catalog()
 
-    def _project(self, name: str) -> str:
-        found: str = self.identity('POST', '/projects', {'project': {
-            'name': name, 'domain_id': 'default'}})['project']['id']
-        return found
+    def read_catalog(self) -> None:
+        """See what has been added: the token has the catalog of before."""
+        self._session.invalidate()
 
-    def _user(self, name: str, project: str, *roles: str) -> None:
+    def make_service(self, name: str) -> None:
+        """One of the catalog, with its user."""
+        kind, path = configuration.CATALOG[name]
+        self.make_user(name, 'service', 'admin', 'service')
+        service = self.make_type(name, kind)
+        for interface in ('public', 'internal', 'admin'):
+            self.make_endpoint(service, interface, self._site.url(name) + path)
+
+    def forget_service(self, name: str) -> None:
+        """Delete one with its user and endpoints, as far as it is there."""
+        for kind in ('services', 'users'):
+            for one in self.identity('GET', f'/{kind}?name={name}')[kind]:
+                self.identity('DELETE', f'/{kind}/{one["id"]}')
+
+    def make_type(self, name: str, kind: str) -> str:
+        """A service without endpoints; its id."""
+        made: str = self.identity('POST', '/services', {
+            'service': {'name': name, 'type': kind}})['service']['id']
+        return made
+
+    def make_endpoint(self, service: str, interface: str, url: str) -> None:
+        """Where a service is, for those who come from now on."""
+        self.identity('POST', '/endpoints', {'endpoint': {
+            'service_id': service, 'interface': interface, 'url': url,
+            'region_id': configuration.REGION}})
+
+    def make_user(self, name: str, project: str, *roles: str) -> None:
+        """One with these roles in a project."""
         user = self.identity('POST', '/users', {'user': {
             'name': name, 'domain_id': 'default',
             'password': configuration.PASSWORD}})['user']['id']
         for role in roles:
-            self.identity('PUT', f'/projects/{project}/users/{user}/roles/'
-                                 f'{role}')
+            self._grant(role, user, project)
+
+    def _grant(self, role: str, user: str, project: str) -> None:
+        """
+        :param user: its id; ``role`` and ``project`` are names
+        """
+        [there] = self.identity('GET', f'/projects?name={project}')['projects']
+        [given] = self.identity('GET', f'/roles?name={role}')['roles']
+        self.identity('PUT', f'/projects/{there["id"]}/users/{user}/roles/'
+                             f'{given["id"]}')
+
+    def _make_project(self, name: str) -> None:
+        self.identity('POST', '/projects', {'project': {
+            'name': name, 'domain_id': 'default'}})
 
     def image(self) -> str:
         """The id of the image of all guests, uploaded at the first call."""

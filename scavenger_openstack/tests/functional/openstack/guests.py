@@ -82,9 +82,15 @@ class Console:
         report, those that it has made already left out."""
         for _ in self._lines(time.monotonic()):
             pass
+        for line in self.reports(timeout_s):
+            yield line['done'] / line['took_s']
+
+    def reports(self, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """What it says of its workload, second by second; for the keys see
+        :class:`...domain_console.Work`."""
         for line in self._lines(time.monotonic() + timeout_s):
             if line.get('took_s'):
-                yield line['done'] / line['took_s']
+                yield line
 
     def _lines(self, until_s: float) -> Iterator[dict[str, Any]]:
         """Those that are JSON objects, up to then."""

@@ -46,9 +46,9 @@ class LimitedCase(case.Case):
                        in self.stack.services.items()
                        if name.startswith(AGENT)}
 
-    def hog(self) -> str:
+    def hog(self, vcpus: int = 1) -> str:
         """A background server that has booted, with a limit on it."""
-        found = self.boot('hog', BACKGROUND)
+        found = self.boot('hog', BACKGROUND, vcpus=vcpus)
         host = self.cloud.server(found)['OS-EXT-SRV-ATTR:host']
         guests.tell(self.stack.host(host), self.domain(found), 'rest')
         self.settle(found, 'boot')

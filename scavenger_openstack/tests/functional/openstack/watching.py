@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import json
 import os
@@ -163,6 +164,13 @@ def restart(said: str, *programs: services.Service) -> None:
                 raise RuntimeError(f'{one.kind} does not come up: '
                                    + since(one, at)[-services.TAIL:])
             time.sleep(services.AGAIN_S)
+
+
+def restart_with(service: services.Service, command: Sequence[str]) -> None:
+    """Start a program that runs by another command."""
+    service.stop()
+    service.command = list(command)
+    service.begin()
 
 
 def since(service: services.Service, began: int) -> str:

@@ -148,11 +148,20 @@ class LimitsTest(testtools.TestCase):
     def test_one_that_comes_and_goes_is_not_told_each_time(self) -> None:
         said = [line for now in range(600) for line in self.step(
             now, *[cap(1.0)] * (now % 2))]
-        # Four at once, then four in each minute.
-        self.assertEqual(40, len(said))
+        # Four at once, then two in twelve seconds.
+        self.assertEqual(102, len(said))
         quiet = [line for now in range(600, 700) for line in self.step(now)]
         self.assertLessEqual(len(quiet), 1)
         self.assertIn('removed', (said + quiet)[-1])
+
+    def test_one_that_stays_is_told_soon(self) -> None:
+        """After a VM was stopped and started a few times."""
+        for now in range(0, 8, 2):
+            self.step(now, cap(1.0))
+            self.step(now + 1)
+        for now in range(8, 13):
+            self.assertEqual([], self.step(now, cap(1.0)))
+        self.assertEqual(1, len(self.step(13, cap(1.0))))
 
     def test_an_end_is_told_at_once(self) -> None:
         for now in range(0, 600, 3):
@@ -180,7 +189,7 @@ class LimitsTest(testtools.TestCase):
                 told = None if event.what == 'removed' else event.value
                 self.assertEqual(4.0, event.original)
         for index, began in enumerate(times[transitions.BURST:]):
-            self.assertGreaterEqual(began - times[index], transitions.REST_S)
+            self.assertGreaterEqual(began - times[index], transitions.AGAIN_S)
         self.assertEqual(value, told)
 
 

@@ -23,6 +23,7 @@ import sqlalchemy
 import testtools
 
 from scavenger_openstack.conductor.nova import elsewhere
+from scavenger_openstack.conductor.nova import flavor_tags
 from scavenger_openstack.conductor.nova import reconciling
 from scavenger_openstack.conductor.nova import stacks
 from scavenger_openstack.db import connect
@@ -33,6 +34,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import HOST
 from scavenger_openstack.tests.unit.conductor.cloud import NOW
 from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.wire import report as wire
+from scavenger_openstack.wire import tag
 
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 WEB = '11111111-2222-4333-8444-555555555555'
@@ -204,6 +206,53 @@ class Tags(Case):
         self.turn()
         self.assertEqual(since - reconciling.OVERLAP_S, self.nova.asked[-1])
         self.assertEqual(1, len(self.tags()))
+
+    def told(self, instance: str) -> None:
+        """By the broker, that it is background."""
+        self.sync(report(workloads=[_vm()], digest='d'))
+        self.now += 1
+        with connect.writing(self.engine) as connection:
+            flavor_tags.take(connection, tag.InstanceTag(
+                instance=instance, host=HOST, project='p1',
+                priority='background', source='flavor'), self.now)
+        self.assertIn(instance, [one[0] for one in self.tags()])
+
+    def test_what_only_the_broker_says(self) -> None:
+        """Nova is asked for it, once."""
+        self.turn(Server(WEB, specs={}))
+        self.told(WEB)
+        self.told(HOG)
+        self.nova.there = {WEB: Server(WEB, specs={})}
+        self.assertEqual(2, self.turn())
+        self.assertEqual([(WEB, HOST, 'foreground', 'default', '')],
+                         self.tags())
+        self.nova.there = {WEB: None}
+        self.assertEqual(0, self.turn())
+
+    def test_nova_does_not_tell_of_it(self) -> None:
+        """It stays until all are read again, which is soon."""
+        for away in (None, Server(HOG, unknown=True)):
+            self.turn()
+            self.told(HOG)
+            self.nova.there = {HOG: away}
+            self.turn()
+            self.assertEqual([HOG], [one[0] for one in self.tags()])
+            self.nova.there = {}
+            self.turn(after_s=reconciling.AGAIN_S)
+            self.assertEqual([], self.tags())
+
+    def test_more_than_it_is_asked_for(self) -> None:
+        """All are read again, and not at each turn."""
+        self.turn()
+        for number in range(reconciling.MOST_ASKED + 2):
+            self.told(f'{number:08x}-7777-4888-8999-aaaaaaaaaaaa')
+        self.turn()
+        self.assertEqual(2, len(self.tags()))
+        self.turn()
+        self.assertIsNotNone(self.nova.asked[-1])
+        self.turn(after_s=reconciling.AGAIN_S)
+        self.assertIsNone(self.nova.asked[-1])
+        self.assertEqual([], self.tags())
 
     def test_tenants_have_no_say(self) -> None:
         self.nova.members = {WEB: 'scavenger:priority=background'}

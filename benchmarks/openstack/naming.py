@@ -1,0 +1,200 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Is the antagonist of a real OpenStack named by the shipped detector?
+
+One hypervisor with three servers of a foreground application, which answer
+lookups under open load, and a background server of two virtual CPUs; flavors
+alone tell them apart. The agent has the detector ``attribution`` in enforce
+mode, and its regulators observe (they would limit the background server before
+it could disturb anybody). After a while the background server begins to
+compute.
+
+Prints when the API lists it, when it has a limit, and what lookups took
+before, until the limit and after it. It may have been named before, when it
+booted. Exit code: 1 when it was not limited in time, or another was named. As
+root; it takes three minutes::
+
+    .venv/bin/python benchmarks/openstack/naming.py [--quiet 90] [--most 300]
+"""
+
+from __future__ import annotations
+
+import argparse
+from concurrent import futures
+import contextlib
+import statistics
+import sys
+import threading
+import time
+from typing import NamedTuple
+
+from scavenger_openstack.tests.functional.openstack import cloud as cloud_
+from scavenger_openstack.tests.functional.openstack import guests
+from scavenger_openstack.tests.functional.openstack import packages
+from scavenger_openstack.tests.functional.openstack import stack
+from scavenger_openstack.tests.functional.openstack import watching
+
+SHOP = {'scavenger:application': 'shop'}
+BATCH = {'scavenger:priority': 'background',
+         'scavenger:floor_memory_mb': '64'}
+SHOPS = 3
+VCPUS = 2
+PER_S = 40
+"""Lookups that are due in a second, of each server."""
+CORES = 0.3
+"""What they take of a CPU."""
+TRIAL_S = 4.0
+AFTER_S = 30.0
+LOOK_S = 0.5
+"""Between two questions to the API."""
+MS_PER_S = 1000
+
+REGULATES = '[scavenger]\nmode = enforce\n'
+DETECTS = ('[attribution]\nmode = enforce\n'
+           '[scavenger]\nmode = observe\n')
+
+
+class Lookups(threading.Thread):
+    """What the application says of itself, as it goes on."""
+
+    def __init__(self, consoles: list[guests.Console]) -> None:
+        super().__init__(daemon=True)
+        self._consoles = consoles
+        self._ended = threading.Event()
+        self.p99: list[tuple[float, float]] = []
+        """When, and the 99th percentile of one second of one server."""
+
+    def run(self) -> None:
+        with futures.ThreadPoolExecutor(len(self._consoles)) as pool:
+            list(pool.map(self._read, self._consoles))
+
+    def _read(self, console: guests.Console) -> None:
+        while not self._ended.is_set():
+            self.p99 += [(time.monotonic(), line['p99_s'])
+                         for line in console.reports(LOOK_S)
+                         if 'p99_s' in line]
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+    def between(self, since_s: float, until_s: float) -> str:
+        found = sorted(p99 for at_s, p99 in self.p99
+                       if since_s <= at_s < until_s)
+        if not found:
+            return 'nothing was said'
+        return (f'P99 of a second {statistics.median(found) * MS_PER_S:.0f} '
+                f'ms in the median, {found[-1] * MS_PER_S:.0f} ms at most')
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--quiet', type=float, default=90.0,
+                        help='seconds before it disturbs (90)')
+    parser.add_argument('--most', type=float, default=300.0,
+                        help='seconds in which it has to be named (300)')
+    args = parser.parse_args()
+    try:
+        environment = stack.prepared(print)
+    except packages.Unavailable as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    # Without BackgroundFilter: no boot waits for headroom.
+    with contextlib.ExitStack() as inside:
+        kept = inside.enter_context(stack.Stack(
+            environment, hypervisors=1, extra={'filter_scheduler': ''},
+            say=print))
+        inside.enter_context(watching.changed(
+            REGULATES, DETECTS, 'started: ', *kept.agents()))
+        shops = [server(kept.cloud, f'shop-{number}', SHOP)
+                 for number in range(SHOPS)]
+        hog = server(kept.cloud, 'batch', BATCH, VCPUS)
+        consoles = [inside.enter_context(guests.Console(
+            kept.hypervisors[0], domain(kept.cloud, one)))
+            for one in (*shops, hog)]
+        for console in consoles:
+            console.tell('rest')
+        return named(kept.cloud, hog, consoles, args.quiet, args.most)
+
+
+def server(cloud: cloud_.Cloud, name: str, specs: dict[str, str],
+           vcpus: int = 1) -> str:
+    """Boot one, alone: a guest that hardly ran at first has a wrong clock."""
+    found = cloud.boot(name, cloud.flavor(name, specs, vcpus))
+    cloud.active(found)
+    return found
+
+
+def domain(cloud: cloud_.Cloud, found: str) -> str:
+    name: str = cloud.server(found)['OS-EXT-SRV-ATTR:instance_name']
+    return name
+
+
+def named(cloud: cloud_.Cloud, hog: str, consoles: list[guests.Console],
+          quiet_s: float, most_s: float) -> int:
+    """Have it disturb, and wait until it is named; the exit code."""
+    *shops, batch = consoles
+    shops[0].tell('cpu 1')
+    rounds = max(1, round(CORES * max(shops[0].rates(TRIAL_S)) / PER_S))
+    for console in shops:
+        console.tell(f'lookup per_s={PER_S} rounds={rounds}')
+    lookups = Lookups(shops)
+    lookups.start()
+    began = time.monotonic()
+    time.sleep(quiet_s)
+    before = antagonists(cloud)
+    disturbs = time.monotonic()
+    print(f'alone: {lookups.between(began, disturbs)}', flush=True)
+    batch.tell(f'cpu {VCPUS}')
+    found, listed = before, False
+    while (not any(one.limited for one in found.values())
+           and time.monotonic() < disturbs + most_s):
+        time.sleep(LOOK_S)
+        found = antagonists(cloud)
+        if not listed and found != before:
+            listed = True
+            print(f'listed after {time.monotonic() - disturbs:.1f} s',
+                  flush=True)
+    limited = time.monotonic()
+    print(f'disturbed: {lookups.between(disturbs, limited)}')
+    if limited < disturbs + most_s:
+        print(f'limited after {limited - disturbs:.1f} s', flush=True)
+        time.sleep(AFTER_S)
+        print(f'limited: {lookups.between(limited, limited + AFTER_S)}')
+    lookups.end()
+    found = antagonists(cloud)
+    for name, one in found.items():
+        print(f'{"the server" if name == hog else "another, " + name}: '
+              f'{one.incidents} incidents, {one.confirmed} limits that '
+              f'helped; limited: {one.limited}')
+    return 0 if found.keys() == {hog} and found[hog].limited else 1
+
+
+class Named(NamedTuple):
+    """What the API says of an antagonist."""
+
+    incidents: int
+    confirmed: int
+    limited: bool
+
+
+def antagonists(cloud: cloud_.Cloud) -> dict[str, Named]:
+    """Those that it lists, by instance."""
+    return {one['instance']: Named(*(one[name] for name in Named._fields))
+            for one in cloud.interference('GET', '/v1/antagonists'
+                                          )['antagonists']}
+
+
+if __name__ == '__main__':
+    sys.exit(main())
