@@ -97,8 +97,10 @@ class FlavorTags(cloud.Mixin):
         _, holds = self.tags()
         self.now += 1
         self.tell(source='default', priority='foreground', floor={})
-        self.assertEqual([], self.rows(tables.flavor_tags))
         self.assertEqual([], self.tags(holds)[0])
+        self.tell(WEB, source='default', priority='foreground', floor={})
+        self.assertEqual([(HOG, True)], self.rows(
+            tables.flavor_tags, 'instance', 'told'))
 
     def test_an_instance_that_moves(self) -> None:
         self.sync(report(host='other', digest='d1', workloads=[
