@@ -159,7 +159,7 @@ class FlavorTags(cloud.Mixin):
         [tag] = self.tags()[0] or []
         self.assertEqual(('instance', False), (tag.source, tag.protect))
         self.tell(source='default', priority='foreground', floor={})
-        self.assertEqual([], self.rows(tables.flavor_tags))
+        self.assertEqual([True], self.rows(tables.flavor_tags, 'protect'))
 
     def test_another_floor(self) -> None:
         self.tell()
