@@ -60,9 +60,11 @@ from scavenger_openstack.wire import report as wire
 HOSTS = 200
 WORKLOADS = 50
 AGENTS = 2
+READY = 'ready'
 """Processes that send reports; each has many hosts."""
 
 START_S = 60.0
+AGAIN_S = 0.2
 
 UWSGI = 'import pyuwsgi; pyuwsgi.run()'
 """A program that takes uWSGI's options."""
@@ -217,7 +219,21 @@ def agents(url: str, seconds: float, name: str) -> None:
         calls = [https.caller(url, host.name, pathlib.Path(host.name))
                  for host in hosts]
     else:
-        calls = [rpc.Client(rpc_cases.configuration(url)).sync] * len(hosts)
+        # A client is for one thread, and has one token.
+        token = ['']
+        client = rpc.Client(rpc_cases.configuration(url),
+                            token=lambda: token[0])
+
+        def call_of(host: str) -> Callable[[bytes], bytes]:
+            its = pathlib.Path(host).read_text()
+
+            def call(report: bytes) -> bytes:
+                token[0] = its
+                return client.sync(report)
+
+            return call
+
+        calls = [call_of(host.name) for host in hosts]
     for host, call in zip(hosts, calls, strict=True):
         until_s = time.monotonic() + START_S
         while not host.workloads_digest:
@@ -226,7 +242,8 @@ def agents(url: str, seconds: float, name: str) -> None:
             except errors.Unreachable:
                 if time.monotonic() > until_s:
                     raise
-    print('ready', flush=True)
+                time.sleep(AGAIN_S)
+    print(READY, flush=True)
     sys.stdin.readline()
     count, until_s = 0, time.monotonic() + seconds
     while time.monotonic() < until_s:
@@ -249,6 +266,7 @@ def over_the_network(seconds: float) -> None:
         file = here / 'conf'
         file.write_text(f'[DEFAULT]\ntransport_url = {broker.url}\n'
                         f'[database]\nconnection = {url}\n')
+        enroll(engine, here)
         for count in (1, 2):
             with contextlib.ExitStack() as stack:
                 pids = [stack.enter_context(child(
@@ -257,8 +275,6 @@ def over_the_network(seconds: float) -> None:
                 take(f'RabbitMQ, {count} conductors', pids, broker.url,
                      seconds, here, {'MariaDB': database.pids,
                                      'RabbitMQ': broker.pids})
-        # Enrolled, a host needs its token over the broker, too.
-        enroll(engine, here)
         for count in (1, 2):
             port = process.free_port()
             with child('-c', UWSGI, '--http-socket', f'127.0.0.1:{port}',
@@ -300,7 +316,8 @@ def take(what: str, conductors: list[int], url: str, seconds: float,
             '--seconds', str(seconds), directory=directory))
             for number in range(AGENTS)]
         for one in sending:
-            line(one)
+            if line(one).strip() != READY:
+                raise errors.ScavengerError(f'{what}: no report is answered')
         used = cpu(*(pid for top in conductors for pid in family(top)))
         before = {name: cpu(*pids) for name, pids in servers.items()}
         for one in sending:

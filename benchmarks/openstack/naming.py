@@ -31,6 +31,7 @@ root; it takes three minutes::
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from concurrent import futures
 import contextlib
 import statistics
@@ -65,29 +66,30 @@ DETECTS = ('[attribution]\nmode = enforce\n'
            '[scavenger]\nmode = observe\n')
 
 
-class Lookups(threading.Thread):
-    """What the application says of itself, as it goes on."""
+class Lookups:
+    """What the application says of itself, as it goes on; a context."""
 
     def __init__(self, consoles: list[guests.Console]) -> None:
-        super().__init__(daemon=True)
         self._consoles = consoles
+        self._pool = futures.ThreadPoolExecutor(len(consoles))
         self._ended = threading.Event()
         self.p99: list[tuple[float, float]] = []
         """When, and the 99th percentile of one second of one server."""
 
-    def run(self) -> None:
-        with futures.ThreadPoolExecutor(len(self._consoles)) as pool:
-            list(pool.map(self._read, self._consoles))
+    def __enter__(self) -> Lookups:
+        for console in self._consoles:
+            self._pool.submit(self._read, console)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._pool.shutdown()
 
     def _read(self, console: guests.Console) -> None:
         while not self._ended.is_set():
             self.p99 += [(time.monotonic(), line['p99_s'])
                          for line in console.reports(LOOK_S)
                          if 'p99_s' in line]
-
-    def end(self) -> None:
-        self._ended.set()
-        self.join()
 
     def between(self, since_s: float, until_s: float) -> str:
         found = sorted(p99 for at_s, p99 in self.p99
@@ -149,36 +151,43 @@ def named(cloud: cloud_.Cloud, hog: str, consoles: list[guests.Console],
     rounds = max(1, round(CORES * max(shops[0].rates(TRIAL_S)) / PER_S))
     for console in shops:
         console.tell(f'lookup per_s={PER_S} rounds={rounds}')
-    lookups = Lookups(shops)
-    lookups.start()
-    began = time.monotonic()
-    time.sleep(quiet_s)
-    before = antagonists(cloud)
-    disturbs = time.monotonic()
-    print(f'alone: {lookups.between(began, disturbs)}', flush=True)
-    batch.tell(f'cpu {VCPUS}')
-    found, listed = before, False
-    while (not any(one.limited for one in found.values())
-           and time.monotonic() < disturbs + most_s):
-        time.sleep(LOOK_S)
-        found = antagonists(cloud)
-        if not listed and found != before:
-            listed = True
-            print(f'listed after {time.monotonic() - disturbs:.1f} s',
-                  flush=True)
-    limited = time.monotonic()
-    print(f'disturbed: {lookups.between(disturbs, limited)}')
-    if limited < disturbs + most_s:
-        print(f'limited after {limited - disturbs:.1f} s', flush=True)
+    with Lookups(shops) as lookups:
+        began = time.monotonic()
+        time.sleep(quiet_s)
+        before = antagonists(cloud)
+        if any(one.limited for one in before.values()):
+            print(f'limited before anything happened: {before}')
+            return 1
+        disturbs = time.monotonic()
+        print(f'alone: {lookups.between(began, disturbs)}', flush=True)
+        batch.tell(f'cpu {VCPUS}')
+        found = wait(cloud, disturbs + most_s, lambda now: now != before)
+        print(f'listed after {time.monotonic() - disturbs:.1f} s', flush=True)
+        found = wait(cloud, disturbs + most_s, lambda now: (
+            hog in now and now[hog].limited))
+        limited = time.monotonic()
+        print(f'disturbed: {lookups.between(disturbs, limited)}\n'
+              f'limited after {limited - disturbs:.1f} s', flush=True)
         time.sleep(AFTER_S)
         print(f'limited: {lookups.between(limited, limited + AFTER_S)}')
-    lookups.end()
-    found = antagonists(cloud)
     for name, one in found.items():
         print(f'{"the server" if name == hog else "another, " + name}: '
               f'{one.incidents} incidents, {one.confirmed} limits that '
               f'helped; limited: {one.limited}')
-    return 0 if found.keys() == {hog} and found[hog].limited else 1
+    return 0 if found.keys() == {hog} else 1
+
+
+def wait(cloud: cloud_.Cloud, until_s: float,
+         reached: Callable[[dict[str, Named]], bool]) -> dict[str, Named]:
+    """The antagonists, once they are as they should be.
+
+    :raises TimeoutError: they were not, in time.
+    """
+    while not reached(found := antagonists(cloud)):
+        if time.monotonic() > until_s:
+            raise TimeoutError(f'not in time; antagonists: {found}')
+        time.sleep(LOOK_S)
+    return found
 
 
 class Named(NamedTuple):

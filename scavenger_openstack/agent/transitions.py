@@ -13,9 +13,10 @@
 """What is worth a line: a limit or an incident that begins, changes or ends.
 
 Pure: each step compares what is so now with what the last line said.  Each
-limit and each victim has at most :data:`BURST` lines in :data:`REST_S`, and a
-limit that is set again one after :data:`AGAIN_S`; what was held back is made
-up for when there is room, so the last line is true.
+victim has at most :data:`BURST` lines in :data:`REST_S`, and so has each
+limit, but for one that is set again :data:`AGAIN_S` after its last line, and
+its removal; what was held back is made up for when there is room, so the last
+line is true.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ from scavenger_openstack.types import Value
 BURST = 4
 REST_S = 60.0
 AGAIN_S = 10.0
-"""The control plane shows the limits that have had a line."""
+"""Not later does a limit that has come again have a line: the control plane
+shows those that have."""
 CHANGE_SHARE = 0.1
 """A limit that moves by less than this is the same limit: most follow a
 noisy mean, and each tick moves them a little."""

@@ -52,12 +52,14 @@ class FlavorTag(NamedTuple):
     protect: bool = True
 
 
-def put(connection: Connection, tag: dict[str, Any], now_s: float) -> None:
+def put(connection: Connection, tag: dict[str, Any], now_s: float, *,
+        told: bool = False) -> None:
     """Replace what is known of an instance.
 
     :param tag: a row without id and time
+    :param told: by the broker, and not by Nova
     """
-    row = {**tag, 'changed_s': now_s}
+    row = {**tag, 'changed_s': now_s, 'told': told}
     changed = connection.execute(
         update(tables.flavor_tags).where(_T.instance == tag['instance'])
         .values(row)).rowcount
@@ -100,12 +102,18 @@ def others(connection: Connection, there: Collection[str], before_s: float
         _T.changed_s < before_s)).scalars()).difference(there))
 
 
-def told_after(connection: Connection, after_s: float) -> list[str]:
-    """Instances of which something was told after that time, in this
-    order."""
+def told(connection: Connection, most: int) -> list[str]:
+    """Instances of which the broker has told what Nova was not asked for;
+    the oldest of them."""
     return list(connection.execute(
-        select(_T.instance).where(_T.changed_s > after_s)
-        .order_by(_T.changed_s)).scalars())
+        select(_T.instance).where(_T.told).order_by(_T.changed_s)
+        .limit(most)).scalars())
+
+
+def confirmed(connection: Connection, instances: Sequence[str]) -> None:
+    """Note that Nova was asked for these."""
+    connection.execute(update(tables.flavor_tags).where(
+        _T.instance.in_(instances), _T.told).values(told=False))
 
 
 def forget_all(connection: Connection, instances: Sequence[str],

@@ -26,6 +26,7 @@ from sqlalchemy import BigInteger
 from sqlalchemy import Boolean
 from sqlalchemy import Column
 from sqlalchemy import Double
+from sqlalchemy import false
 from sqlalchemy import ForeignKey
 from sqlalchemy import Index
 from sqlalchemy import Integer
@@ -301,6 +302,8 @@ flavor_tags = _table(
     # A conductor of the release before does not write it.
     Column('protect', Boolean, nullable=False, server_default=true()),
     Column('changed_s', Double, nullable=False, index=True),
+    # The broker has told it, and Nova was not asked since.
+    Column('told', Boolean, nullable=False, server_default=false()),
     Index('ix_flavor_tags_host', 'host', 'changed_s'))
 
 # Instances that Nova is asked to take away; ended_s is NULL until it has.

@@ -31,17 +31,18 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
          ) -> bool:
     """Remember a tag; whether its host is one that has reported.
 
-    A flavor that says nothing is not remembered.
+    A flavor that says nothing is remembered of an instance only that is
+    known: Nova is asked for that.
     """
     if hosts.by_name(connection, tag.host) is None:
         return False
-    if (tag.source != FLAVOR and not tag.application and not tag.floor
-            and tag.protect):
-        flavor_tags.forget(connection, tag.instance)
-    else:
+    says = (tag.source == FLAVOR or tag.application or tag.floor
+            or not tag.protect)
+    if says or flavor_tags.of_instances(connection, [tag.instance]):
         flavor_tags.put(connection, {
             'instance': tag.instance, 'host': tag.host,
             'project': tag.project, 'priority': tag.priority,
             'source': tag.source[:32], 'application': tag.application,
-            'protect': tag.protect, 'floor': dict(tag.floor)}, now_s)
+            'protect': tag.protect, 'floor': dict(tag.floor)}, now_s,
+            told=True)
     return True

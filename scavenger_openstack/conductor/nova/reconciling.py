@@ -61,7 +61,10 @@ AGAIN_S = 600.0
 
 MOST_ASKED = 50
 """Instances that Nova is asked for alone in one turn, of those that only the
-broker has told of; with more, all are read again."""
+broker has told of."""
+
+MORE = ('the broker tells of more instances than Nova has changed; Nova is '
+        f'asked for {MOST_ASKED} at a time: see who may write to it')
 
 
 class Instance(Protocol):
@@ -130,8 +133,7 @@ class Reconciler:
             changed += self._apply(some, groups, began)
         if since is None:
             changed += self._forget(there, began, still)
-        else:
-            changed += self._confirm(there, since, began, still)
+        changed += self._confirm(groups, began, still)
         self._read_s = began
         for host, instance, other in self._written(functools.partial(
                 elsewhere.end, now=began, moving=frozenset(self._busy))):
@@ -175,36 +177,37 @@ class Reconciler:
             flavor_tags.forget_all, instances=gone, before_s=began))
         return forgotten
 
-    def _confirm(self, there: set[str], since: float, began: float,
+    def _confirm(self, groups: Mapping[str, str] | None, began: float,
                  still: Callable[[], None]) -> int:
-        """Ask Nova for instances that the broker has told of and Nova's list
-        of what has changed has not: anybody may write to the broker.  How
-        many rows that made."""
+        """Ask Nova for instances of which only the broker has told, since
+        whoever may write to it may tell anything; how many rows that made."""
         with connect.reading(self._engine) as connection:
-            told = [one for one in flavor_tags.told_after(connection, since)
-                    if one not in there]
-        unsure = len(told) > MOST_ASKED
-        found, gone = [], []
-        for instance in told[:MOST_ASKED]:
+            told = flavor_tags.told(connection, MOST_ASKED)
+        if len(told) == MOST_ASKED:
+            self._said.warn(MORE)
+        changed = 0
+        for instance in told:
             still()
             try:
                 server = self._nova.server(instance)
+                if server and groups is None:
+                    groups = self._nova.groups()
             except errors.Unreachable:
-                unsure = True
+                server, away = None, True
+            else:
+                away = server is not None and server.unknown
+            if away:    # the others first, at the next turn
+                self._written(functools.partial(
+                    flavor_tags.touch, instances=[instance], now_s=began))
                 break
             if server is None:
-                gone.append(instance)
-            elif server.unknown:
-                unsure = True
+                self._busy.discard(instance)
+                changed += self._written(functools.partial(
+                    flavor_tags.forget_all, instances=[instance],
+                    before_s=began))
             else:
-                found.append(server)
-        if unsure:
-            self._whole_s = min(self._whole_s, began - WHOLE_S + AGAIN_S)
-        if not found and not gone:
-            return 0
-        forgotten: int = self._written(functools.partial(
-            flavor_tags.forget_all, instances=gone, before_s=began))
-        return forgotten + self._apply(found, self._nova.groups(), began)
+                changed += self._apply([server], groups or {}, began)
+        return changed
 
     def _written(self, work: Callable[[connect.Connection], Any]) -> Any:
         return connect.retried(self._engine, work, idempotent=True,
@@ -244,6 +247,7 @@ def apply(connection: connect.Connection, servers: Iterable[Instance],
             flavor_tags.forget(connection, one.id)
         else:
             flavor_tags.put(connection, row, now)
+    flavor_tags.confirmed(connection, [one.id for one in servers])
     return changed
 
 

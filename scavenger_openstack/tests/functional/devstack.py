@@ -53,7 +53,7 @@ else:
 
 
 class PhaseFailed(Exception):
-    """The plugin ended with an error; what it has written."""
+    """What the plugin has written."""
 
 
 class Devstack(fixtures.Fixture):
@@ -82,7 +82,7 @@ class Devstack(fixtures.Fixture):
 
         :param services: those of OpenStack that devstack has
         :param variables: what else the stand-ins and the settings read
-        :raises PhaseFailed: it did.
+        :raises PhaseFailed: the plugin ended with an error.
         """
         calls = self.directory / 'calls'
         calls.write_text('')

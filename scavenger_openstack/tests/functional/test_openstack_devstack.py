@@ -10,10 +10,11 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The devstack plugin in a real OpenStack, which lacks all that it brings.
+"""The devstack plugin in a real OpenStack.
 
-Its phases have the stand-ins of :mod:`.devstack`; what they ask of Keystone
-and of systemd is done here.
+Keystone, the database, Nova's scheduler and its flavors lack what the plugin
+brings; nova-compute has it.  Its phases have the stand-ins of
+:mod:`.devstack`; what they ask of Keystone and of systemd is done here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import dataclasses
 import os
 import re
 import socket
+from typing import Any
 
 from scavenger_openstack.tests.functional import devstack
 from scavenger_openstack.tests.functional.openstack import case
@@ -67,8 +69,8 @@ class Devstack(case.Case):
             self.addCleanup(self.stack.services[name].begin)
         self.addCleanup(self.cloud.read_catalog)
         self.addCleanup(self.cloud.make_service, product.SERVICE)
-        self.cloud.forget_service(product.SERVICE)
         self.addCleanup(self.cloud.forget_service, product.SERVICE)
+        self.cloud.forget_service(product.SERVICE)
         self.devstack = self.useFixture(devstack.Devstack())
         self.devstack.nova.write_text(OUR_SECTION.sub('', configuration.nova(
             dataclasses.replace(self.site, extra={})))
@@ -92,6 +94,7 @@ class Devstack(case.Case):
         self.cloud.read_catalog()
         with open(self.devstack.etc / 'scavenger.conf', 'a') as file:
             file.write(LOCAL)
+        self.addCleanup(self.delete_flavors)
         started = [self.start(*words[1:])
                    for words in self.phase('stack', 'extra')]
         self.flavors_are_there()
@@ -145,14 +148,20 @@ class Devstack(case.Case):
         return service
 
     def flavors_are_there(self) -> None:
-        made = {one['name']: one for one in self.cloud.compute(
-            'GET', '/flavors/detail?is_public=None')['flavors']}
+        made = self.made_flavors()
         for name in FLAVORS.values():
-            self.addCleanup(self.cloud.compute, 'DELETE',
-                            f'/flavors/{made[name]["id"]}')
             self.assertEqual('background', made[name]['extra_specs'][
                 'scavenger:priority'])
             self.assertTrue(made[name]['os-flavor-access:is_public'])
+
+    def made_flavors(self) -> dict[str, Any]:
+        return {one['name']: one for one in self.cloud.compute(
+            'GET', '/flavors/detail?is_public=None')['flavors']
+            if one['name'] in FLAVORS.values()}
+
+    def delete_flavors(self) -> None:
+        for one in self.made_flavors().values():
+            self.cloud.compute('DELETE', f'/flavors/{one["id"]}')
 
     def scheduled(self) -> None:
         """nova-scheduler has our filter, and it asks this API."""

@@ -77,7 +77,12 @@ class Evictions(limited.LimitedCase):
                     break
             code, said = evicting.result()
             self.assertEqual(0, code, said)
-            rates['beside it'] = list(console.rates(MEASURED_S))
+            self.cloud.wait('it is limited there', lambda: any(
+                one['host'] == target.hostname for one in self.caps(server)),
+                SOON_S)
+            with guests.Console(target, self.domain(server)) as its:
+                rates['beside it'] = list(console.rates(MEASURED_S))
+                self.assertNotEqual(0.0, next(its.rates(SOON_S), 0.0))
             console.tell('rest')
         text = '; '.join(f'{when} {statistics.median(found):.0f} (least '
                          f'{min(found):.0f})' for when, found in rates.items())

@@ -18,6 +18,7 @@ import contextlib
 from typing import Any
 import uuid
 
+from keystoneauth1 import exceptions
 from sqlalchemy import select
 import testtools
 from testtools import content
@@ -64,7 +65,7 @@ class Case(testtools.TestCase):
                             if ' ERROR ' in line]:
                 self.addDetail(f'errors of {name}', content.text_content(
                     '\n'.join(errors)[-LOG_CHARS:]))
-        with contextlib.suppress(cloud_.Refused):
+        with contextlib.suppress(cloud_.Refused, exceptions.ClientException):
             self.addDetail('hosts', content.text_content(str(
                 self.cloud.interference('GET', '/v1/hosts'))))
 

@@ -169,7 +169,7 @@ class Cloud:
         return made
 
     def make_endpoint(self, service: str, interface: str, url: str) -> None:
-        """Where a service is, for those who come from now on."""
+        """Where a service is; tokens that are there do not have it."""
         self.identity('POST', '/endpoints', {'endpoint': {
             'service_id': service, 'interface': interface, 'url': url,
             'region_id': configuration.REGION}})

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import cast
 from typing import NamedTuple
 
 import fixtures
@@ -207,18 +208,25 @@ class Tags(Case):
         self.assertEqual(since - reconciling.OVERLAP_S, self.nova.asked[-1])
         self.assertEqual(1, len(self.tags()))
 
-    def told(self, instance: str) -> None:
-        """By the broker, that it is background."""
+    def told(self, instance: str, priority: str = 'background',
+             source: str = 'flavor') -> None:
+        """By the broker."""
         self.sync(report(workloads=[_vm()], digest='d'))
         self.now += 1
         with connect.writing(self.engine) as connection:
             flavor_tags.take(connection, tag.InstanceTag(
                 instance=instance, host=HOST, project='p1',
-                priority='background', source='flavor'), self.now)
-        self.assertIn(instance, [one[0] for one in self.tags()])
+                priority=cast(wire.Priority, priority), source=source),
+                self.now)
+        self.assertIn(instance, self.still_told())
+
+    def still_told(self) -> list[str]:
+        """Those that Nova was not asked for."""
+        return [instance for instance, told in self.rows(
+            tables.flavor_tags, 'instance', 'told') if told]
 
     def test_what_only_the_broker_says(self) -> None:
-        """Nova is asked for it, once."""
+        """Nova is asked for it."""
         self.turn(Server(WEB, specs={}))
         self.told(WEB)
         self.told(HOG)
@@ -226,33 +234,53 @@ class Tags(Case):
         self.assertEqual(2, self.turn())
         self.assertEqual([(WEB, HOST, 'foreground', 'default', '')],
                          self.tags())
-        self.nova.there = {WEB: None}
-        self.assertEqual(0, self.turn())
+        self.assertEqual([], self.still_told())
+
+    def test_the_broker_says_that_it_says_nothing(self) -> None:
+        self.turn(Server())
+        self.told(HOG, 'foreground', 'default')
+        self.nova.there = {HOG: Server()}
+        self.assertEqual(1, self.turn())
+        self.assertEqual([(HOG, HOST, 'background', 'flavor', '')],
+                         self.tags())
+
+    def test_what_nova_says_too(self) -> None:
+        """It has changed, or is asked for; its age stays."""
+        self.turn()
+        self.told(HOG)
+        told_s = self.now
+        with connect.writing(self.engine) as connection:
+            connection.execute(sqlalchemy.update(tables.flavor_tags).values(
+                floor={'cpu_cores': 0.5}))
+        self.assertEqual(0, self.turn(Server()))
+        self.assertEqual([(told_s, False)], self.rows(
+            tables.flavor_tags, 'changed_s', 'told'))
 
     def test_nova_does_not_tell_of_it(self) -> None:
-        """It stays until all are read again, which is soon."""
+        """The others are asked for first at the next turn."""
+        self.turn()
         for away in (None, Server(HOG, unknown=True)):
-            self.turn()
             self.told(HOG)
+            self.told(WEB)
             self.nova.there = {HOG: away}
             self.turn()
-            self.assertEqual([HOG], [one[0] for one in self.tags()])
-            self.nova.there = {}
-            self.turn(after_s=reconciling.AGAIN_S)
-            self.assertEqual([], self.tags())
+            self.assertEqual([HOG, WEB], sorted(self.still_told(),
+                                                reverse=True))
+            self.turn()
+            self.assertEqual([HOG], self.still_told())
+        self.nova.there = {}
+        self.turn()
+        self.assertEqual([], self.tags())
 
     def test_more_than_it_is_asked_for(self) -> None:
-        """All are read again, and not at each turn."""
         self.turn()
         for number in range(reconciling.MOST_ASKED + 2):
             self.told(f'{number:08x}-7777-4888-8999-aaaaaaaaaaaa')
         self.turn()
         self.assertEqual(2, len(self.tags()))
         self.turn()
-        self.assertIsNotNone(self.nova.asked[-1])
-        self.turn(after_s=reconciling.AGAIN_S)
-        self.assertIsNone(self.nova.asked[-1])
         self.assertEqual([], self.tags())
+        self.assertEqual(1, self.log.output.count('see who may write to it'))
 
     def test_tenants_have_no_say(self) -> None:
         self.nova.members = {WEB: 'scavenger:priority=background'}
@@ -396,6 +424,17 @@ class Elsewhere(Case):
             'node-2 does'))
         self.assertEqual(1, self.rows(tables.audit, 'action').count(
             'report.refused'))
+
+    def test_what_the_broker_says_is_no_reason(self) -> None:
+        self.turn(Server())
+        with connect.writing(self.engine) as connection:
+            connection.execute(sqlalchemy.update(tables.flavor_tags).values(
+                host='node-2', told=True, changed_s=self.now))
+        self.nova.there = {HOG: None}
+        for _ in range(3):
+            self.turn(after_s=elsewhere.GRACE_S + 1)
+            self.claim()
+        self.assertEqual([HOG], self.there())
 
     def test_a_migration_that_takes_long(self) -> None:
         """Nova says where it was until it has ended, and nothing more."""
