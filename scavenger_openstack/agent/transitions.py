@@ -43,7 +43,7 @@ from scavenger_openstack.types import Value
 
 BURST = 4
 REST_S = 60.0
-AGAIN_S = 10.0
+AGAIN_S = 5.0
 """Not later does a limit that has come again have a line: the control plane
 shows those that have."""
 CHANGE_SHARE = 0.1

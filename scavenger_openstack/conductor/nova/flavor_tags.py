@@ -31,14 +31,15 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
          ) -> bool:
     """Remember a tag; whether its host is one that has reported.
 
-    A flavor that says nothing is remembered of an instance only that is
-    known: Nova is asked for that.
+    A flavor that says nothing is not remembered, and is what is told of an
+    instance that is deleted.
     """
     if hosts.by_name(connection, tag.host) is None:
         return False
-    says = (tag.source == FLAVOR or tag.application or tag.floor
-            or not tag.protect)
-    if says or flavor_tags.of_instances(connection, [tag.instance]):
+    if (tag.source != FLAVOR and not tag.application and not tag.floor
+            and tag.protect):
+        flavor_tags.forget(connection, tag.instance)
+    else:
         flavor_tags.put(connection, {
             'instance': tag.instance, 'host': tag.host,
             'project': tag.project, 'priority': tag.priority,

@@ -152,7 +152,7 @@ class Transactions(databases.Mixin):
             self.assertEqual([4.0, 4.0], list(connection.execute(
                 sqlalchemy.select(tables.hosts.c.last_seen_s)).scalars()))
         if self.engine.dialect.name != 'sqlite':
-            self.assertEqual(3, len(tried))
+            self.assertIn(len(tried), (3, 4))   # both may be sent back
 
     def test_a_duplicate_is_done_again_if_wished(self) -> None:
         """Two that both found no row insert it."""

@@ -103,6 +103,30 @@ class Http(cloud.Mixin, testtools.TestCase):
             status, document['acknowledged'], headers['Content-Type']))
         self.assertEqual(1, len(self.rows(tables.incidents)))
 
+    def test_another_token_of_the_host(self) -> None:
+        """The new one counts at once, and the old one for a while."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.service.PROVED_S', 0.5))
+        old, body = self.token, codec.encode(report())
+        self.assertEqual(200, self.send(body)[0])
+        with connect.writing(self.engine) as connection:
+            new, _ = enrollment.enroll(connection, HOST, now_s=NOW)
+        self.assertEqual(200, self.send(body)[0])
+        self.refused(401, body, Authorization='Bearer made-up')
+        self.refused(401, body, X_Scavenger_Host='node-2')
+        self.token = new
+        self.assertEqual(200, self.send(body)[0])
+        self.refused(401, body, Authorization=f'Bearer {old}')
+
+    def test_a_token_that_was_the_hosts(self) -> None:
+        self.useFixture(fixtures.MonkeyPatch(
+            'scavenger_openstack.conductor.service.PROVED_S', 0.0))
+        body = codec.encode(report())
+        self.assertEqual(200, self.send(body)[0])
+        with connect.writing(self.engine) as connection:
+            enrollment.enroll(connection, HOST, now_s=NOW)
+        self.refused(401, body)
+
     def test_who_may(self) -> None:
         body = codec.encode(report(incident(1)))
         for headers in ({'Authorization': None}, {'X_Scavenger_Host': None},

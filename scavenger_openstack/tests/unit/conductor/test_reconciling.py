@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-from typing import cast
 from typing import NamedTuple
 
 import fixtures
@@ -208,16 +207,14 @@ class Tags(Case):
         self.assertEqual(since - reconciling.OVERLAP_S, self.nova.asked[-1])
         self.assertEqual(1, len(self.tags()))
 
-    def told(self, instance: str, priority: str = 'background',
-             source: str = 'flavor') -> None:
-        """By the broker."""
+    def told(self, instance: str) -> None:
+        """By the broker, that it is background."""
         self.sync(report(workloads=[_vm()], digest='d'))
         self.now += 1
         with connect.writing(self.engine) as connection:
             flavor_tags.take(connection, tag.InstanceTag(
                 instance=instance, host=HOST, project='p1',
-                priority=cast(wire.Priority, priority), source=source),
-                self.now)
+                priority='background', source='flavor'), self.now)
         self.assertIn(instance, self.still_told())
 
     def still_told(self) -> list[str]:
@@ -235,14 +232,6 @@ class Tags(Case):
         self.assertEqual([(WEB, HOST, 'foreground', 'default', '')],
                          self.tags())
         self.assertEqual([], self.still_told())
-
-    def test_the_broker_says_that_it_says_nothing(self) -> None:
-        self.turn(Server())
-        self.told(HOG, 'foreground', 'default')
-        self.nova.there = {HOG: Server()}
-        self.assertEqual(1, self.turn())
-        self.assertEqual([(HOG, HOST, 'background', 'flavor', '')],
-                         self.tags())
 
     def test_what_nova_says_too(self) -> None:
         """It has changed, or is asked for; its age stays."""
