@@ -44,8 +44,8 @@ from scavenger_openstack.types import Value
 BURST = 4
 REST_S = 60.0
 AGAIN_S = 5.0
-"""Not later does a limit that has come again have a line: the control plane
-shows those that have."""
+"""A limit that is set again has a line so many seconds after its last one at
+the latest: the control plane shows the limits that have had a line."""
 CHANGE_SHARE = 0.1
 """A limit that moves by less than this is the same limit: most follow a
 noisy mean, and each tick moves them a little."""

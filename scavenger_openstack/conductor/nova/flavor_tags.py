@@ -31,8 +31,8 @@ def take(connection: reports.Connection, tag: InstanceTag, now_s: float
          ) -> bool:
     """Remember a tag; whether its host is one that has reported.
 
-    A flavor that says nothing is not remembered, and is what is told of an
-    instance that is deleted.
+    A flavor that says nothing is not remembered.  nova-compute sends the same
+    for an instance that was deleted.
     """
     if hosts.by_name(connection, tag.host) is None:
         return False

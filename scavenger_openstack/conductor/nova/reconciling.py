@@ -179,8 +179,8 @@ class Reconciler:
 
     def _confirm(self, groups: Mapping[str, str] | None, began: float,
                  still: Callable[[], None]) -> int:
-        """Ask Nova for instances of which only the broker has told, since
-        whoever may write to it may tell anything; how many rows that made."""
+        """Ask Nova for the instances that only the broker has told of: each
+        of its clients may send a tag.  Returns how many rows changed."""
         with connect.reading(self._engine) as connection:
             told = flavor_tags.told(connection, MOST_ASKED)
         if len(told) == MOST_ASKED:

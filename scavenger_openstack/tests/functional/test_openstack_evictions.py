@@ -59,9 +59,10 @@ class Evictions(limited.LimitedCase):
 
     def evict_beside(self, server: str, source: hypervisor.Hypervisor,
                      web: str, target: hypervisor.Hypervisor) -> str:
-        """Evict one that works to where another works; what is said of it.
+        """Evict a busy server to the host of another busy server, which has
+        to do nearly as much as before, by its own measure.
 
-        The other does nearly as much as before, by its own measure.
+        :returns: the detail that the command prints
         """
         order = f'cpu {VCPUS}'
         with (guests.Console(target, self.domain(web)) as console,
