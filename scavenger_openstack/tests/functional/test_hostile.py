@@ -45,6 +45,8 @@ ODD: tuple[Any, ...] = (
     float('inf'), 10 ** 30, '', '0', '0-1', '9-', '65535', 'x', 'enforce',
     '\ud800', '\0', '../..', 'a' * 5000, [], {}, [[]], {'a': 1})
 FLOORS = {'quota': 10_000, 'memory': 64 * 2 ** 20}
+IO = {Knob.IO_BYTES_PER_S: 'bps', Knob.IO_OPS_PER_S: 'iops'}
+"""What the kernel's limits of a device are called."""
 
 REAL = ('scavenger', 'cpi2', 'perfcloud', 'attribution')
 """Controllers that follow parameters, besides the one that the test moves."""
@@ -209,3 +211,16 @@ class HostileTest(loops.LoopTestCase):
             self.assertIn(str(knob), held, f'{name} {limit} {text}')
             if limit in FLOORS:
                 self.assertGreaterEqual(int(text), FLOORS[limit], name)
+        for knob, unit in IO.items():
+            if self.throttled(name, unit):
+                self.assertIn(str(knob), held, f'{name} {unit}')
+
+    def throttled(self, name: str, unit: str) -> bool:
+        """Whether any device is limited in this unit."""
+        if self.tree.version == 2:
+            text = self.tree.read('io', name, 'io.max')
+            return any(unit in word and not word.endswith('=max')
+                       for word in text.split())
+        return any(self.tree.read(
+            'blkio', name, f'blkio.throttle.{way}_{unit}_device')
+            for way in ('read', 'write'))
