@@ -252,11 +252,15 @@ class Report(Wire, frozen=True):
 
 
 class Override(Wire, frozen=True):
-    """An operator's limit: ``value`` on ``knob``, ``None`` for no limit."""
+    """An operator's limit: ``value`` on ``knob``, ``None`` for no limit.
+
+    Knobs and modes of directives are any name: an agent leaves out those that
+    it does not know, and follows the rest.
+    """
 
     id: Name
     workload: Name
-    knob: Knob
+    knob: Name
     value: Value | None
     reason: Sentence
     expires_s: Time
@@ -274,7 +278,7 @@ class Tag(Wire, frozen=True):
     priority: Priority
     application: MaybeName = ''
     source: MaybeName = ''
-    floor: dict[Knob, NotNegative] = {}
+    floor: dict[Name, NotNegative] = {}
     protect: bool = True
 
 
@@ -312,7 +316,7 @@ class Directives(Wire, frozen=True):
     schema: int = SCHEMA
     protection: bool = True
     protection_reason: Sentence = ''
-    modes: dict[Name, Mode] = {}
+    modes: dict[Name, Name] = {}
     parameters: dict[Name, float | Sentence] = {}
     tags: Annotated[list[Tag], Meta(max_length=2000)] = []
     exempt: Annotated[list[Name], Meta(max_length=2000)] = []
@@ -332,3 +336,16 @@ class Answer(Wire, frozen=True):
     acknowledged: Count
     workloads_digest: MaybeName = ''
     directives: Directives | None = None
+
+
+class KillSwitch(Wire, frozen=True):
+    """The part of directives that is followed whatever else is in them."""
+
+    protection: bool = True
+    protection_reason: Sentence = ''
+
+
+class KillSwitchAnswer(Wire, frozen=True):
+    """An answer of which the rest is not understood."""
+
+    directives: KillSwitch | None = None

@@ -45,6 +45,9 @@ LOG = log.getLogger(__name__)
 FILE = 'directives.json'
 MOST = 2.0 ** 53
 """More than any host has of anything; what is reckoned from it is finite."""
+NOT_UNDERSTOOD = '-'
+"""The digest of directives of which only the kill switch is followed: the
+conductor, which has another, sends them again."""
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -75,17 +78,23 @@ class Directives:
         :param now: CLOCK_BOOTTIME in seconds
         :param wall_s: UNIX time
         """
+        data = b''
         try:
             data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
             found = codec.decode(data, report.Directives,
                                  report.MAX_ANSWER_BYTES)
-            # By the clock that says less: ours may have been set back.
-            self._take(found, now, max(wall_s, found.issued_s))
+            _check(found)
         except FileNotFoundError:
-            pass
+            return
         except (OSError, errors.ScavengerError) as exc:
             self._warn(f'{self._path}: not usable: {exc}; the directives of '
                        'the control plane are followed when it answers')
+            stop = _stop(data, report.KillSwitch)
+            if stop is None:
+                return
+            found = stop
+        # By the clock that says less: ours may have been set back.
+        self._take(found, now, max(wall_s, found.issued_s))
 
     def follow(self, found: report.Directives, now: float) -> None:
         """Keep and follow directives that came now; see :meth:`load`.
@@ -95,11 +104,7 @@ class Directives:
 
         :raises WireError: they are of another version.
         """
-        if found.schema != report.SCHEMA:
-            raise errors.WireError(
-                f'directives of schema {found.schema}, this agent follows '
-                f'{report.SCHEMA}: use an agent and a conductor of one '
-                'release')
+        _check(found)
         if found.protection != (not self.orders.stopped) or not self.digest:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
@@ -112,6 +117,16 @@ class Directives:
                        'restart the directives before these hold until the '
                        'control plane answers')
 
+    def follow_kill_switch(self, answer: bytes, now: float) -> None:
+        """Stop if an answer says so that is not understood otherwise.
+
+        All that held before is forgotten then: no limit is set until the
+        conductor says something that is understood.
+        """
+        found = _stop(answer, report.KillSwitchAnswer)
+        if found is not None:
+            self.follow(found, now)
+
     def _take(self, found: report.Directives, now: float, since_s: float
               ) -> None:
         """
@@ -120,7 +135,10 @@ class Directives:
         refused: dict[str, str] = {}
         modes = {}
         for name, mode in found.modes.items():
-            modes[name] = Mode(mode)
+            if mode in set(Mode):
+                modes[name] = Mode(mode)
+            else:
+                refused[f'mode {name}'] = f'{mode!r} is none of this agent'
         overrides = []
         for one in found.overrides:
             why = _unsound(one)
@@ -191,6 +209,30 @@ class Directives:
         os.replace(draft, self._path)
 
 
+def _check(found: report.Directives) -> None:
+    """
+    :raises WireError: they are of another version.
+    """
+    if found.schema != report.SCHEMA:
+        raise errors.WireError(
+            f'directives of schema {found.schema}, this agent follows '
+            f'{report.SCHEMA}: use an agent and a conductor of one release')
+
+
+def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
+          ) -> report.Directives | None:
+    """Directives that stop, where ``data`` says that, else ``None``."""
+    try:
+        found = codec.decode(data, kind, report.MAX_ANSWER_BYTES)
+    except errors.WireError:
+        return None
+    if isinstance(found, report.KillSwitchAnswer):
+        found = found.directives or report.KillSwitch()
+    return None if found.protection else report.Directives(
+        issued_s=0.0, digest=NOT_UNDERSTOOD, protection=False,
+        protection_reason=found.protection_reason)
+
+
 def _possible(one: report.Spec) -> bool:
     """Whether a signal can be like that; nothing overflows then."""
     return (one.signal in signals.SIGNALS and 0 < one.mean <= MOST
@@ -202,13 +244,12 @@ def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
     if nothing is."""
     floor, wrong = {}, []
     for name, value in tag.floor.items():
-        knob = Knob(name)
-        if knob not in DEFAULT_FLOORS:
-            wrong.append(f'{knob} has no floor')
+        if name not in DEFAULT_FLOORS:
+            wrong.append(f'{name} has no floor')
         elif value > MOST:
-            wrong.append(f'{knob}: not a number from 0 to {MOST:g}')
+            wrong.append(f'{name}: not a number from 0 to {MOST:g}')
         else:
-            floor[knob] = value
+            floor[Knob(name)] = value
     return floor, '; '.join(wrong)
 
 
@@ -218,6 +259,8 @@ def _reason(found: report.Directives) -> str:
 
 def _unsound(one: report.Override) -> str:
     """What is wrong with an override by itself, '' if nothing is."""
+    if one.knob not in set(Knob):
+        return f'{one.knob!r} is no knob of this agent'
     knob, value = Knob(one.knob), one.value
     if knob not in orders_.OVERRIDABLE:
         return f'{knob} has no floor, so no override sets it'

@@ -267,7 +267,16 @@ class Sync:
             return True
         finally:
             self._called_s = None
-        answer = codec.decode(found, report.Answer, report.MAX_ANSWER_BYTES)
+        try:
+            return self._answered(run_id, entries, codec.decode(
+                found, report.Answer, report.MAX_ANSWER_BYTES))
+        except errors.WireError:
+            self.directives.follow_kill_switch(found, now_s())
+            raise
+
+    def _answered(self, run_id: str, entries: list[report.AnyEntry],
+                  answer: report.Answer) -> bool:
+        """Do as the conductor says; whether more waits."""
         self._answered_s = time.time()
         self._their_digest = answer.workloads_digest
         more = (self._acknowledge(run_id, entries[-1].sequence,

@@ -30,7 +30,7 @@ from scavenger_openstack.tests.unit.conductor.cloud import report
 from scavenger_openstack.wire import report as wire
 
 WEB = '11111111-2222-4333-8444-555555555555'
-FLOOR: dict[wire.Knob, float] = {'cpu_cores': 0.5, 'memory_bytes': 2.0 ** 29}
+FLOOR: dict[str, float] = {'cpu_cores': 0.5, 'memory_bytes': 2.0 ** 29}
 HOG = '66666666-7777-4888-8999-aaaaaaaaaaaa'
 
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+import json
 import os
 import pathlib
 import time
@@ -564,6 +565,50 @@ class DirectivesTest(SyncTestCase):
         self.assertRaises(errors.WireError, one.follow, codec.replace(
             DIRECTIVES, schema=2, protection=False), 6.0)
         self.assertEqual('', one.orders.stopped)
+
+    def test_what_a_later_release_knows(self) -> None:
+        """What is not known here is left out, and in the status."""
+        one = self.follow(codec.replace(
+            DIRECTIVES, modes={'scavenger': 'observe', 'perfiso': 'advise'},
+            tags=[report.Tag(instance='a', priority='foreground',
+                             floor={'io_weight': 1.0})],
+            overrides=[report.Override(
+                id='p', workload='w', knob='io_weight', value=1.0, reason='',
+                expires_s=2000.0), *DIRECTIVES.overrides]))
+        self.assertEqual({'scavenger': Mode.OBSERVE}, one.orders.modes)
+        self.assertEqual(['o'], [
+            found.id for found in one.orders.overrides])
+        self.assertEqual({'mode perfiso', 'override p'}, one.refused.keys())
+
+    def test_the_kill_switch_holds_whatever_else_is_said(self) -> None:
+        one = self.follow(DIRECTIVES)
+        for odd in ({'schema': report.SCHEMA + 1}, {'overrides': 'all'},
+                    {'specs': [{'later': 1}]}):
+            for stops in (False, True):
+                text = json.dumps({'acknowledged': 0, 'directives': {
+                    **codec.plain(DIRECTIVES), 'protection': not stops,
+                    'protection_reason': 'an incident', **odd}}).encode()
+                self.sync = self.make(lambda report, text=text: text)
+                self.sync.turn()
+                self.assertEqual(
+                    'the control plane: an incident' if stops else '',
+                    self.sync.orders.stopped)
+                self.assertNotEqual('', self.sync.facts()['fault'])
+            # Also after a restart, until something is understood.
+            self.assertTrue(self.make().orders.stopped)
+            one.follow(DIRECTIVES, 6.0)
+
+    def test_the_kill_switch_that_another_release_has_kept(self) -> None:
+        self.follow(DIRECTIVES)
+        path = self.directory / directives.FILE
+        kept = json.loads(path.read_text())
+        for odd in ({'schema': report.SCHEMA + 1}, {'overrides': 'all'}):
+            path.write_text(json.dumps(
+                {**kept, 'protection': False, **odd}))
+            self.assertEqual('the control plane: no reason given',
+                             self.make().orders.stopped)
+            path.write_text(json.dumps({**kept, **odd}))
+            self.assertEqual('', self.make().orders.stopped)
 
     def test_they_come_with_an_answer(self) -> None:
         self.conductor.answer = {'directives': codec.replace(
