@@ -68,7 +68,8 @@ class LimitEvent(NamedTuple):
     """A limit was ``set``, ``changed`` or ``removed``.
 
     ``lowest`` and ``highest``: what it was since the line before.
-    ``since_s`` is the wall time when it was set.
+    ``since_s`` is the wall time when it was set, or when its owner took it
+    over: to the control plane that is another limit.
     """
 
     wall_time_s: float
@@ -185,7 +186,7 @@ class Transitions:
             limit.present = limit.seen_s == now or (limit.present
                                                     and key in originals)
             if limit.present and limit.told is not None and (
-                    not limit.moved or now - limit.times[-1] < REST_S):
+                    not limit.moved or not _due(limit, now)):
                 continue    # most of them: no change, or too early for one
             event = self._limit(limit, now, wall_time_s, why)
             if event is not None:
@@ -210,6 +211,8 @@ class Transitions:
         if not what or (what != 'removed' and not _room(limit.times, now)
                         and now - limit.times[-1] < AGAIN_S):
             return None
+        if what == 'changed' and limit.told and limit.told.owner != cap.owner:
+            limit.since_s = wall_time_s
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
             limit.original, cap.value, limit.lowest, limit.highest,
@@ -258,6 +261,13 @@ def _gist(incident: Incident) -> tuple[object, ...]:
 
 def _room(times: Times, now: float) -> bool:
     return len(times) < BURST or now - times[0] >= REST_S
+
+
+def _due(limit: _Limit, now: float) -> bool:
+    """Whether a change may have a line: who limits now is told soon."""
+    return now - limit.times[-1] >= REST_S or (
+        limit.told is not None and limit.told.owner != limit.cap.owner
+        and _room(limit.times, now))
 
 
 def _recent(times: Times, now: float) -> bool:

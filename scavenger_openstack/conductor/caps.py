@@ -12,8 +12,9 @@
 
 """Limits of a report.
 
-A limit is known by workload, knob and when it was set.  A knob has one limit
-at a time: where a later one was set, the earlier has ended.
+A limit is known by workload, knob and when its owner set it or took it over.
+A knob has one limit at a time: where a later one was set, the earlier has
+ended.  The incident that it answers stays known when that has ended before.
 """
 
 from __future__ import annotations
@@ -65,13 +66,14 @@ def apply(connection: reports.Connection, host_id: int,
         if row is None:
             row = {'host_id': host_id, 'workload': entry.workload,
                    'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
-                   'removed_s': None, 'why': ''}
+                   'removed_s': None, 'why': '', 'incident': ''}
             _order(of_knob, row, touched, newest)
             of_knob.append(row)
         if time_s >= row['changed_s']:
             row.update(value=entry.value, original=entry.original,
                        owner=entry.owner, reason=entry.reason,
-                       incident=entry.incident, changed_s=time_s)
+                       incident=entry.incident or row['incident'],
+                       changed_s=time_s)
         if entry.what == 'removed':
             row.update(removed_s=time_s, why=entry.why)
         touched[id(row)] = row

@@ -125,6 +125,21 @@ class LimitsTest(testtools.TestCase):
         line, = self.step(500)
         self.assertIn('limit removed: /batch/a cpu_cores', line)
 
+    def test_another_owner(self) -> None:
+        """It is told at once, but for the first times in a minute only, and
+        has the limit from then on."""
+        self.step(0, cap(1.0, owner=leftover.OWNER))
+        told = [(now, line) for now in range(20, 60) for line in self.step(
+            now, cap(0.5, owner='o' if now % 2 else leftover.OWNER))]
+        self.assertEqual([21, 22, 23], [now for now, _ in told])
+        self.assertIn('limit changed: /batch/a cpu_cores = 0.5 cores',
+                      told[0][1])
+        self.assertIn('(o)', told[0][1])
+        event, = self.transitions.limits(100, 1e9 + 100, {
+            KEY: cap(0.5, owner=leftover.OWNER)}, {KEY: None})
+        self.assertEqual(('changed', 1e9 + 100), (event.what, event.since_s))
+        self.assertIn('it was 0.5 cores for 20 s', self.step(120)[0])
+
     def test_a_limit_lasts_as_long_as_its_lease(self) -> None:
         self.step(0, cap(1.0))
         self.assertEqual([], self.step(1, held=True))

@@ -146,8 +146,8 @@ def limit(sequence: int, time_s: float = NOW, what: str = 'set',
         sequence=sequence, time_s=time_s, workload=workload,
         knob=knob,      # type: ignore[arg-type]
         what=what,      # type: ignore[arg-type]
-        since_s=since_s, owner='attribution', value=value, original=2.0,
-        **{'reason': 'it disturbs web', **more})
+        since_s=since_s, value=value, original=2.0,
+        **{'owner': 'attribution', 'reason': 'it disturbs web', **more})
 
 
 def statistics(sequence: int, hour_s: float, n: int, mean: float, m2: float,

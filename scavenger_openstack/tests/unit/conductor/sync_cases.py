@@ -279,6 +279,24 @@ class Sync(cloud.Mixin):
             [(NOW, NOW + 20), (NOW + 20, None), (NOW + 10, NOW + 20)],
             self.rows(tables.caps, 'set_s', 'removed_s'))
 
+    def test_a_limit_that_others_take_over(self) -> None:
+        """Who limited a workload, and for which incident, stays known."""
+        self.listed()
+        taken = limit(2, NOW + 10, 'changed', since_s=NOW + 10,
+                      incident='i')
+        for _ in range(2):
+            self.sync(report(
+                limit(1, owner='leftover'), taken,
+                limit(3, NOW + 15, 'changed', since_s=NOW + 10, value=0.25),
+                limit(4, NOW + 20, 'changed', since_s=NOW + 20,
+                      owner='leftover')), NOW + 21)
+        self.assertEqual(
+            [('leftover', '', NOW, NOW + 10), ('attribution', 'i', NOW + 10,
+                                               NOW + 20),
+             ('leftover', '', NOW + 20, None)],
+            self.rows(tables.caps, 'owner', 'incident', 'set_s',
+                      'removed_s'))
+
     def test_an_agent_that_starts_again(self) -> None:
         self.sync(report(limit(1), incident(2)))
         self.sync(report(
