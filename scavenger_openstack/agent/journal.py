@@ -36,6 +36,9 @@ from scavenger_openstack.types import KnobKey
 RUNNING = 'running'
 """The state of an agent that may set limits."""
 NOT_ASKED = 'no controller asks for it now'
+EXEMPT = 'it is exempt from limits'
+UNLIMITED = 'an override wants no limit'
+LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
 """So long libvirt may take to say why a VM ended: it waits until QEMU has, and
@@ -66,6 +69,7 @@ class Journal:
         self._gone: dict[KnobKey, str] = {}
         self._held: set[KnobKey] = set()
         self._went: dict[KnobKey, float] = {}
+        self._lost: Collection[KnobKey] = ()
         self._state = ''
 
     def _add(self, events: Sequence[transitions.Event]) -> None:
@@ -99,7 +103,7 @@ class Journal:
                  and self._isolation.owns(key)],
                 perfiso.Controller.name, cpu_set),
             {key: one.original for key, one in held.items()},
-            lambda key: self._why(key, state, tick.sample),
+            lambda key: self._why(key, state, tick),
             pending | self._unexplained(tick, held))
         if tick.sample is not None:     # not known is not over
             events += self._transitions.incidents(
@@ -109,15 +113,20 @@ class Journal:
                    for time_s, action, count in kills
                    if time_s == tick.time_s]
         self._add(events)
+        self._lost = tick.lost
 
-    def _why(self, key: KnobKey, state: str, sample: HostSample | None) -> str:
+    def _why(self, key: KnobKey, state: str, tick: loop_.Tick) -> str:
         """Why there is no limit any more."""
-        if state != RUNNING or sample is None:
+        if state != RUNNING or tick.sample is None:
             return state
         if key in self._gone:
             return self._gone[key]
-        if key not in self._went and key[0] in _workloads(sample):
-            return NOT_ASKED
+        if key not in self._went and key[0] in _workloads(tick.sample):
+            decided = tick.decided
+            return (LOST if key in self._lost or key in tick.lost
+                    else UNLIMITED if decided and key in decided.unlimited
+                    else EXEMPT if decided and key[0] in decided.exempt
+                    else NOT_ASKED)
         return self._ended(key[0]) or NOT_THERE
 
     def _unexplained(self, tick: loop_.Tick, held: Collection[KnobKey]

@@ -70,7 +70,8 @@ class Tick:
     ``reset``: there was no sample before this one to compare it with.
     ``stopped``: nothing may be limited, ``why_stopped`` says why.
     ``unmet`` and ``pending`` is what refused limits were answered from.
-    ``unwatched``: no watcher turns, or it is restoring limits of ours.
+    ``unwatched``: no watcher turns, or it is restoring limits of ours;
+    ``lost``: the limits that it cannot restore, so they are removed.
     ``orders``: what operators ask for; ``refused``: what of it does not
     count, and why.
     """
@@ -87,6 +88,7 @@ class Tick:
     stopped: bool = False
     why_stopped: str = ''
     unwatched: bool = False
+    lost: Collection[KnobKey] = ()
     orders: orders_.Orders = orders_.NONE
     refused: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cost_s: float = 0.0
@@ -214,7 +216,7 @@ class Loop:
         wished = settle.wish(proposal, fast)
         seen = self._actuator.look(wished.caps)
         decided = tick.decided = settle.settle(wished, seen.originals)
-        lost = self._leases.lost()
+        lost = tick.lost = self._leases.lost()
         wanted = decided.wanted if not lost else {
             key: cap for key, cap in decided.wanted.items()
             if key not in lost}

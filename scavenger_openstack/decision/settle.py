@@ -89,8 +89,9 @@ class Decided(NamedTuple):
 
     ``wanted`` are the caps that should be in force.  ``would`` are the
     caps of controllers that observe; of all, while nothing may be limited.
-    ``originals`` is what each knob would hold without us.  ``exempt`` and
-    ``refused`` came of the operators' orders.
+    ``originals`` is what each knob would hold without us.  ``exempt``,
+    ``refused`` and ``unlimited``, the knobs on which an override wants no
+    limit, came of the operators' orders.
     """
 
     rates: Rates
@@ -101,6 +102,7 @@ class Decided(NamedTuple):
     wanted: Mapping[KnobKey, Cap]
     exempt: Collection[str] = frozenset()
     refused: Mapping[str, str] = {}
+    unlimited: Collection[KnobKey] = ()
 
 
 def wish(proposal: Proposal, fast: FastLoopState = NO_FAST_LOOP
@@ -140,4 +142,6 @@ def settle(wished: WishedCaps, originals: Mapping[KnobKey, Value | None]
             wished.wishes, arbitrate.in_effect(originals, rates.topology),
             floors, overrides=resolved.overrides, exempt=resolved.exempt,
             stopped=proposal.held_back),
-        exempt=resolved.exempt, refused=resolved.refused)
+        exempt=resolved.exempt, refused=resolved.refused,
+        unlimited=[key for key, cap in resolved.overrides.items()
+                   if cap is None])

@@ -137,6 +137,7 @@ class LimitsTest(testtools.TestCase):
         self.assertIn('(o)', told[0][1])
         event, = self.transitions.limits(100, 1e9 + 100, {
             KEY: cap(0.5, owner=leftover.OWNER)}, {KEY: None})
+        assert isinstance(event, LimitEvent)
         self.assertEqual(('changed', 1e9 + 100), (event.what, event.since_s))
         self.assertIn('it was 0.5 cores for 20 s', self.step(120)[0])
 

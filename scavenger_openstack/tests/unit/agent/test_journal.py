@@ -24,12 +24,14 @@ from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
 from scavenger_openstack.tests.unit.agent.limits import CORES
 from scavenger_openstack.tests.unit.agent.limits import OPS
 from scavenger_openstack.tests.unit.libvirtd import UUID
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Workload
@@ -59,14 +61,14 @@ class JournalTest(limits.LimitsTestCase):
         [line] = self.told()
         self.assertIn('2 limits set', line)
 
-    def told(self, *, here: bool = True, state: str = journal.RUNNING
-             ) -> list[str]:
+    def told(self, *, here: bool = True, state: str = journal.RUNNING,
+             **more: Any) -> list[str]:
         """What the last tick adds to the log."""
         self.now += 1
         log = self.useFixture(fixtures.FakeLogger())
         sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
             Workload(UUID, Priority.BACKGROUND)),) if here else ())
-        self.journal.tick(loop.Tick(self.now, sample), state, None, ())
+        self.journal.tick(loop.Tick(self.now, sample, **more), state, None, ())
         return log.output.splitlines()
 
     def ends(self, how: str) -> None:
@@ -119,6 +121,30 @@ class JournalTest(limits.LimitsTestCase):
         self.machine.stop()     # or virsh would be asked
         self.tick()
         self.assertEqual([REMOVED.format(journal.NOT_ASKED)], self.told())
+
+    def test_an_operator_asks_for_none(self) -> None:
+        keys = [(UUID, knob) for knob in Knob]
+        self.assertEqual(journal.UNLIMITED, self.orders(
+            unlimited=keys, exempt={UUID}))
+
+    def test_it_is_exempt(self) -> None:
+        self.assertEqual(journal.EXEMPT, self.orders(exempt={UUID}))
+
+    def orders(self, **found: Any) -> str:
+        """Why it is unlimited while these orders hold."""
+        nothing: Any = None
+        self.machine.stop()     # or virsh would be asked
+        self.tick()
+        [line] = self.told(decided=settle.Decided(
+            nothing, {}, (), nothing, {}, {}, **found))
+        return line.partition('is unlimited: ')[2].partition(' (')[0]
+
+    def test_the_watcher_cannot_restore_it(self) -> None:
+        self.tick(*WISHES)
+        self.assertEqual([], self.told(lost=[CORES, OPS]))
+        self.machine.stop()     # or virsh would be asked
+        self.tick()
+        self.assertEqual([REMOVED.format(journal.LOST)], self.told())
 
     def test_the_agent_may_set_none(self) -> None:
         self.machine.stop()

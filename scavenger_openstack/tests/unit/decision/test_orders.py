@@ -180,7 +180,7 @@ class Overrides(testtools.TestCase):
         one = decide(Orders(overrides=orders.Overrides(overrides),
                             exempt=frozenset(exempt), modes=modes))
         allowed = {'/batch', '/batch/a', '/batch/b', VM}
-        for (workload, knob), cap in one.items():
+        for (workload, knob), cap in one.wanted.items():
             self.assertIn(workload, allowed)
             self.assertNotIn(knob, (Knob.PAUSED, Knob.LLC_WAYS))
             floor = {'/batch/a': {CORES: 0.2}}.get(
@@ -191,11 +191,11 @@ class Overrides(testtools.TestCase):
 
 
 def decide(asked: Orders, *caps: Cap, mode: Mode = Mode.ENFORCE
-           ) -> Any:
+           ) -> settle.Decided:
     wished = settle.wish(decider.Decider([(
         Fixed('one', *caps), mode)]).propose_from(RATES, orders=asked))
     return settle.settle(wished, {(cap.workload, cap.knob): None
-                                  for cap in wished.caps}).wanted
+                                  for cap in wished.caps})
 
 
 class Knobs(testtools.TestCase):
@@ -215,7 +215,7 @@ class Precedence(testtools.TestCase):
 
     def values(self, asked: Orders) -> dict[str, object]:
         return {key[0]: cap.value
-                for key, cap in decide(asked, *self.wishes).items()}
+                for key, cap in decide(asked, *self.wishes).wanted.items()}
 
     def test_an_override_is_above_wishes(self) -> None:
         """Also one that is looser, or for no limit."""
@@ -224,8 +224,9 @@ class Precedence(testtools.TestCase):
                 {'/batch/a': value, '/batch/b': 1.0, VM: 1.0},
                 self.values(Orders(overrides=orders.Overrides(
                     [override(value=value)]))))
-        self.assertEqual({'/batch/b': 1.0, VM: 1.0}, self.values(
-            Orders(overrides=orders.Overrides([override(value=None)]))))
+        none = Orders(overrides=orders.Overrides([override(value=None)]))
+        self.assertEqual({'/batch/b': 1.0, VM: 1.0}, self.values(none))
+        self.assertEqual([('/batch/a', CORES)], decide(none).unlimited)
 
     def test_an_exemption_is_above_wishes(self) -> None:
         self.assertEqual({'/batch/a': 1.0}, self.values(
@@ -257,7 +258,7 @@ class Modes(testtools.TestCase):
                 (Mode.ENFORCE, Mode.OBSERVE, False),
                 (Mode.ENFORCE, Mode.OFF, False),
                 (Mode.OBSERVE, Mode.ENFORCE, False)):
-            found = decide(Orders(modes={'one': asked}), cap, mode=own)
+            found = decide(Orders(modes={'one': asked}), cap, mode=own).wanted
             self.assertEqual(acts, bool(found), f'{own} {asked}')
 
     def test_of_a_controller(self) -> None:
