@@ -81,7 +81,7 @@ class TestResults(testtools.TestCase):
             'PATH': f'{pathlib.Path(sys.executable).parent}:'
                     f'{os.environ["PATH"]}'}
         said = b''.join(subprocess.run(
-            ['stestr', 'run', '--subunit', *words.split()], cwd=self.top,
+            ['stestr', 'run', '--serial', '--subunit', *words.split()], cwd=self.top,
             env=environment, stdout=subprocess.PIPE, check=False).stdout
             for words in only)
         done = subprocess.run(
