@@ -56,8 +56,10 @@ class Knob(enum.StrEnum):
     """One limit of one workload, named with its unit.
 
     ``cpu_set`` holds text such as ``0-1,4``; ``cpu_idle`` and ``paused``
-    hold 0 or 1; the others hold a number.  The ``io_*`` knobs count each
-    direction and each device on its own.  No driver sets ``llc_ways`` yet.
+    hold 0 or 1; the others hold a number.  ``io_bytes_per_s`` and
+    ``io_ops_per_s`` are, of a container, of each direction and each device;
+    of a VM, of all its disks that have no limit of their own together, reads
+    and writes.  No driver sets ``llc_ways`` yet.
     """
 
     CPU_CORES = 'cpu_cores'
