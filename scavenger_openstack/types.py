@@ -179,7 +179,8 @@ class WorkloadSample(NamedTuple):
     page cache that can be dropped; ``psi_*_s`` are the times of ``some`` in
     the files ``*.pressure``, read on request only.  A named tuple, not a
     dataclass: one is made per workload and tick, and this costs a sixth.
-    Drivers and :mod:`.decision.rates` go by the order of the fields.
+    Drivers and :mod:`.decision.rates` go by the order of the fields, and
+    ``caps_in_force`` is the last: see "Adding a signal" in the documentation.
     """
 
     workload: Workload
@@ -232,7 +233,11 @@ class HostSample:
 
 
 class WorkloadRates(NamedTuple):
-    """What one workload did per second between two samples."""
+    """What one workload did per second between two samples.
+
+    :mod:`.decision.rates` goes by the order; ``memory_bytes``, which is no
+    rate, is the last.
+    """
 
     workload: Workload
     interval_s: float
