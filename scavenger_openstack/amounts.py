@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Value
 
@@ -23,7 +25,15 @@ def of_bytes(value: float) -> str:
 
 
 def of_bytes_per_s(value: float) -> str:
-    return f'{value / 1e6:.3g} MB/s'
+    return f'{of_number(value / 1e6)} MB/s'
+
+
+def of_number(value: float, figures: int = 3) -> str:
+    """So many figures, or all before the point: 0.00123, 12.3, 12,345."""
+    text = f'{value:.{figures}g}'
+    if 'e' not in text:
+        return text if abs(value) < 1000 else f'{value:,.0f}'
+    return f'{Decimal(text):f}' if abs(value) < 1 else f'{value:,.0f}'
 
 
 def of_knob(knob: str, value: Value | None) -> str:
@@ -39,7 +49,7 @@ def of_knob(knob: str, value: Value | None) -> str:
         return of_bytes(value)
     if knob.endswith('_bytes_per_s'):
         return of_bytes_per_s(value)
-    return f'{value:.3g}{_UNITS.get(knob, "")}'
+    return f'{of_number(value)}{_UNITS.get(knob, "")}'
 
 
 _UNITS: dict[str, str] = {

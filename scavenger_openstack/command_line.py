@@ -49,6 +49,9 @@ _SENTENCES = (
 _CHOICE = re.compile(r'argument (\S+?)(?:/\S+)?: invalid choice: '
                      r'(.+?) \(choose from (.*)\)', re.DOTALL)
 
+_UNITS_S = {'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}
+_PART = r'([0-9]+(?:\.[0-9]+)?)([smhdw])'
+
 COMMANDS = 'command', 'action'
 """How those that are nested are called in what is said."""
 
@@ -182,6 +185,15 @@ def configuration(options: argparse.Namespace) -> list[str]:
     """The words in a command line that are for oslo.config."""
     return [*(options.words_before or ()),
             *(getattr(options, 'words', None) or ())]
+
+
+def duration_s(text: str) -> float | None:
+    """The seconds of ``90s``, ``30m``, ``2h``, ``3d``, ``1w`` or ``1h30m``;
+    ``None`` if the text is no duration."""
+    if not re.fullmatch(f'(?:{_PART})+', text):
+        return None
+    return sum(float(count) * _UNITS_S[unit]
+               for count, unit in re.findall(_PART, text))
 
 
 def number(least: float = -math.inf, most: float = math.inf, *,

@@ -56,8 +56,10 @@ class Knob(enum.StrEnum):
     """One limit of one workload, named with its unit.
 
     ``cpu_set`` holds text such as ``0-1,4``; ``cpu_idle`` and ``paused``
-    hold 0 or 1; the others hold a number.  The ``io_*`` knobs count each
-    direction and each device on its own.  No driver sets ``llc_ways`` yet.
+    hold 0 or 1; the others hold a number.  ``io_bytes_per_s`` and
+    ``io_ops_per_s`` are, of a container, of each direction and each device;
+    of a VM, of all its disks that have no limit of their own together, reads
+    and writes.  No driver sets ``llc_ways`` yet.
     """
 
     CPU_CORES = 'cpu_cores'
@@ -177,7 +179,8 @@ class WorkloadSample(NamedTuple):
     page cache that can be dropped; ``psi_*_s`` are the times of ``some`` in
     the files ``*.pressure``, read on request only.  A named tuple, not a
     dataclass: one is made per workload and tick, and this costs a sixth.
-    Drivers and :mod:`.decision.rates` go by the order of the fields.
+    Drivers and :mod:`.decision.rates` go by the order of the fields, and
+    ``caps_in_force`` is the last: see "Adding a signal" in the documentation.
     """
 
     workload: Workload
@@ -230,7 +233,11 @@ class HostSample:
 
 
 class WorkloadRates(NamedTuple):
-    """What one workload did per second between two samples."""
+    """What one workload did per second between two samples.
+
+    :mod:`.decision.rates` goes by the order; ``memory_bytes``, which is no
+    rate, is the last.
+    """
 
     workload: Workload
     interval_s: float

@@ -41,6 +41,7 @@ from scavenger_openstack.agent.transitions import Event
 from scavenger_openstack.agent.transitions import IncidentEvent
 from scavenger_openstack.agent.transitions import KillEvent
 from scavenger_openstack.agent.transitions import LimitEvent
+from scavenger_openstack import command_line
 from scavenger_openstack import errors
 from scavenger_openstack.wire import json_fields
 from scavenger_openstack.wire.json_fields import as_json
@@ -263,15 +264,15 @@ def _read(path: pathlib.Path) -> list[bytes]:
 
 
 def since(text: str, now_s: float) -> float:
-    """The wall time that ``--since`` means: ``2h``, ``90m``, ``3d``, or a
-    date and time as in ISO 8601, local unless it says otherwise.
+    """The wall time that ``--since`` means: a duration such as ``2h`` or
+    ``1h30m``, or a date and time as in ISO 8601, local unless it says
+    otherwise.
 
     :raises ConfigError: it is neither.
     """
-    units = {'s': 1, 'm': 60, 'h': 3600, 'd': 86400}
-    count, unit = text[:-1], text[-1:]
-    if count.isascii() and count.isdecimal() and unit in units:
-        return now_s - int(count) * units[unit]
+    seconds = command_line.duration_s(text)
+    if seconds is not None:
+        return now_s - seconds
     try:
         return datetime.datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):

@@ -35,6 +35,8 @@ from scavenger_openstack.types import WorkloadRates
 EVERY_S = 5.0
 """How often the rows are made again while there are the same VMs."""
 COLUMNS = 100
+OWN_LIMIT = 'own_limit'
+"""The cause of a victim that its own quota holds back."""
 USE = ('cpu_cores', 'memory_bytes', 'io_bytes_per_s', 'io_ops_per_s',
        'net_tx_bytes_per_s')
 _WORDS = {
@@ -156,4 +158,6 @@ def _suffers(incident: Mapping[str, Any]) -> str:
     return (f'SUFFERS from {incident["cause"]}: {incident["signal"]} {value}, '
             f'threshold {threshold}; ' + (
                 f'caused by {", ".join(by)}' if by else
+                'its own quota is the cause, so nothing is limited for it'
+                if incident['cause'] == OWN_LIMIT else
                 'no cause is proven, so nothing is limited for it'))

@@ -243,8 +243,9 @@ def shown(text: str) -> str:
 def of_incident(incident: Incident) -> str:
     """Victim, cause, antagonists, what was done and what came of it: the
     same words in the status, the log and the history."""
-    value, threshold = ['unknown' if number is None else f'{number:.3g}'
-                        for number in (incident.value, incident.threshold)]
+    value, threshold = [
+        'unknown' if number is None else amounts.of_number(number)
+        for number in (incident.value, incident.threshold)]
     named = ', '.join(incident.antagonists) or 'none named'
     return (f'victim {incident.victim}, cause {incident.cause}: '
             f'{incident.signal} {value}, threshold {threshold}; '

@@ -13,9 +13,9 @@
 
 """Contention signals: numbers that rise when a workload is disturbed.
 
-Each has a gate, below which it says nothing; a use, by which a suspect may
-cause it; and the knob that takes that use away.  Source: DESIGN 2, 7.11;
-CPI2, section 4.1; PerfCloud, III-A and III-B.
+Each has a value, unknown where the workload does too little; a use, by which
+a suspect may cause it; and the knob that takes that use away.  Source: DESIGN
+2, 7.11; CPI2, section 4.1; PerfCloud, III-A and III-B.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MIN_OPS_PER_S = 5.0
 class Signal(NamedTuple):
     """One contention signal; ``use`` is that of a suspect.
 
-    ``field`` of the rates is what the value comes from: without it there is
-    none.
+    ``field`` of the rates is what the value comes from: while that is
+    ``None``, the signal is ``None``.
     """
 
     name: str
@@ -97,8 +97,5 @@ RUN_DELAY = Signal('run_delay', 'run_delay', run_delay, cores, Knob.CPU_CORES)
 IO_WAIT = Signal('io_wait', 'io_wait_s_per_op', io_wait, io_bytes,
                  Knob.IO_BYTES_PER_S)
 SIGNALS = {signal.name: signal for signal in (CPI, RUN_DELAY, IO_WAIT)}
-"""By name.  A new signal has to be added to what asks for a name, and takes
-one that it does not know for cpi: :func:`.sharing.share`, :mod:`.sampling`,
-and of ``attribution`` :mod:`~.attribution.analysis`,
-:mod:`~.attribution.disturbance`, :mod:`~.attribution.series` and the options
-of its controller."""
+"""By name.  "Adding a signal" in the documentation has the other places that
+know signals by name."""

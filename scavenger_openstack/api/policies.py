@@ -106,7 +106,7 @@ RULES = [
           'DELETE /v1/priorities/{id}'),
     _rule('exemptions:list', READER, 'List exemptions.',
           'GET /v1/exemptions'),
-    _rule('exemptions:set', ADMIN, 'Exempt from limits of detectors.',
+    _rule('exemptions:set', ADMIN, 'Exempt from all limits but overrides.',
           'POST /v1/exemptions'),
     _rule('exemptions:delete', ADMIN, 'Remove an exemption.',
           'DELETE /v1/exemptions/{id}'),

@@ -92,11 +92,12 @@ def parser() -> command_line.Parser:
                      help='print one line for a monitoring system (Nagios, '
                           'Icinga, ...), with its exit codes')
     command_line.add_configuration(one)
-    one = add('history', 'print the limits, incidents and kills of the last '
-                         'days, oldest first')
+    one = add('history', 'print the limits, incidents and kills as far back '
+                         'as [agent] history_mib reaches, oldest first')
     one.add_argument('--since', metavar='TIME',
                      help='only from then on: a duration before now (90m, '
-                          '2h, 3d), or a time such as 2026-01-31T03:00')
+                          '2h, 3d, 1w, 1h30m), or a time such as '
+                          '2026-01-31T03:00, local unless it has an offset')
     one.add_argument('--json', action='store_true',
                      help='print one JSON object per line, in SI units')
     command_line.add_configuration(one)

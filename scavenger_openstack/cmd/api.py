@@ -67,14 +67,14 @@ def run(options: argparse.Namespace) -> int:
 
     from scavenger_openstack.api import app
     from scavenger_openstack.api import server as server_
-    from scavenger_openstack.cmd import signals
+    from scavenger_openstack.cmd import unix_signals
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
     from scavenger_openstack.db import connect
     from scavenger_openstack.db import schema
     conf = cfg.ConfigOpts()
     conf_.register(conf)
-    signals.register(conf)
+    unix_signals.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     if options.parent is not None:
         # An agent that started it may have given it its real-time priority.
@@ -99,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
         server.stop()
 
     def read_again(signum: int, frame: FrameType | None) -> None:
-        threading.Thread(target=signals.read_again, args=(conf,)).start()
+        threading.Thread(target=unix_signals.read_again, args=(conf,)).start()
 
     signal.signal(signal.SIGHUP, read_again)
-    signals.report_on_sigusr2(conf, PROG)
+    unix_signals.report_on_sigusr2(conf, PROG)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     log.getLogger(__name__).info(

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from oslo_config import cfg
     from oslo_log import log
 
-    from scavenger_openstack.cmd import signals as signals_
+    from scavenger_openstack.cmd import unix_signals
     from scavenger_openstack.conductor import service
     from scavenger_openstack import conf as conf_
     from scavenger_openstack import conf_control
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     conf = cfg.ConfigOpts()
     conf_.register(conf)
     rpc.register(conf)
-    signals_.register(conf)
+    unix_signals.register(conf)
     conf_.load(conf, command_line.configuration(options), PROG)
     engine = connect.engine(conf_control.database(conf),
                             connections=conf.database.max_connections)
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     leaders = [_silence(conf, engine, conductor.name),
                *leaders_of(conf, engine, conductor.name)]
     signals = Signals(conf)
-    signals_.report_on_sigusr2(conf, PROG)
+    unix_signals.report_on_sigusr2(conf, PROG)
     server.start()
     conductor.start()
     for one in leaders:
@@ -236,9 +236,9 @@ class Signals:
 
     def wait(self) -> None:
         """Return when the process is to end."""
-        from scavenger_openstack.cmd import signals
+        from scavenger_openstack.cmd import unix_signals
         while self._queue.get() == signal.SIGHUP:
-            signals.read_again(self._conf)
+            unix_signals.read_again(self._conf)
 
 
 if __name__ == '__main__':

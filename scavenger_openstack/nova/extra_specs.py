@@ -34,11 +34,11 @@ DESCRIPTIONS = {
     'scavenger:floor_memory_mb':
         'Memory below which no limit goes, in MiB.',
     'scavenger:floor_io_bytes_per_s':
-        'Disk throughput below which no limit goes, in bytes per second, for '
-        'each disk and direction.',
+        'Disk throughput below which no limit goes, in bytes per second, '
+        'reads and writes of all disks together.',
     'scavenger:floor_io_ops_per_s':
-        'Disk requests below which no limit goes, per second, for each disk '
-        'and direction.',
+        'Disk operations per second below which no limit goes, reads and '
+        'writes of all disks together.',
     'scavenger:floor_egress_bytes_per_s':
         'Sending below which no limit goes, in bytes per second.'}
 

@@ -78,12 +78,12 @@ def human(name: str, value: object) -> str:
         return 'no limit'
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return str(value)
+    from scavenger_openstack import amounts
     if not isinstance(value, str):
         if name in ('cpu_idle', 'paused'):
             return 'yes' if value else 'no'
         if name == 'io_wait':
-            return f'{value * 1e3:.3g} ms/operation'
+            return f'{amounts.of_number(value * 1e3)} ms/operation'
         if name == 'llc_misses_per_s':
-            return f'{value / 1e6:.3g} M misses/s'
-    from scavenger_openstack import amounts
+            return f'{amounts.of_number(value / 1e6)} M misses/s'
     return amounts.of_knob(_KNOBS.get(name, name), value)

@@ -47,7 +47,8 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return 'yes' if value else 'no'
     if isinstance(value, float):
-        return f'{value:.4g}'
+        from scavenger_openstack.amounts import of_number
+        return of_number(value, 4)
     if isinstance(value, Mapping):
         return ', '.join(f'{key}={plain(item)}'
                          for key, item in sorted(value.items()))

@@ -19,11 +19,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import re
 import time
-
-_UNITS_S = {'s': 1, 'm': 60, 'h': 3600, 'd': 86400, 'w': 7 * 86400}
-_PART = r'([0-9]+(?:\.[0-9]+)?)([smhdw])'
 
 HOW = ('a duration (90s, 30m, 2h, 3d, 1w, 1h30m) or an ISO 8601 time, in UTC '
        'unless it has an offset (2026-11-23, 2026-11-23T10:00, '
@@ -62,10 +58,9 @@ def point(text: str, *, now: float, sign: int) -> float:
     :param sign: -1 when a duration means that long ago, +1 from now
     :raises ValueError: it is neither a duration nor a time.
     """
-    if re.fullmatch(f'(?:{_PART})+', text):
-        return now + sign * sum(float(number) * _UNITS_S[unit]
-                                for number, unit in re.findall(_PART, text))
-    return parse(text)
+    from scavenger_openstack.command_line import duration_s
+    seconds = duration_s(text)
+    return parse(text) if seconds is None else now + sign * seconds
 
 
 def parse(text: str) -> float:

@@ -44,6 +44,11 @@ GROUP = 'background'
 GROUP_KNOBS = (Knob.CPU_SET, Knob.CPU_IDLE)
 """What can be limited for all of them together."""
 
+KNOBS = (*GROUP_KNOBS, Knob.CPU_CORES, Knob.MEMORY_BYTES,
+         Knob.EGRESS_BYTES_PER_S, Knob.IO_BYTES_PER_S, Knob.IO_OPS_PER_S,
+         Knob.PAUSED)
+"""What has an effect here."""
+
 
 class Simulator(StillHost):
     """A host that never was.  It stands where a real driver stands.
@@ -146,6 +151,8 @@ class Simulator(StillHost):
     def write(self, workload: str, knob: Knob, value: Value,
               original: Sequence[base.RestoreAction] = ()) -> Value | None:
         members = self._members(workload)
+        if knob not in KNOBS:
+            raise errors.Unsupported(f'{workload}: no {knob} here')
         if workload == GROUP and knob not in GROUP_KNOBS:
             raise errors.Unsupported(f'{workload}: no {knob} on a group')
         if knob is Knob.MEMORY_BYTES:
@@ -154,8 +161,6 @@ class Simulator(StillHost):
                 raise errors.Refused(
                     f'{workload}: {unmet:.0f} bytes cannot be reclaimed',
                     unmet_bytes=int(unmet))
-        elif knob is Knob.LLC_WAYS:
-            raise errors.Unsupported(f'{workload}: no {knob} here')
         self._caps[workload, knob] = value
         for guest in members:
             self._limit(guest)

@@ -62,7 +62,7 @@ FIELDS = {
     'original': described(schemas.VALUE, 'What the knob holds without it.'),
     'owner': described(schemas.TEXT, 'The controller, or operator.'),
     'reason': schemas.TEXT,
-    'why': described(schemas.TEXT, 'Why it was changed or removed.'),
+    'why': described(schemas.TEXT, 'Why it was removed.'),
     'incident': described(schemas.TEXT, 'The id of the incident that it '
                                         'answers; empty for none.'),
     'set_at': schemas.MAYBE_TIME,

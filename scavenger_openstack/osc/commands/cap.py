@@ -45,7 +45,7 @@ LONG = (
     table.Column('incident', 'Incident'),
     table.Column('override', 'Override'),
     table.Column('reason', 'Reason'),
-    table.Column('why', 'Changed or Removed for'))
+    table.Column('why', 'Removed for'))
 OVERRIDES = (
     table.Column('host', 'Host'),
     table.Column('workload', 'Workload'),

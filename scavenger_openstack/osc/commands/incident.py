@@ -90,8 +90,9 @@ class ListIncidents(command.Lister):
         parser.add_argument(
             '--since', metavar='<time>', type=times.since,
             help=f'Only what began at this time or later: {times.HOW}. A '
-                 'duration means that long ago. Default: all that is kept. '
-                 'Example: --since 2h')
+                 'duration means that long ago. What began before and goes '
+                 'on is left out. Default: all that is kept. Example: '
+                 '--since 2h')
         parser.add_argument(
             '--until', metavar='<time>', type=times.since,
             help='Only what began before this time; written like --since. '

@@ -57,11 +57,12 @@ class SetPriority(command.ShowOne):
     """Make an instance, or those of a project or aggregate, background.
 
     Background may be limited for the sake of the foreground. What no rule
-    and no flavor calls background is foreground. Of several rules the one
-    for the instance counts first, then that of the project. Background counts
-    where the flavor says nothing and the host's file has [conductor]
-    allow_background; "openstack interference host show" has what does not
-    count and why.
+    and no flavor calls background is foreground. The rule for the instance
+    counts first, then what its flavor says, then the rule for the project,
+    then that for the aggregate: with --project or --aggregate a VM of a
+    background flavor stays background. Background counts where the flavor
+    says nothing and the host's file has [conductor] allow_background;
+    "openstack interference host show" has what does not count and why.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -203,37 +203,40 @@ def fill(connection: Connection, now_s: float) -> None:
     for name, priority, more in (
             (WEB, 'foreground', {'instance': WEB, 'display_name': EVIL,
                                  'flavor': 'm1.large', 'project': 'p1',
-                                 'kind': 'instance'}),
-            (SCAN, 'background', {'kind': 'container'}),
-            ('/batch/steady', 'background', {'kind': 'container'})):
+                                 'kind': 'instance', 'source': 'default'}),
+            (SCAN, 'background', {'kind': 'container', 'source': 'parent'}),
+            ('/batch/steady', 'background', {'kind': 'container',
+                                             'source': 'parent'})):
         add(tables.workloads, host_id=host, name=name, priority=priority,
-            source='parent', vcpus=2.0, floor={'cpu_cores': 0.1},
-            since_s=now_s - 900, **more)
+            vcpus=2.0, floor={'cpu_cores': 0.1}, since_s=now_s - 900, **more)
     begun_s = now_s - 300
     moments = [begun_s - 60 + 10 * i for i in range(13)]
     incident = add(
         tables.incidents, host_id=host, uuid=INCIDENT, victim=WEB,
-        victim_instance=WEB, project='p1', signal='cpi', cause='cpu',
-        controller='attribution', value=3.2, threshold=2.25,
-        action='limited /batch/scan to 0.5 cores', outcome='confirmed',
+        victim_instance=WEB, project='p1', signal='run_delay',
+        cause='core', controller='attribution', value=0.41, threshold=0.15,
+        action=f'limit {SCAN}', outcome='confirmed',
         begun_s=begun_s, changed_s=begun_s + 60, ended_s=begun_s + 90,
         evidence=[
             {'workload': workload, 'signal': signal, 'times_s': moments,
              'values': values} for workload, signal, values in (
                  (SCAN, 'cpu_cores', [0.1] * 5 + [3.9] * 6 + [0.5] * 2),
                  ('/batch/steady', 'cpu_cores', [1.0, 1.2] * 6 + [None]),
-                 (WEB, 'cpi', [1.1] * 5 + [3.0, 3.2, 3.3] * 2 + [1.2] * 2))])
+                 (WEB, 'run_delay', [0.05] * 5 + [0.38, 0.41, 0.43] * 2
+                  + [0.08] * 2))])
     for workload, score, antagonist in ((SCAN, 0.93, True),
                                         ('/batch/steady', 0.08, False)):
         add(tables.suspects, incident_id=incident, workload=workload,
             score=score, antagonist=antagonist, begun_s=begun_s)
     add(tables.caps, host_id=host, workload=SCAN, knob='cpu_cores',
         value=0.5, original=None, owner='attribution', why='',
-        reason=f'{WEB} is disturbed: cpi 3.2 is above 2.25, and /batch/scan '
-               'runs when it rises (0.93)', incident=INCIDENT,
+        reason=f'run_delay of {WEB} rises from 0.05 to 0.41 with its use; an '
+               'innocent seems so guilty with a chance of 0.001',
+        incident=INCIDENT,
         set_s=begun_s + 50, changed_s=begun_s + 50)
     add(tables.caps, host_id=host, workload=SCAN, knob='memory_bytes',
-        value=2.0 ** 29, original=2.0 ** 31, owner='scavenger', why='it ends',
+        value=2.0 ** 29, original=2.0 ** 31, owner='scavenger',
+        why='no controller asks for it now',
         reason='the foreground needs it', incident='', set_s=begun_s - 500,
         changed_s=begun_s - 400, removed_s=begun_s - 400)
     for workload, victims, seconds in ((SCAN, (WEB, 'other'), 90.0),
@@ -241,7 +244,7 @@ def fill(connection: Connection, now_s: float) -> None:
         for victim in victims:
             add(tables.antagonist_hours, host_id=host, victim=victim,
                 hour_s=int(begun_s // 3600 * 3600), workload=workload,
-                cause='cpu', incidents=2, interference_s=seconds,
+                cause='core', incidents=2, interference_s=seconds,
                 confirmed=1, refuted=0, victim_project='p1')
     add(tables.specs, project='p1', application='web', cpu_model='EPYC',
         signal='cpi', mean=1.25, stddev=0.2, n=86400,

@@ -56,9 +56,9 @@ class Commands(testtools.TestCase):
         self.assertEqual(
             [['Antagonist', 'Host', 'Project', 'Incidents', 'Victims',
               'Interference', 'Causes', 'Limited Now'],
-             ['/batch/steady', 'compute-1', '', '2', '1', '8.3 min', 'cpu',
+             ['/batch/steady', 'compute-1', '', '2', '1', '8.3 min', 'core',
               'no'],
-             [SCAN, 'compute-1', '', '4', '2', '3 min', 'cpu', 'yes']],
+             [SCAN, 'compute-1', '', '4', '2', '3 min', 'core', 'yes']],
             self.cells('antagonist', 'list'))
         found = self.json('antagonist', 'list', '--sort', 'victims',
                           '--since', '3d', '--host', 'compute-1',
@@ -74,14 +74,14 @@ class Commands(testtools.TestCase):
 
     def test_incidents(self) -> None:
         [titles, row] = self.cells('interference', 'incident', 'list')
-        self.assertEqual([INCIDENT, '1.5 min', 'compute-1', 'cpu', SCAN,
+        self.assertEqual([INCIDENT, '1.5 min', 'compute-1', 'core', SCAN,
                           'confirmed'],
                          [row[0], row[2], row[3], *row[5:]])
         self.assertEqual('web\\x1b[2J\\u202e\\n+----+', row[4])
         [found] = self.json(
             'interference', 'incident', 'list', '--long', '--host',
             'compute-1', '--project', 'p1', '--victim', WEB, '--antagonist',
-            SCAN, '--cause', 'cpu', '--outcome', 'confirmed', '--since', '1h')
+            SCAN, '--cause', 'core', '--outcome', 'confirmed', '--since', '1h')
         self.assertEqual(
             (INCIDENT, WEB, openstack_shell.EVIL, 90.0, [SCAN]),
             (found['id'], found['victim'], found['victim_name'],
@@ -92,11 +92,11 @@ class Commands(testtools.TestCase):
 
     def test_an_incident_is_drawn(self) -> None:
         text = self.text('interference', 'incident', 'show', INCIDENT)
-        self.assertRegex(text, r'\| Threshold +\| 2\.25 ')
+        self.assertRegex(text, r'\| Threshold +\| 0\.15 ')
         self.assertIn(f'{SCAN}: score 0.93, antagonist', text)
         drawn = text.rpartition('+\n')[2].splitlines()
         self.assertEqual('web\\x1b[2J\\u202e\\n+----+ (victim): '
-                         'cpi 1.1 to 3.3', drawn[0])
+                         'run_delay 0.05 to 0.43', drawn[0])
         self.assertIn(f'{SCAN} (antagonist, score 0.93): '
                       'cpu_cores 0.1 cores to 3.9 cores', drawn)
         self.assertIn('─ limited: cpu_cores 0.5 cores', drawn)
@@ -109,7 +109,7 @@ class Commands(testtools.TestCase):
     def test_an_incident_as_data(self) -> None:
         found = self.json('interference', 'incident', 'show', INCIDENT)
         self.assertEqual(3, len(found['evidence']))
-        self.assertEqual([1.2, 1.2], found['evidence'][2]['values'][-2:])
+        self.assertEqual([0.08, 0.08], found['evidence'][2]['values'][-2:])
         self.assertEqual(0.5, found['caps'][0]['value'])
         self.assertEqual('1.5 min\n', re.sub(
             '.*Duration *\\| (.*?) *\\|.*', r'\1', self.text(
@@ -132,11 +132,12 @@ class Commands(testtools.TestCase):
         [titles, row] = self.cells('interference', 'cap', 'list')
         self.assertEqual(['compute-1', SCAN, 'cpu_cores', '0.5 cores',
                           'attribution'], row[:5])
-        self.assertEqual('6d2a6a52 is disturbed: cpi 3.2 is above 2.25, and '
-                         '...', row[6])
+        self.assertEqual('run_delay of 6d2a6a52 rises from 0.05 to 0.41 with '
+                         'its use; ...', row[6])
         [found] = self.json('interference', 'cap', 'list', '--past',
                             '--knob', 'memory_bytes', '--long')
-        self.assertEqual((2.0 ** 29, 2.0 ** 31, 'it ends'),
+        self.assertEqual((2.0 ** 29, 2.0 ** 31,
+                          'no controller asks for it now'),
                          (found['value'], found['original'], found['why']))
         [titles, row] = self.cells('interference', 'cap', 'list', '--past')
         self.assertEqual('512 MiB', row[3])

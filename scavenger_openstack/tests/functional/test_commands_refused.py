@@ -204,8 +204,8 @@ class AReader(Refused):
                                          INCIDENT)
         self.assertEqual((0, ''), (done.status, done.err))
         self.assertIn('| another workload: score 0.93, antagonist', done.out)
-        self.assertIn('(victim): cpi 1.1 to 3.3\n', done.out)
-        for secret in (SCAN, '/batch', 'compute-1', 'limited'):
+        self.assertIn('(victim): run_delay 0.05 to 0.43\n', done.out)
+        for secret in (SCAN, '/batch', 'compute-1', 'limit'):
             self.assertNotIn(secret, done.out)
 
     def test_what_it_may_not(self) -> None:

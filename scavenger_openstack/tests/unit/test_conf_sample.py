@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
 import pathlib
@@ -47,8 +48,9 @@ class Sample(testtools.TestCase):
     def test_it_is_of_today(self) -> None:
         made = generated()
         self.assertIn('\n[conductor]\n', made)
-        self.assertEqual(
-            SAMPLE.read_text(), made,
+        self.assertEqual('', '\n'.join(difflib.unified_diff(
+            SAMPLE.read_text().split('\n'), made.split('\n'), SAMPLE.name,
+            'the options of now', lineterm='')),
             f'{SAMPLE.name} is not what the options are now; type '
             '"tox -e genconfig", or oslo-config-generator --config-file '
             f'etc/scavenger/{GENERATOR.name}')

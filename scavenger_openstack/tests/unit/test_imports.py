@@ -74,7 +74,7 @@ HOMES = {
     'oslo_messaging': ('nova', 'rpc'),
     'oslo_service': ('rpc',),
     'oslo_upgradecheck': ('cmd.status', 'cmd.upgrade_checks'),
-    'oslo_reports': ('cmd.signals',),
+    'oslo_reports': ('cmd.unix_signals',),
     'flask': ('api',),
     'werkzeug': ('api',),
     'jsonschema': ('api',),

@@ -77,7 +77,21 @@ class Amounts(testtools.TestCase):
                 (Knob.MEMORY_BYTES, 2 ** 34, '16,384 MiB'),
                 (Knob.EGRESS_BYTES_PER_S, 2e7, '20 MB/s'),
                 (Knob.IO_OPS_PER_S, 200.0, '200 operations/s'),
+                (Knob.IO_OPS_PER_S, 12345.0, '12,345 operations/s'),
+                (Knob.IO_BYTES_PER_S, 2.5e9, '2,500 MB/s'),
+                (Knob.IO_BYTES_PER_S, 5.0, '0.000005 MB/s'),
                 (Knob.CPU_IDLE, 1, '1'), (Knob.CPU_SET, '', 'CPUs '),
                 (Knob.MEMORY_BYTES, None, 'unlimited')):
             self.assertEqual(wanted, amounts.of_knob(knob, value))
             self.assertEqual(wanted, amounts.of_knob(str(knob), value))
+
+    def test_numbers_are_plain(self) -> None:
+        for value, wanted in (
+                (0.0, '0'), (0.0000123, '0.0000123'), (0.5, '0.5'),
+                (1.2345, '1.23'), (99.96, '100'), (999.4, '999'),
+                (999.6, '1,000'), (1000, '1,000'), (12345, '12,345'),
+                (1e15, '1,000,000,000,000,000'), (-12345.0, '-12,345'),
+                (math.inf, 'inf'), (math.nan, 'nan')):
+            self.assertEqual(wanted, amounts.of_number(value))
+        self.assertEqual('1.235', amounts.of_number(1.23456, 4))
+        self.assertEqual('9,999', amounts.of_number(9999.4, 4))

@@ -481,13 +481,14 @@ class SinceTest(testtools.TestCase):
 
     def test_durations_and_times(self) -> None:
         for text, wanted in (('90s', 910), ('2m', 880), ('0h', 1000),
+                             ('1h30m', -4400), ('1w', -603800),
                              ('1970-01-01T00:01:00+00:00', 60),
                              ('1970-01-01T00:01:00Z', 60)):
             self.assertEqual(wanted, history.since(text, 1000.0))
 
     def test_garbage(self) -> None:
-        for text in ('', 'h', '-1h', '2w', '\u0663h', 'yesterday', '9999999',
-                     '0001-01-01T00:00'):
+        for text in ('', 'h', '-1h', '2y', '2h ', '\u0663h', 'yesterday',
+                     '9999999', '0001-01-01T00:00'):
             with testtools.ExpectedException(errors.ConfigError):
                 history.since(text, 1000.0)
 

@@ -168,6 +168,15 @@ class TableTest(testtools.TestCase):
             'SUFFERS from cpu: cpi unknown, threshold unknown; caused by '
             f'{uuid(3)}', text)
 
+    def test_a_victim_of_its_own_quota(self) -> None:
+        text = ' '.join(' '.join(instances.table(document(
+            [instance(1)], incidents=(Incident(
+                '1', 5.0, 'h', uuid(1), 'throttled_share', 0.31, 0.1,
+                'own_limit'),)))).split())
+        self.assertIn(
+            'SUFFERS from own_limit: throttled_share 0.31, threshold 0.1; '
+            'its own quota is the cause, so nothing is limited for it', text)
+
     def test_ten_fit_100_columns(self) -> None:
         found = [instance(number, display_name='x' * 128, flavor='y' * 128,
                           ignored=(IGNORED,)) for number in range(10)]

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import configparser
+import difflib
 import os
 import pathlib
 import subprocess
@@ -52,4 +53,6 @@ class Sample(testtools.TestCase):
         self.assertEqual(0, done.returncode, done.stderr)
         made = (directory / 'sample').read_text()
         self.assertIn('interference:overrides:set', made)
-        self.assertEqual(SAMPLE.read_text(), made)
+        self.assertEqual('', '\n'.join(difflib.unified_diff(
+            SAMPLE.read_text().split('\n'), made.split('\n'), SAMPLE.name,
+            'the policies of now', lineterm='')))

@@ -150,7 +150,8 @@ class Service(cloud.Mixin):
                 (codec.encode(many), '2000'),
                 (b'[' * 100_000, ''),
                 (b' ' * (wire.MAX_REPORT_BYTES + 1), '1048577 bytes'),
-                (codec.encode(report(schema=2)), 'schema 2')):
+                (codec.encode(report(schema=wire.SCHEMA + 1)),
+                 f'schema {wire.SCHEMA + 1}')):
             text = self.refused(data)
             self.assertIn(said, text)
             self.assertNotIn('\n', text)
@@ -168,7 +169,8 @@ class Service(cloud.Mixin):
             self.assertIn('not printable', self.refused(
                 codec.encode(report(host=host))))
         self.refused(codec.encode(report(
-            schema=2, facts=wire.Facts(version='1\nERROR forged'))))
+            schema=wire.SCHEMA + 1,
+            facts=wire.Facts(version='1\nERROR forged'))))
         self.assertNotIn('\nERROR', self.log.output)
         self.assertEqual([], self.rows(tables.hosts))
 

@@ -399,7 +399,9 @@ class Sync(cloud.Mixin):
 
     def test_what_is_refused(self) -> None:
         for wrong, said in (
-                (report(schema=2), 'schema 2, this conductor takes 1'),
+                (report(schema=wire.SCHEMA + 1),
+                 f'schema {wire.SCHEMA + 1}, this conductor takes '
+                 f'{wire.SCHEMA}'),
                 (report(run='x' * 65), 'run_id is longer than 64'),
                 (report(digest='x' * 65), 'workloads_digest is longer')):
             self.assertIn(said, str(self.assertRaises(

@@ -151,7 +151,7 @@ class Http(cloud.Mixin, testtools.TestCase):
 
     def test_of_another_release(self) -> None:
         self.assertIn('upgrade the older', self.refused(
-            409, codec.encode(report(schema=2))))
+            409, codec.encode(report(schema=wire.SCHEMA + 1))))
 
     def test_what_is_no_report(self) -> None:
         self.assertIn('truncated', self.refused(400, b'{'))

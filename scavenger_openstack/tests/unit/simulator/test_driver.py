@@ -168,8 +168,9 @@ class Driver(testtools.TestCase):
         self.assertEqual({0.0}, set(self.used('hog').values()))
 
     def test_what_it_cannot(self) -> None:
-        self.assertRaises(errors.Unsupported, self.simulator.write, 'hog',
-                          Knob.LLC_WAYS, 3)
+        for knob in (Knob.LLC_WAYS, 'of_tomorrow'):
+            self.assertRaises(errors.Unsupported, self.simulator.write,
+                              'hog', knob, 3)
         self.assertRaises(errors.Unsupported, self.simulator.write, GROUP,
                           Knob.CPU_CORES, 1.0)
         self.assertRaises(errors.WorkloadGone, self.simulator.write, 'no',

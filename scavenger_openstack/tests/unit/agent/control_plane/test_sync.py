@@ -563,7 +563,7 @@ class DirectivesTest(SyncTestCase):
     def test_of_another_version(self) -> None:
         one = self.follow(DIRECTIVES)
         self.assertRaises(errors.WireError, one.follow, codec.replace(
-            DIRECTIVES, schema=2, protection=False), 6.0)
+            DIRECTIVES, schema=report.SCHEMA + 1, protection=False), 6.0)
         self.assertEqual('', one.orders.stopped)
 
     def test_what_a_later_release_knows(self) -> None:
