@@ -81,9 +81,9 @@ class TestResults(testtools.TestCase):
             'PATH': f'{pathlib.Path(sys.executable).parent}:'
                     f'{os.environ["PATH"]}'}
         said = b''.join(subprocess.run(
-            ['stestr', 'run', '--serial', '--subunit', *words.split()], cwd=self.top,
-            env=environment, stdout=subprocess.PIPE, check=False).stdout
-            for words in only)
+            ['stestr', 'run', '--serial', '--subunit', *words.split()],
+            cwd=self.top, env=environment, stdout=subprocess.PIPE,
+            check=False).stdout for words in only)
         done = subprocess.run(
             [sys.executable, str(TOP / 'tools' / 'results.py'), '--checks',
              'checks', *options], cwd=self.top, env=environment,
