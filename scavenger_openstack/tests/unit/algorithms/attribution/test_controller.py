@@ -93,6 +93,37 @@ class NamingTest(ShopCase):
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))
 
+    def disk(self, quiet_s: float, busy_s: float) -> None:
+        """From now on the hog reads, and the shop waits for the disk."""
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()
+            reads = self.wants(self.now) > 1
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(
+                    cpi=None, io_ops_per_s=100.0, io_bytes_per_s=1e6,
+                    io_wait_s_per_op=busy_s if reads else quiet_s)
+                if one.workload in SHOP else one._replace(
+                    cpi=None, io_ops_per_s=1.0, io_bytes_per_s=(
+                        1e8 if reads and one.workload is HOG else 1e4))
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+
+    def test_a_wait_for_the_disk(self) -> None:
+        self.disk(0.0, 0.002)
+        self.until(lambda decision: decision.caps)
+        self.assertEqual(('io_wait', 'disk', ('hog',)), (
+            self.incident().signal, self.incident().cause,
+            self.incident().antagonists))
+
+    def test_a_wait_of_almost_nothing_is_none(self) -> None:
+        """It is infinitely more than none at all."""
+        self.disk(0.0, 1e-7)
+        for decision in self.turn(600):
+            self.assertEqual(((), ()), (decision.caps, decision.incidents))
+
     def test_one_task_in_the_application(self) -> None:
         self.shop = SHOP[:1]
         self.until(lambda decision: decision.caps)
