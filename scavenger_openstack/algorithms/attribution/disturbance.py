@@ -181,6 +181,18 @@ class Disturbance:
     values: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
+    def harm(self) -> float:
+        """The effect while the antagonists work."""
+        return effect(self.signal, self.base, self.raised)
+
+    @property
+    def rise(self) -> str:
+        """The same in words; a pooled signal has no unit that tells."""
+        if self.signal in SHARES:
+            return f'from {self.base:.3g} to {self.raised:.3g}'
+        return f'to {1 + self.harm:.3g} times its undisturbed value'
+
+    @property
     def tolerated(self) -> float:
         """The effect that caps leave to the victim."""
         return TOLERATED[self.signal] * self.least

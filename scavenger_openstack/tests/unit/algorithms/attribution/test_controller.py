@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import attribution
@@ -36,7 +37,10 @@ class NamingTest(ShopCase):
         self.assertEqual(('hog', Knob.CPU_CORES, 'attribution'),
                          (cap.workload, cap.knob, cap.owner))
         self.assertTrue(0.1 <= float(cap.value) < 1.0, cap)
-        self.assertIn('cpi of shop', cap.reason)
+        told = re.match('cpi of shop0, shop1, shop2 rises to (.*) times its '
+                        'undisturbed value with its use;', cap.reason)
+        assert told is not None, cap.reason
+        self.assertAlmostEqual(2 / 1.025, float(told[1]), 1)
         self.assertEqual({'shop0', 'shop1', 'shop2'}, {
             one.victim for one in self.decision.incidents})
         incident = self.incident()
@@ -89,6 +93,7 @@ class NamingTest(ShopCase):
 
         self.rates = rates  # type: ignore[method-assign]
         self.until(lambda decision: decision.caps)
+        self.assertIn('rises from 0.0', self.decision.caps[0].reason)
         self.assertEqual(('run_delay', 'core', ('hog',)), (
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))
