@@ -309,6 +309,13 @@ class Decision(NamedTuple):
     shortage_bytes: float = 0.0
 
 
+LIMIT = 'limit '
+"""How the action of an incident begins that limits its antagonists."""
+
+WOULD = 'would '
+"""Stands before that where nothing is limited, in what operators are told."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
     """What suffered, what did it, what was done and what came of it."""

@@ -32,6 +32,7 @@ from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms import signals
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 
 VictimGroup = tuple[str, ...]
@@ -296,7 +297,7 @@ class Disturbance:
 
         :param limited: the antagonists that are limited for it, or would be
         """
-        action = (f'limit {", ".join(limited)}' if limited
+        action = (LIMIT + ', '.join(limited) if limited
                   else UNPROTECTED if self.named and not self.protected
                   else 'nothing now' if self.named
                   else 'nothing: no other workload has a part in it')

@@ -42,6 +42,7 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
@@ -361,7 +362,7 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=f'limit {antagonist}' if antagonist else
+            action=LIMIT + antagonist if antagonist else
             'nothing: no suspect correlates enough')
         victim.flagged.clear()
         if antagonist:

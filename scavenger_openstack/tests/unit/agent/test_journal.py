@@ -24,14 +24,20 @@ from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
 from scavenger_openstack.tests.unit.agent.limits import CORES
 from scavenger_openstack.tests.unit.agent.limits import OPS
+from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -59,14 +65,15 @@ class JournalTest(limits.LimitsTestCase):
         [line] = self.told()
         self.assertIn('2 limits set', line)
 
-    def told(self, *, here: bool = True, state: str = journal.RUNNING
-             ) -> list[str]:
+    def told(self, *, here: bool = True, state: str = journal.RUNNING,
+             decided: settle.Decided | None = None) -> list[str]:
         """What the last tick adds to the log."""
         self.now += 1
         log = self.useFixture(fixtures.FakeLogger())
         sample = HostSample('h', 'b', self.now, self.now, (WorkloadSample(
             Workload(UUID, Priority.BACKGROUND)),) if here else ())
-        self.journal.tick(loop.Tick(self.now, sample), state, None, ())
+        self.journal.tick(loop.Tick(self.now, sample, decided=decided),
+                          state, None, ())
         return log.output.splitlines()
 
     def ends(self, how: str) -> None:
@@ -125,6 +132,19 @@ class JournalTest(limits.LimitsTestCase):
         self.tick()
         self.assertEqual([REMOVED.format('holding back: no watcher')],
                          self.told(state='holding back: no watcher'))
+
+    def test_an_incident_of_a_controller_that_observes(self) -> None:
+        for mode, action in ((Mode.OBSERVE, 'would limit /a'),
+                             (Mode.ENFORCE, 'limit /a')):
+            fixed = Fixed('one')
+            fixed.decision = Decision(incidents=(Incident(
+                'i', 1.0, 'h', 'v', 'cpi', 2.0, 1.5, 'cache',
+                antagonists=('/a',), action='limit /a'),))
+            proposal = decider.Decider([(fixed, mode)]).propose_from(
+                Rates(1.0, 1.0, ()))
+            [line] = self.told(decided=settle.settle(
+                settle.wish(proposal), {}))
+            self.assertIn(f'action: {action};', line)
 
     def test_the_agent_ends(self) -> None:
         self.machine.stop()
