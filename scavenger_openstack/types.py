@@ -334,6 +334,13 @@ class Incident:
     outcome: str = 'open'
 
 
+def more_done(before: str, now: str) -> str:
+    """Of two actions of one incident the one that limited; else the one that
+    would have; else the later, as of two that are alike."""
+    return max(now, before, key=lambda action: (
+        action.startswith(LIMIT), action.startswith(WOULD + LIMIT)))
+
+
 def incident_id(host: str, boot_id: str, victim: str, signal: str,
                 start_s: float) -> str:
     """The same for as long as an incident lasts, on whatever restart.
