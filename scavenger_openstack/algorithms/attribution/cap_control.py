@@ -368,10 +368,13 @@ class CapControl:
 
         :raises ValueError, TypeError: it is damaged.
         """
-        self._good = {
+        good = {
             (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
                                                float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
+        if not {knob for _, knob in good} <= use_.USES.keys():
+            raise ValueError('a limit on a knob whose use is not measured')
+        self._good = good
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
