@@ -316,6 +316,13 @@ class Decision(NamedTuple):
     shortage_bytes: float = 0.0
 
 
+LIMIT = 'limit '
+"""How the action of an incident begins that limits its antagonists."""
+
+WOULD = 'would '
+"""Stands before that where nothing is limited, in what operators are told."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Incident:
     """What suffered, what did it, what was done and what came of it."""
@@ -332,6 +339,13 @@ class Incident:
     antagonists: tuple[str, ...] = ()
     action: str = ''
     outcome: str = 'open'
+
+
+def more_done(before: str, now: str) -> str:
+    """Of two actions of one incident the one that limited; else the one that
+    would have; else the later, as of two that are alike."""
+    return max(now, before, key=lambda action: (
+        action.startswith(LIMIT), action.startswith(WOULD + LIMIT)))
 
 
 def incident_id(host: str, boot_id: str, victim: str, signal: str,

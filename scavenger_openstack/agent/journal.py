@@ -27,7 +27,6 @@ from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
-from scavenger_openstack.decision import changes
 from scavenger_openstack.types import Action
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
@@ -107,8 +106,7 @@ class Journal:
             pending | self._unexplained(tick, held))
         if tick.sample is not None:     # not known is not over
             events += self._transitions.incidents(
-                tick.time_s, wall_s,
-                changes.incidents_by_key(tick.decisions))
+                tick.time_s, wall_s, tick.incidents)
         events += [transitions.KillEvent(wall_s, action, count)
                    for time_s, action, count in kills
                    if time_s == tick.time_s]

@@ -35,6 +35,7 @@ from scavenger_openstack.agent import base as base_
 from scavenger_openstack.agent import stop_file as stop_file_
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack import amounts
+from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import Controller
 from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import orders as orders_
@@ -48,6 +49,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Floor
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
@@ -100,6 +102,11 @@ class Tick:
     @property
     def would(self) -> Sequence[Cap]:
         return self.decided.would if self.decided else ()
+
+    @property
+    def incidents(self) -> Mapping[tuple[str, str], Incident]:
+        """What operators are told of, by controller and id."""
+        return changes.told_incidents(self.decided) if self.decided else {}
 
     @property
     def problems(self) -> Sequence[str]:

@@ -307,8 +307,7 @@ class Service:
                          'processes': count}
                         for time_s, action, count in self._loop.actions],
             'incidents': [as_json(incident)
-                          for decision in tick.decisions.values()
-                          for incident in decision.incidents],
+                          for incident in tick.incidents.values()],
             'problems': tick.outcome.problems,
         }
 

@@ -38,6 +38,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import more_done
 from scavenger_openstack.types import parse_cpus
 from scavenger_openstack.types import Value
 
@@ -128,9 +129,12 @@ class _Limit:
 
 @dataclasses.dataclass(slots=True)
 class _Incident:
+    """``action`` is what the line about its end says was done."""
+
     incident: Incident
     present: bool = True
     told: Incident | None = None
+    action: str = ''
 
 
 class Transitions:
@@ -228,6 +232,7 @@ class Transitions:
         for key, incident in present.items():
             one = self._incidents.setdefault(key, _Incident(incident))
             one.incident = incident
+            one.action = more_done(one.action, incident.action)
         found: list[Event] = []
         for key, one in list(self._incidents.items()):
             one.present = key in present
@@ -238,6 +243,8 @@ class Transitions:
             if what == 'began' and not one.present:
                 del self._incidents[key]    # over before there was room
                 continue
+            if what == 'ended':
+                incident = dataclasses.replace(incident, action=one.action)
             times = self._times.setdefault(
                 (key[0], incident.victim, incident.signal),
                 collections.deque(maxlen=BURST))

@@ -12,9 +12,9 @@
 
 """Incidents of a report, and the hourly sums that follow from them.
 
-An incident is what its newest entry says.  Entries of one run of an agent
-come in order; those of an earlier run may come late, and then add nothing
-but the evidence.
+An incident is what its newest entry says; one that ended keeps the action
+that limited.  Entries of one run of an agent come in order; those of an
+earlier run may come late, and then add nothing but the evidence.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from scavenger_openstack.db import reports
 from scavenger_openstack.db import tables
 from scavenger_openstack.db import totals
 from scavenger_openstack import errors
+from scavenger_openstack.types import more_done
 from scavenger_openstack.wire.report import Incident
 
 STATE = ('cause', 'controller', 'value', 'threshold', 'action', 'outcome',
@@ -107,7 +108,9 @@ def merged(row: reports.Row | None, entry: Incident, now: float
         row.update(
             cause=entry.cause, controller=entry.controller,
             value=entry.value, threshold=entry.threshold,
-            action=entry.action, outcome=entry.outcome, changed_s=time_s,
+            action=entry.action if entry.what != 'ended' else more_done(
+                row.get('action') or '', entry.action),
+            outcome=entry.outcome, changed_s=time_s,
             ended_s=time_s if entry.what == 'ended' else None,
             suspects=list({one.workload: (one.workload, one.score,
                                           one.antagonist)

@@ -22,15 +22,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import dataclasses
 from typing import NamedTuple
 from typing import TypeVar
 
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.decision.settle import Decided
 from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
+from scavenger_openstack.types import LIMIT
+from scavenger_openstack.types import WOULD
 
 K = TypeVar('K')
 
@@ -120,6 +124,27 @@ def incidents_by_key(decisions: Mapping[str, Decision],
     return {(name, incident.id): incident
             for name, decision in decisions.items()
             for incident in decision.incidents}
+
+
+def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
+    """As :func:`incidents_by_key`, for operators: an action by which nothing
+    is limited says so.
+
+    Controllers do not know of that, and recordings hold what they said.
+    """
+    return {
+        key: incident if not incident.action.startswith(LIMIT)
+        or _limits(decided, key[0], incident) else dataclasses.replace(
+            incident, action=WOULD + incident.action)
+        for key, incident in incidents_by_key(decided.decisions).items()}
+
+
+def _limits(decided: Decided, controller: str, incident: Incident) -> bool:
+    """Whether antagonists of an incident may be limited for it."""
+    signal = SIGNALS.get(incident.signal)
+    return (controller not in decided.observed
+            and (signal is None or signal.knob in decided.limited)
+            and not set(incident.antagonists) <= set(decided.exempt))
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:

@@ -115,6 +115,7 @@ class Decider:
         faults: dict[str, Exception] = {}
         wishes: list[Cap] = []
         would: list[Cap] = []
+        observed: set[str] = set()
         mode: Mode
         for controller, mode in self.controllers:
             decision = self._ask(controller, rates, faults, orders)
@@ -124,6 +125,7 @@ class Decider:
                     decision = Decision()
             decisions[controller.name] = decision
             if mode is not Mode.ENFORCE:
+                observed.add(controller.name)
                 would.extend(decision.caps)
             elif not self._shown_only:
                 wishes.extend(decision.caps)
@@ -132,14 +134,16 @@ class Decider:
                     (would if cap.knob in self._shown_only
                      else wishes).append(cap)
         if held_back:
+            observed.update(decisions)
             would.extend(wishes)
             wishes = []
             self._pauses.clear()
         self._pauses.forget_ended(rates)
         return Proposal(
             rates=rates, decisions=decisions, faults=faults, wishes=wishes,
-            would=would, pauses=self._pauses.caps, orders=orders,
-            limited=self._limited, held_back=held_back, reset=reset)
+            would=would, observed=observed, pauses=self._pauses.caps,
+            orders=orders, limited=self._limited, held_back=held_back,
+            reset=reset)
 
     def _ask(self, controller: Controller, rates: Rates,
              faults: dict[str, Exception], orders: orders_.Orders

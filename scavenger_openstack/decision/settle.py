@@ -35,6 +35,7 @@ class Proposal(NamedTuple):
 
     ``wishes`` are the caps of those that enforce, ``would`` those of
     controllers that observe; all are there while nothing may be limited.
+    ``observed`` are the names of these controllers.
     ``faults`` are those of detectors that failed in this tick, by name.
     ``pauses`` are set for memory limits that were refused before.
     ``reset``: there was no sample before this one to compare it with.
@@ -45,6 +46,7 @@ class Proposal(NamedTuple):
     faults: Mapping[str, Exception]
     wishes: Sequence[Cap]
     would: Sequence[Cap]
+    observed: Collection[str]
     pauses: Sequence[Cap]
     orders: orders_.Orders
     limited: Collection[Knob]
@@ -89,14 +91,17 @@ class Decided(NamedTuple):
 
     ``wanted`` are the caps that should be in force.  ``would`` are the
     caps of controllers that observe; of all, while nothing may be limited.
-    ``originals`` is what each knob would hold without us.  ``exempt``,
-    ``refused`` and ``unlimited``, the knobs on which an override wants no
-    limit, came of the operators' orders.
+    ``observed`` are the names of these controllers, ``limited`` the knobs that
+    may be set.  ``originals`` is what each knob would hold without us.
+    ``exempt``, ``refused`` and ``unlimited``, the knobs on which an override
+    wants no limit, came of the operators' orders.
     """
 
     rates: Rates
     decisions: Mapping[str, Decision]
     would: Sequence[Cap]
+    observed: Collection[str]
+    limited: Collection[Knob]
     fast: FastLoopState
     originals: Mapping[KnobKey, Value | None]
     wanted: Mapping[KnobKey, Cap]
@@ -137,6 +142,7 @@ def settle(wished: WishedCaps, originals: Mapping[KnobKey, Value | None]
               } if wished.wishes or resolved.overrides else {}
     return Decided(
         rates=rates, decisions=proposal.decisions, would=proposal.would,
+        observed=proposal.observed, limited=proposal.limited,
         fast=wished.fast, originals=originals,
         wanted=arbitrate.arbitrate(
             wished.wishes, arbitrate.in_effect(originals, rates.topology),

@@ -176,7 +176,8 @@ def record(task: detection.Task) -> dict[str, Any]:
         return found
     full = {_key(tenant): _full(none.rates, _key(tenant))
             for tenant in antagonists}
-    hard = {key: _hard(key[1]) for key in full}
+    hard_caps = cpi2.hard_caps(cpi2.Params())
+    hard = {key: hard_caps[key[1]] for key in full}
     runs = {
         'none': none, 'ours': play(judged, drawn.tenants, ours(judged)),
         'static': play(judged, drawn.tenants, constant(
@@ -228,12 +229,6 @@ def _slower(base: Played, run: Played) -> dict[str, float]:
 def _key(tenant: Tenant) -> KnobKey:
     return tenant.id, (Knob.IO_BYTES_PER_S if tenant.queue_depth > DISK_DEPTH
                        else Knob.CPU_CORES)
-
-
-def _hard(knob: Knob) -> float:
-    params = cpi2.Params()
-    return (params.cap_cores if knob is Knob.CPU_CORES
-            else params.cap_io_bytes_per_s)
 
 
 def _full(ticks: Iterable[Rates], key: KnobKey) -> float:

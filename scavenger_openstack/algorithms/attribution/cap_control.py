@@ -36,7 +36,6 @@ from scavenger_openstack.algorithms.attribution.antagonist import Limit
 from scavenger_openstack.algorithms.attribution.antagonist import State
 from scavenger_openstack.algorithms.attribution.cubic import Cubic
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
-from scavenger_openstack.algorithms.attribution.disturbance import effect
 from scavenger_openstack.algorithms.attribution.disturbance import Effects
 from scavenger_openstack.algorithms.attribution.disturbance import VictimGroup
 from scavenger_openstack.algorithms.attribution.history import Sample
@@ -214,8 +213,7 @@ class CapControl:
     def _first(self, now: float, key: KnobKey, disturbance: Disturbance,
                use: float, floor: float) -> Cubic:
         """The limit of an antagonist that is named."""
-        harm = effect(disturbance.signal, disturbance.base,
-                      disturbance.raised)
+        harm = disturbance.harm
         safe = use * min(1.0, disturbance.tolerated / harm
                          ) if harm > 0 else use
         cut = self._first_cut
@@ -370,10 +368,13 @@ class CapControl:
 
         :raises ValueError, TypeError: it is damaged.
         """
-        self._good = {
+        good = {
             (str(name), Knob(knob)): GoodLimit(float(value), bool(proved),
                                                float(until_s))
             for name, knob, value, proved, until_s in state.get('good', ())}
+        if not {knob for _, knob in good} <= use_.USES.keys():
+            raise ValueError('a limit on a knob whose use is not measured')
+        self._good = good
         self.antagonists = {}
         for group, signal, name, until_s, wait_s in state.get('backs_off',
                                                               ()):
@@ -393,6 +394,6 @@ def _pair(disturbance: Disturbance) -> tuple[VictimGroup, str]:
 
 def _reason(disturbance: Disturbance, chance: float) -> str:
     return (f'{disturbance.signal} of '
-            f'{", ".join(list(disturbance.members)[:3])} rises from '
-            f'{disturbance.base:.3g} to {disturbance.raised:.3g} with its '
-            f'use; an innocent seems so guilty with a chance of {chance:.1g}')
+            f'{", ".join(list(disturbance.members)[:3])} rises '
+            f'{disturbance.rise} with its use; '
+            f'an innocent seems so guilty with a chance of {chance:.1g}')

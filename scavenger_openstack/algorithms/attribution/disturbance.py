@@ -29,8 +29,10 @@ from scavenger_openstack.algorithms.attribution import history
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
+from scavenger_openstack.algorithms import signals
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 
 VictimGroup = tuple[str, ...]
@@ -73,21 +75,27 @@ def value(signal: str, point: Point) -> float | None:
     """A signal in a form that can be averaged, ``None`` if not measured.
 
     ``run_delay`` has no upper bound; it becomes the share of its runnable
-    time that a workload waits, 0 to 1.
+    time that a workload waits, 0 to 1.  ``io_wait`` is at least
+    :data:`.signals.LEAST_WAIT_S`.
     """
     if signal == THROTTLED:
         return point.throttled_share
     found = point.signals[history.ORDER.index(signal)]
     if found is not None and signal == 'run_delay':
         return found / (1 + found)
+    if found is not None and signal == 'io_wait':
+        return max(signals.LEAST_WAIT_S, found)
     return found
 
 
 def effect(signal: str, base: float, level: float) -> float:
-    """By how much a signal is above its base; 0.1 is a tenth."""
+    """By how much a signal is above its base; 0.1 is a tenth.
+
+    A base of 0 (a PMU that counts no cycles) says nothing: there is none.
+    """
     if signal in SHARES:
         return level - base
-    return level / base - 1 if base > 0 else math.inf
+    return level / base - 1 if base > 0 else 0.0
 
 
 def above(signal: str, base: float, by: float) -> float:
@@ -172,6 +180,18 @@ class Disturbance:
     seen_s: float = -math.inf
     outcome: str = 'open'
     values: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def harm(self) -> float:
+        """The effect while the antagonists work."""
+        return effect(self.signal, self.base, self.raised)
+
+    @property
+    def rise(self) -> str:
+        """The same in words; a pooled signal has no unit that tells."""
+        if self.signal in SHARES:
+            return f'from {self.base:.3g} to {self.raised:.3g}'
+        return f'to {1 + self.harm:.3g} times its undisturbed value'
 
     @property
     def tolerated(self) -> float:
@@ -277,7 +297,7 @@ class Disturbance:
 
         :param limited: the antagonists that are limited for it, or would be
         """
-        action = (f'limit {", ".join(limited)}' if limited
+        action = (LIMIT + ', '.join(limited) if limited
                   else UNPROTECTED if self.named and not self.protected
                   else 'nothing now' if self.named
                   else 'nothing: no other workload has a part in it')

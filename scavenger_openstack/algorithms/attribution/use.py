@@ -17,6 +17,8 @@ CPU is in cores, disks are in bytes per second.  None of it is in a paper.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 from scavenger_openstack.algorithms.attribution import evidence
@@ -28,6 +30,11 @@ from scavenger_openstack.types import Knob
 KNOBS = {name: one.knob for name, one in SIGNALS.items()}
 """Contention signal of a victim -> the knob of its antagonist to limit."""
 
+USES: Mapping[Knob, Callable[[Point], float | None]] = {
+    Knob.CPU_CORES: lambda point: point.cores,
+    Knob.IO_BYTES_PER_S: lambda point: point.io_bytes_per_s}
+"""Knob of an antagonist -> its use, in the unit of the knob."""
+
 DIRECTIONS = 2
 """A disk's limit counts each direction and each device; its use does not."""
 
@@ -38,9 +45,11 @@ nothing."""
 
 
 def use_of(knob: Knob, point: Point) -> float | None:
-    """What a workload uses, in the unit of the knob; ``None`` is unknown."""
-    return (point.io_bytes_per_s if knob is Knob.IO_BYTES_PER_S
-            else point.cores)
+    """What a workload uses, in the unit of the knob; ``None`` is unknown.
+
+    :raises KeyError: of this knob nothing is measured
+    """
+    return USES[knob](point)
 
 
 def held_to(knob: Knob, cap: float, point: Point) -> float:

@@ -42,6 +42,7 @@ from scavenger_openstack.types import Decision
 from scavenger_openstack.types import Incident
 from scavenger_openstack.types import incident_id
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import LIMIT
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
 
@@ -130,6 +131,12 @@ def threshold(spec: specs.Spec, params: Params) -> float:
     Source: CPI2, section 4.1.
     """
     return spec.mean + params.outlier_sigmas * spec.stddev
+
+
+def hard_caps(params: Params) -> Mapping[Knob, float]:
+    """What is left to an antagonist, by knob.  Source: CPI2, section 5."""
+    return {Knob.CPU_CORES: params.cap_cores,
+            Knob.IO_BYTES_PER_S: params.cap_io_bytes_per_s}
 
 
 def correlation(c: Sequence[float], u: Sequence[float],
@@ -361,7 +368,7 @@ class Controller:
             threshold=limit, cause='unknown',
             suspects=tuple(suspects[:SHOWN]),
             antagonists=(antagonist,) if antagonist else (),
-            action=f'limit {antagonist}' if antagonist else
+            action=LIMIT + antagonist if antagonist else
             'nothing: no suspect correlates enough')
         victim.flagged.clear()
         if antagonist:
@@ -369,10 +376,8 @@ class Controller:
 
     def _cap(self, name: str, score: float, victim: str, now: float) -> None:
         params, knob = self.params, self._signal.knob
-        value = (params.cap_cores if knob is Knob.CPU_CORES
-                 else params.cap_io_bytes_per_s)
         self._capped[name] = now + params.cap_s, Cap(
-            name, knob, value, NAME,
+            name, knob, hard_caps(params)[knob], NAME,
             f'{self._signal.name} of {victim} rises with its use: '
             f'correlation {score:.2f}, {params.correlation_threshold:g} is '
             f'enough; for {params.cap_s:g} s')

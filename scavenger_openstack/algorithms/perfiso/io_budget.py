@@ -41,9 +41,6 @@ from scavenger_openstack.algorithms.window import quantity
 from scavenger_openstack.algorithms.window import Window
 from scavenger_openstack.types import WorkloadRates
 
-LEAST_WAIT_S = 1e-5
-"""The least mean: less is noise of the clock, and of 0 there are no shares."""
-
 ONE_FACTOR = 2.0
 """A single workload may be slower by so many times what all may on average:
 one says less about the disk than all of them."""
@@ -87,7 +84,7 @@ class Level:
 
     @property
     def mu(self) -> float:
-        return max(LEAST_WAIT_S, self.window.mean or 0.0)
+        return max(signals.LEAST_WAIT_S, self.window.mean or 0.0)
 
     @property
     def sigma(self) -> float:

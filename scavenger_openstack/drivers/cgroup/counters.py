@@ -64,9 +64,9 @@ Parse = Callable[[bytes, Values], None]
 class Source(NamedTuple):
     """A file and the places of what it tells.
 
-    ``files``: the first that exists.  ``follows``: it changes only when the
-    file that tells one of these does; empty: on its own.  ``off``: how it
-    begins while the kernel does not count it.
+    ``files``: the first that exists.  ``follows``: it changes only when a
+    file does whose first place is one of these, each before its own; empty:
+    on its own.  ``off``: how it begins while the kernel does not count it.
     """
 
     mount: str

@@ -235,6 +235,22 @@ class IncidentsTest(testtools.TestCase):
             'threshold 1; antagonists: /batch/a; action: limit /batch/a; '
             'outcome: confirmed', transitions.sentence(event))
 
+    def test_the_end_tells_what_was_done(self) -> None:
+        for actions, told in (
+                (('', 'limit /a, /b', 'limit /b', 'nothing now'), 'limit /b'),
+                (('would limit /a', 'nothing now'), 'would limit /a'),
+                (('limit /a', 'would limit /a'), 'limit /a'),
+                (('', 'nothing now'), 'nothing now')):
+            self.transitions = transitions.Transitions()
+            for now, action in enumerate(actions):
+                [event] = self.step(now, incident(action=action))
+                assert isinstance(event, IncidentEvent)
+                self.assertEqual(action, event.incident.action)
+            [event] = self.step(80)
+            assert isinstance(event, IncidentEvent)
+            self.assertEqual(('ended', told),
+                             (event.what, event.incident.action))
+
     def test_one_victim_cannot_fill_the_history(self) -> None:
         said = [what for now in range(600) for what in self.whats(
             now, incident(id=str(now)))]

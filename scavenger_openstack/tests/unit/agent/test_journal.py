@@ -24,16 +24,21 @@ from scavenger_openstack.agent.isolation import blind_isolation
 from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision import decider
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
 from scavenger_openstack.tests.unit.agent.limits import CORES
 from scavenger_openstack.tests.unit.agent.limits import OPS
+from scavenger_openstack.tests.unit.decision.controllers import Fixed
 from scavenger_openstack.tests.unit.libvirtd import UUID
+from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Rates
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadSample
 
@@ -136,7 +141,7 @@ class JournalTest(limits.LimitsTestCase):
         self.machine.stop()     # or virsh would be asked
         self.tick()
         [line] = self.told(decided=settle.Decided(
-            nothing, {}, (), nothing, {}, {}, **found))
+            nothing, {}, (), (), (), nothing, {}, {}, **found))
         return line.partition('is unlimited: ')[2].partition(' (')[0]
 
     def test_the_watcher_cannot_restore_it(self) -> None:
@@ -151,6 +156,19 @@ class JournalTest(limits.LimitsTestCase):
         self.tick()
         self.assertEqual([REMOVED.format('holding back: no watcher')],
                          self.told(state='holding back: no watcher'))
+
+    def test_an_incident_of_a_controller_that_observes(self) -> None:
+        for mode, action in ((Mode.OBSERVE, 'would limit /a'),
+                             (Mode.ENFORCE, 'limit /a')):
+            fixed = Fixed('one')
+            fixed.decision = Decision(incidents=(Incident(
+                'i', 1.0, 'h', 'v', 'cpi', 2.0, 1.5, 'cache',
+                antagonists=('/a',), action='limit /a'),))
+            proposal = decider.Decider([(fixed, mode)]).propose_from(
+                Rates(1.0, 1.0, ()))
+            [line] = self.told(decided=settle.settle(
+                settle.wish(proposal), {}))
+            self.assertIn(f'action: {action};', line)
 
     def test_the_agent_ends(self) -> None:
         self.machine.stop()

@@ -219,6 +219,15 @@ class Sync(cloud.Mixin):
                   NOW + 20)
         self.assertEqual([], self.hours())
 
+    def test_an_incident_that_ended_tells_what_was_done(self) -> None:
+        self.sync(report(incident(1, action='limit /batch/a')))
+        for sequence, what, action in (
+                (2, 'ended', 'limit /batch/a'), (3, 'changed', 'nothing now'),
+                (4, 'ended', 'nothing now')):
+            self.sync(report(incident(sequence, NOW + sequence, what,
+                                      action='nothing now')), NOW + 10)
+            self.assertEqual([action], self.rows(tables.incidents, 'action'))
+
     def test_an_earlier_run_that_is_told_late(self) -> None:
         """It adds its evidence, and nothing else."""
         series = wire.Series(workload='web', signal='cpi', times_s=[1.0],

@@ -41,7 +41,8 @@ def decided(*wanted: Cap, would: tuple[Cap, ...] = (),
         rates=Rates(1.0, 1.0, ()),
         decisions={name: Decision(incidents=found)
                    for name, found in incidents.items()},
-        would=would, fast=NO_FAST_LOOP, originals={},
+        would=would, observed=frozenset(), limited=tuple(Knob),
+        fast=NO_FAST_LOOP, originals={},
         wanted={(cap.workload, cap.knob): cap for cap in wanted})
 
 

@@ -21,6 +21,7 @@ import dataclasses
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import DETECTOR
 from scavenger_openstack.decision.controller import REGULATOR
 from scavenger_openstack.decision.controller import UNUSABLE
@@ -31,6 +32,7 @@ from scavenger_openstack.types import Cap
 from scavenger_openstack.types import Cpu
 from scavenger_openstack.types import Decision
 from scavenger_openstack.types import HostSample
+from scavenger_openstack.types import Incident
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
 from scavenger_openstack.types import Mode
@@ -40,6 +42,8 @@ from scavenger_openstack.types import Value
 from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
+INCIDENT = Incident('i', 1.0, 'h', 'v', 'cpi', 2.0, 1.5, 'cache',
+                    antagonists=('/a',), action='limit /a')
 HALF = Cap('/a', Knob.CPU_CORES, 0.5, 'one', 'because')
 
 
@@ -100,6 +104,43 @@ class DecideTest(DeciderTestCase):
         self.assertEqual([other], found.would)
         self.assertEqual(['one', 'two'], list(found.decisions))
         self.assertEqual([wish], self.wished.caps)
+
+    @staticmethod
+    def actions(found: settle.Decided) -> list[str]:
+        """Of all incidents, what operators are told."""
+        return [incident.action for incident
+                in changes.told_incidents(found).values()]
+
+    def test_an_action_says_whether_anything_is_limited(self) -> None:
+        """The controllers do not know, and recordings say what they said."""
+        for mode, knob, held_back, action in (
+                (Mode.ENFORCE, Knob.CPU_CORES, False, 'limit /a'),
+                (Mode.OBSERVE, Knob.CPU_CORES, False, 'would limit /a'),
+                (Mode.ENFORCE, Knob.MEMORY_BYTES, False, 'would limit /a'),
+                (Mode.ENFORCE, Knob.CPU_CORES, True, 'would limit /a')):
+            fixed = Fixed('one')
+            fixed.decision = Decision(incidents=(INCIDENT,))
+            found = self.decide(decider.Decider([(fixed, mode)], [knob]),
+                                held_back=held_back)
+            self.assertEqual([action], self.actions(found))
+            self.assertEqual((INCIDENT,), found.decisions['one'].incidents)
+
+    def test_nor_is_what_is_exempt(self) -> None:
+        fixed = Fixed('one')
+        fixed.decision = Decision(incidents=(INCIDENT,))
+        found = self.decide(decider.Decider([(fixed, Mode.ENFORCE)]))
+        for exempt, action in (({'/a'}, 'would limit /a'),
+                               ({'/b'}, 'limit /a')):
+            self.assertEqual([action], self.actions(
+                found._replace(exempt=exempt)))
+
+    def test_what_limits_nothing_is_told_as_it_is(self) -> None:
+        for action in ('', 'nothing now'):
+            fixed = Fixed('one')
+            fixed.decision = Decision(incidents=(dataclasses.replace(
+                INCIDENT, action=action),))
+            self.assertEqual([action], self.actions(self.decide(
+                decider.Decider([(fixed, Mode.OBSERVE)]))))
 
     def test_what_is_not_protected_is_only_shown(self) -> None:
         memory = HALF._replace(knob=Knob.MEMORY_BYTES, value=1000)

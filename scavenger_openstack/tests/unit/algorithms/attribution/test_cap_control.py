@@ -20,6 +20,7 @@ import math
 from scavenger_openstack.algorithms.attribution import cap_control
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
+from scavenger_openstack.algorithms.attribution import use as use_
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     CapControlTestCase)
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
@@ -292,6 +293,14 @@ class UnitsTest(CapControlTestCase):
 
 
 class GoneTest(CapControlTestCase):
+
+    def test_the_use_of_a_knob_is_its_own(self) -> None:
+        for one, knob, use in (
+                (uses(hog=4.0), Knob.CPU_CORES, 4.0),
+                (uses(io_hog=1e6), Knob.IO_BYTES_PER_S, 1e6)):
+            self.assertEqual(use, use_.use_of(knob, one['hog']))
+        for knob in set(Knob) - set(use_.KNOBS.values()):
+            self.assertRaises(KeyError, use_.use_of, knob, one['hog'])
 
     def test_who_is_gone_is_forgotten_altogether(self) -> None:
         one = disturbance()

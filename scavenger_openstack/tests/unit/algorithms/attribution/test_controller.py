@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from scavenger_openstack.algorithms.allowance import Budget
 from scavenger_openstack.algorithms import attribution
@@ -36,7 +37,10 @@ class NamingTest(ShopCase):
         self.assertEqual(('hog', Knob.CPU_CORES, 'attribution'),
                          (cap.workload, cap.knob, cap.owner))
         self.assertTrue(0.1 <= float(cap.value) < 1.0, cap)
-        self.assertIn('cpi of shop', cap.reason)
+        told = re.match('cpi of shop0, shop1, shop2 rises to (.*) times its '
+                        'undisturbed value with its use;', cap.reason)
+        assert told is not None, cap.reason
+        self.assertAlmostEqual(2 / 1.025, float(told[1]), 1)
         self.assertEqual({'shop0', 'shop1', 'shop2'}, {
             one.victim for one in self.decision.incidents})
         incident = self.incident()
@@ -89,9 +93,41 @@ class NamingTest(ShopCase):
 
         self.rates = rates  # type: ignore[method-assign]
         self.until(lambda decision: decision.caps)
+        self.assertIn('rises from 0.0', self.decision.caps[0].reason)
         self.assertEqual(('run_delay', 'core', ('hog',)), (
             self.incident().signal, self.incident().cause,
             self.incident().antagonists))
+
+    def disk(self, quiet_s: float, busy_s: float) -> None:
+        """From now on the hog reads, and the shop waits for the disk."""
+        whole = self.rates
+
+        def rates() -> Rates:
+            found = whole()
+            reads = self.wants(self.now) > 1
+            return dataclasses.replace(found, workloads=tuple([
+                one._replace(
+                    cpi=None, io_ops_per_s=100.0, io_bytes_per_s=1e6,
+                    io_wait_s_per_op=busy_s if reads else quiet_s)
+                if one.workload in SHOP else one._replace(
+                    cpi=None, io_ops_per_s=1.0, io_bytes_per_s=(
+                        1e8 if reads and one.workload is HOG else 1e4))
+                for one in found.workloads]))
+
+        self.rates = rates  # type: ignore[method-assign]
+
+    def test_a_wait_for_the_disk(self) -> None:
+        self.disk(0.0, 0.002)
+        self.until(lambda decision: decision.caps)
+        self.assertEqual(('io_wait', 'disk', ('hog',)), (
+            self.incident().signal, self.incident().cause,
+            self.incident().antagonists))
+
+    def test_a_wait_of_almost_nothing_is_none(self) -> None:
+        """It is infinitely more than none at all."""
+        self.disk(0.0, 1e-7)
+        for decision in self.turn(600):
+            self.assertEqual(((), ()), (decision.caps, decision.incidents))
 
     def test_one_task_in_the_application(self) -> None:
         self.shop = SHOP[:1]

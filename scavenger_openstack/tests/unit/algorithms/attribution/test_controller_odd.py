@@ -96,6 +96,7 @@ class OddInputTest(ShopCase):
 
     def test_a_damaged_state(self) -> None:
         for state in ({'good': [['hog']]}, {'good': [['a', 'b', 1, 2]]},
+                      {'good': [['hog', 'memory_bytes', 1.0, True, 9.0]]},
                       {'backs_off': 3},
                       {'backs_off': [[['a'], 'odd', 'hog', 1, 2]]},
                       {'tally': {'confirmed': 'x'}},

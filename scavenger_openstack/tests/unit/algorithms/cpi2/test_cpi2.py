@@ -22,6 +22,7 @@ import testtools
 
 from scavenger_openstack.algorithms.cpi2 import cpi2
 from scavenger_openstack.algorithms.cpi2 import specs
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import Rates
@@ -32,6 +33,16 @@ WEB = Workload('web', Priority.FOREGROUND, application='shop')
 HOG = Workload('hog', Priority.BACKGROUND)
 CALM = Workload('calm', Priority.BACKGROUND)
 VIP = Workload('vip', Priority.FOREGROUND)
+
+
+class HardCapsTest(testtools.TestCase):
+
+    def test_each_knob_has_its_own(self) -> None:
+        self.assertEqual(
+            {Knob.CPU_CORES: 0.2, Knob.IO_BYTES_PER_S: 3.0},
+            cpi2.hard_caps(cpi2.Params(cap_cores=0.2, cap_io_bytes_per_s=3.0)))
+        self.assertEqual({one.knob for one in SIGNALS.values()},
+                         set(cpi2.hard_caps(cpi2.Params())))
 
 
 class SpecsTest(testtools.TestCase):
