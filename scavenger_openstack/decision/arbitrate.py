@@ -151,7 +151,7 @@ def arbitrate(wishes: Iterable[Cap],
                 floor = floors[workload].get(knob)
                 if floor is not None and value < floor:  # type: ignore[operator]
                     cap = cap._replace(value=floor, reason=(
-                        f'{cap.reason}; raised to the floor, {floor:g}'))
+                        f'{cap.reason}; raised to the floor, {floor:.15g}'))
                     value = floor
             if original is not None and not value < original:  # type: ignore[operator]
                 continue

@@ -260,5 +260,5 @@ def _cap(one: Override, value: Value, target: str,
                     for workload in workloads if workload.id == target)
         if value < floor:
             value, reason = floor, (f'{reason}; raised to the floor, '
-                                    f'{floor:g}')
+                                    f'{floor:.15g}')
     return Cap(target, one.knob, value, OWNER, reason)

@@ -228,8 +228,9 @@ def _above_floor(knob: Knob, value: float | str | None,
     floor = floors.get(knob)
     if floor is not None and isinstance(value, float) and value < floor:
         raise faults.bad(
-            f'{value:g} is below the floor of {knob}, which is {floor:g}.',
-            'value', f'a number from {floor:g}, or null')
+            f'{value:.15g} is below the floor of {knob}, which is '
+            f'{floor:.15g}.',
+            'value', f'a number from {floor:.15g}, or null')
 
 
 def _target(host: Mapping[str, Any], key: caps.OverrideKey) -> str:
