@@ -33,38 +33,27 @@ from collections.abc import Iterator
 import contextlib
 import os
 import pathlib
-import random
 import subprocess
 import sys
 import tempfile
 import time
 
+import senders
+from senders import AGENTS
+from senders import Host
+from senders import HOSTS
 import sqlalchemy
 
-from scavenger_openstack.agent.control_plane import https
 from scavenger_openstack.conductor import service
 from scavenger_openstack.db import connect
 from scavenger_openstack.db import enrollment
 from scavenger_openstack.db import schema
 from scavenger_openstack.db import tables
 from scavenger_openstack import errors
-from scavenger_openstack import rpc
 from scavenger_openstack.tests.functional.servers import mariadb
 from scavenger_openstack.tests.functional.servers import postgresql
 from scavenger_openstack.tests.functional.servers import process
 from scavenger_openstack.tests.functional.servers import rabbitmq
-from scavenger_openstack.tests.unit import rpc_cases
-from scavenger_openstack.wire import codec
-from scavenger_openstack.wire import report as wire
-
-HOSTS = 200
-WORKLOADS = 50
-AGENTS = 2
-READY = 'ready'
-"""Processes that send reports; each has many hosts."""
-
-START_S = 60.0
-AGAIN_S = 0.2
 
 UWSGI = 'import pyuwsgi; pyuwsgi.run()'
 """A program that takes uWSGI's options."""
@@ -74,77 +63,6 @@ IN_AN_HOUR = {'facts': 360, 'incident': 1, 'workloads': 1}
 
 CLOUD_HOSTS = 10_000
 SYNC_S = 10
-
-FACTS = wire.Facts(
-    version='1.0.0', enforcing=True, grade='B', cpu_model='AMD EPYC',
-    modes={'scavenger': 'enforce', 'perfiso': 'enforce',
-           'io_shares': 'observe', 'attribution': 'enforce'},
-    capacity={'cpu_cores': 64.0, 'memory_bytes': 2.7e11,
-              'egress_bytes_per_s': 1.25e9, 'io_bytes_per_s': 1e9},
-    headroom={'cpu_cores': 21.25, 'memory_bytes': 9.1e10,
-              'egress_bytes_per_s': 8.1e8, 'io_bytes_per_s': 4.4e8},
-    precision={'attribution': wire.Precision(confirmed=12, refuted=1)},
-    tick_cpu_share=0.0031)
-
-
-def workloads(salt: int) -> list[wire.Workload]:
-    return [wire.Workload(
-        id=f'/machine/qemu-{number}-instance-{number:08x}',
-        priority='background' if number % 3 else 'foreground',
-        kind='instance', instance=f'{number:08x}-1111-2222-3333-{salt:012x}',
-        project=f'{number % 7:032x}', application=f'app-{number % 9}',
-        display_name=f'vm-{number}', flavor='m1.large', vcpus=4.0,
-        floor={'cpu_cores': 0.1, 'memory_bytes': 8e9})
-        for number in range(WORKLOADS)]
-
-
-class Host:
-    """What an agent knows of its reports and answers."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.sequence = 0
-        self.digest = self.workloads_digest = ''
-        self.salt = 0
-
-    def report(self, kind: str) -> bytes:
-        listed: list[wire.Workload] | None = None
-        entries: list[wire.AnyEntry] = []
-        if kind == 'workloads' or not self.workloads_digest:
-            self.salt += 1
-            listed = workloads(self.salt)
-        if kind == 'incident':
-            entries = [self.incident()]
-        now = time.time()
-        return codec.encode(wire.Report(
-            host=self.name, boot_id='b' * 36, run_id='r' * 32, sent_s=now,
-            facts=FACTS, workloads=listed,
-            workloads_digest=f'{self.salt:032x}', entries=entries,
-            directives_digest=self.digest))
-
-    def incident(self) -> wire.Incident:
-        self.sequence += 1
-        now = time.time()
-        listed = workloads(self.salt)
-        times = [now - 120 + second for second in range(120)]
-        return wire.Incident(
-            sequence=self.sequence, time_s=now, what='began',
-            id=f'{random.getrandbits(128):032x}', begun_s=now - 10,
-            victim=listed[0].id, signal='run_delay', value=0.4,
-            threshold=0.1, cause='cpu', controller='attribution',
-            suspects=[wire.Suspect(workload=one.id, score=0.5,
-                                   antagonist=index == 0)
-                      for index, one in enumerate(listed[1:6])],
-            evidence=[wire.Series(workload=one.id, signal='run_delay',
-                                  times_s=times, values=[0.123456] * 120)
-                      for one in listed[:3]])
-
-    def answered(self, data: bytes) -> None:
-        answer = codec.decode(data, wire.Answer, wire.MAX_ANSWER_BYTES)
-        self.workloads_digest = answer.workloads_digest
-        if answer.directives is not None:
-            self.digest = answer.directives.digest
-
 
 def one_thread(url: str, count: int) -> None:
     """Print what reports cost on a database."""
@@ -212,48 +130,6 @@ def disk_bytes(engine: sqlalchemy.Engine) -> float:
             ).scalar_one())
 
 
-def agents(url: str, seconds: float, name: str) -> None:
-    """Send reports one after another; print how many were answered."""
-    hosts = [Host(f'{name}-{number}') for number in range(HOSTS // AGENTS)]
-    if url.startswith('http'):
-        calls = [https.caller(url, host.name, pathlib.Path(host.name))
-                 for host in hosts]
-    else:
-        # A client is for one thread, and has one token.
-        token = ['']
-        client = rpc.Client(rpc_cases.configuration(url),
-                            token=lambda: token[0])
-
-        def call_of(host: str) -> Callable[[bytes], bytes]:
-            its = pathlib.Path(host).read_text()
-
-            def call(report: bytes) -> bytes:
-                token[0] = its
-                return client.sync(report)
-
-            return call
-
-        calls = [call_of(host.name) for host in hosts]
-    for host, call in zip(hosts, calls, strict=True):
-        until_s = time.monotonic() + START_S
-        while not host.workloads_digest:
-            try:
-                host.answered(call(host.report('facts')))
-            except errors.Unreachable:
-                if time.monotonic() > until_s:
-                    raise
-                time.sleep(AGAIN_S)
-    print(READY, flush=True)
-    sys.stdin.readline()
-    count, until_s = 0, time.monotonic() + seconds
-    while time.monotonic() < until_s:
-        number = count % len(hosts)
-        hosts[number].answered(calls[number](hosts[number].report('facts')))
-        count += 1
-    print(count, flush=True)
-    sys.stdin.readline()
-
-
 def over_the_network(seconds: float) -> None:
     """Print what reports cost that come from other processes."""
     broker = rabbitmq.RabbitMq()
@@ -312,11 +188,11 @@ def take(what: str, conductors: list[int], url: str, seconds: float,
     """
     with contextlib.ExitStack() as stack:
         sending = [stack.enter_context(child(
-            __file__, '--agents', f'agent-{number}', '--url', url,
-            '--seconds', str(seconds), directory=directory))
+            senders.__file__, f'agent-{number}', url, str(seconds),
+            directory=directory))
             for number in range(AGENTS)]
         for one in sending:
-            if line(one).strip() != READY:
+            if line(one).strip() != senders.READY:
                 raise errors.ScavengerError(f'{what}: no report is answered')
         used = cpu(*(pid for top in conductors for pid in family(top)))
         before = {name: cpu(*pids) for name, pids in servers.items()}
@@ -386,13 +262,8 @@ def main() -> None:
                         help='of each kind and database (1000)')
     parser.add_argument('--seconds', type=float, default=10.0,
                         help='that reports come from other processes (10)')
-    parser.add_argument('--agents', help=argparse.SUPPRESS)
-    parser.add_argument('--url', help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.agents:
-        agents(options.url, options.seconds, options.agents)
-        return
-    print(f'{HOSTS} hosts of {WORKLOADS} workloads, {options.reports} '
+    print(f'{HOSTS} hosts of {senders.WORKLOADS} workloads, {options.reports} '
           'reports, one thread; ms, reports/s, transactions, bytes')
     print(f'  {"database":<11}{"report":<10}{"CPU":>8}{"time":>10}'
           f'{"rate":>10}{"trans":>6}{"sent":>9}{"answer":>9}{"disk":>9}')
