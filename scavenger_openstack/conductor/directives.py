@@ -108,6 +108,7 @@ class Wishes:
         if known is not None and known == (key, asker.holds):
             return None
         content = _content(connection, wanted, asker, overrides, budget)
+        content['schema'] = report.SCHEMA
         digest = hashlib.sha256(codec.encode(report.Directives(
             issued_s=0.0, digest='-', **content))).hexdigest()[:32]
         with self._lock:

@@ -19,7 +19,8 @@ sequence.  Times are UNIX times in seconds, unless a name says otherwise.
 
 Fields that another minor version does not know are ignored, and those that it
 lacks have defaults.  A new meaning of a field, a new type of entry and a new
-knob or mode are a new :data:`SCHEMA`.
+knob or mode are a new :data:`SCHEMA`.  Each message says its own; a default is
+not sent, so that of the field is 1 for ever.
 
 Names are those of :func:`.fit.name`: the agent's own unless these are too long
 or not printable.
@@ -28,6 +29,7 @@ or not printable.
 from __future__ import annotations
 
 from typing import Annotated
+from typing import Any
 from typing import Literal
 
 import msgspec
@@ -171,8 +173,9 @@ class Incident(Entry, frozen=True, tag='incident'):
 class Limit(Entry, frozen=True, tag='limit'):
     """A limit was set, changed or removed.
 
-    ``since_s`` is when it was set; ``original`` what the knob holds without
-    it.  ``incident`` is the id of the one that it answers, '' for none.
+    ``since_s`` is when its owner set it or took it over; ``original`` what the
+    knob holds without it.  ``incident`` is the id of the one that it answers,
+    '' for none.
     """
 
     workload: Name
@@ -243,7 +246,7 @@ class Report(Wire, frozen=True):
     boot_id: Name
     run_id: Name
     sent_s: Time
-    schema: int = SCHEMA
+    schema: int = 1
     facts: Facts = Facts()
     workloads_digest: MaybeName = ''
     workloads: Annotated[list[Workload], Meta(max_length=2000)] | None = None
@@ -278,7 +281,7 @@ class Tag(Wire, frozen=True):
     priority: Priority
     application: MaybeName = ''
     source: MaybeName = ''
-    floor: dict[Name, NotNegative] = {}
+    floor: Annotated[dict[Name, NotNegative], Meta(max_length=50)] = {}
     protect: bool = True
 
 
@@ -313,7 +316,7 @@ class Directives(Wire, frozen=True):
 
     issued_s: Time
     digest: Name
-    schema: int = SCHEMA
+    schema: int = 1
     protection: bool = True
     protection_reason: Sentence = ''
     modes: dict[Name, Name] = {}
@@ -342,7 +345,7 @@ class KillSwitch(Wire, frozen=True):
     """The part of directives that is followed whatever else is in them."""
 
     protection: bool = True
-    protection_reason: Sentence = ''
+    protection_reason: Any = ''
 
 
 class KillSwitchAnswer(Wire, frozen=True):

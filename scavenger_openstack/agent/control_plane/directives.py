@@ -48,6 +48,7 @@ MOST = 2.0 ** 53
 NOT_UNDERSTOOD = '-'
 """The digest of directives of which only the kill switch is followed: the
 conductor, which has another, sends them again."""
+LOST = 'what it said last is not readable here, and it has not answered yet'
 REASON = 200
 """So much of a reason for the kill switch goes to each log line."""
 
@@ -83,16 +84,12 @@ class Directives:
             data = status.read_file(self._path, report.MAX_ANSWER_BYTES + 1)
             found = codec.decode(data, report.Directives,
                                  report.MAX_ANSWER_BYTES)
-            _check(found)
         except FileNotFoundError:
             return
         except (OSError, errors.ScavengerError) as exc:
-            self._warn(f'{self._path}: not usable: {exc}; the directives of '
-                       'the control plane are followed when it answers')
-            stop = _stop(data, report.KillSwitch)
-            if stop is None:
-                return
-            found = stop
+            self._warn(f'{self._path}: not usable: {exc}; no limit is set '
+                       'until the control plane answers')
+            found = _stop(data, report.KillSwitch) or _stopped(LOST)
         # By the clock that says less: ours may have been set back.
         self._take(found, now, max(wall_s, found.issued_s))
 
@@ -104,7 +101,11 @@ class Directives:
 
         :raises WireError: they are of another version.
         """
-        _check(found)
+        if found.schema != report.SCHEMA:
+            raise errors.WireError(
+                f'directives of schema {found.schema}, this agent follows '
+                f'{report.SCHEMA}: use an agent and a conductor of one '
+                'release')
         if found.protection != (not self.orders.stopped) or not self.digest:
             LOG.info('the control plane %s', 'lets this host be protected'
                      if found.protection else 'stops protection: '
@@ -135,10 +136,11 @@ class Directives:
         refused: dict[str, str] = {}
         modes = {}
         for name, mode in found.modes.items():
-            if mode in set(Mode):
-                modes[name] = Mode(mode)
-            else:
-                refused[f'mode {name}'] = f'{mode!r} is none of this agent'
+            if mode not in set(Mode):
+                refused[f'mode {name}'] = (f'{mode!r} is none of this agent; '
+                                           'it observes')
+                mode = Mode.OBSERVE
+            modes[name] = Mode(mode)
         overrides = []
         for one in found.overrides:
             why = _unsound(one)
@@ -207,16 +209,12 @@ class Directives:
         finally:
             os.close(fd)
         os.replace(draft, self._path)
-
-
-def _check(found: report.Directives) -> None:
-    """
-    :raises WireError: they are of another version.
-    """
-    if found.schema != report.SCHEMA:
-        raise errors.WireError(
-            f'directives of schema {found.schema}, this agent follows '
-            f'{report.SCHEMA}: use an agent and a conductor of one release')
+        fd = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY
+                     | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)        # or a power cut brings the old one back
+        finally:
+            os.close(fd)
 
 
 def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
@@ -228,9 +226,17 @@ def _stop(data: bytes, kind: type[report.KillSwitch | report.KillSwitchAnswer]
         return None
     if isinstance(found, report.KillSwitchAnswer):
         found = found.directives or report.KillSwitch()
-    return None if found.protection else report.Directives(
-        issued_s=0.0, digest=NOT_UNDERSTOOD, protection=False,
-        protection_reason=found.protection_reason)
+    if found.protection:
+        return None
+    reason = found.protection_reason
+    return _stopped('(the rest of its directives is not understood here) '
+                    + (reason if isinstance(reason, str) else ''))
+
+
+def _stopped(reason: str) -> report.Directives:
+    return report.Directives(
+        schema=report.SCHEMA, issued_s=0.0, digest=NOT_UNDERSTOOD,
+        protection=False, protection_reason=fit.sentence(reason))
 
 
 def _possible(one: report.Spec) -> bool:
@@ -250,7 +256,7 @@ def _floor(tag: report.Tag) -> tuple[dict[Knob, float], str]:
             wrong.append(f'{name}: not a number from 0 to {MOST:g}')
         else:
             floor[Knob(name)] = value
-    return floor, '; '.join(wrong)
+    return floor, fit.sentence('; '.join(wrong))
 
 
 def _reason(found: report.Directives) -> str:

@@ -336,7 +336,8 @@ class Sync:
                  if seen.sample is not None else None)
         digest = reports.digest(found) if found is not None else ''
         told = report.Report(
-            host=self._host, boot_id=self._boot_id, run_id=run_id,
+            schema=report.SCHEMA, host=self._host, boot_id=self._boot_id,
+            run_id=run_id,
             sent_s=time.time(),
             facts=reports.facts(
                 seen, self._rates, version=self._version,

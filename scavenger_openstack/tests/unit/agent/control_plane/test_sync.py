@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import json
 import os
 import pathlib
@@ -536,7 +537,9 @@ class DirectivesTest(SyncTestCase):
         def look() -> None:
             one = directives.Directives(self.directory)
             one.load(5.0, 1000.0)
-            self.assertEqual(orders.NONE, one.orders)
+            self.assertEqual(
+                orders.NONE._replace(stopped='the control plane: '
+                                     + directives.LOST), one.orders)
 
         for data in (good[:-9], b'\xff' * 99, b''):
             path.write_bytes(data)
@@ -566,49 +569,74 @@ class DirectivesTest(SyncTestCase):
             DIRECTIVES, schema=report.SCHEMA + 1, protection=False), 6.0)
         self.assertEqual('', one.orders.stopped)
 
+    def answers(self, found: Mapping[str, Any] = {},
+                allow_background: bool = False) -> None:
+        """The conductor says this of its directives, whatever its type."""
+        text = json.dumps({'acknowledged': 0, 'directives': {
+            **codec.plain(DIRECTIVES), **found}}).encode()
+        self.sync = self.make(lambda report: text,
+                              allow_background=allow_background)
+        self.sync.turn()
+
     def test_what_a_later_release_knows(self) -> None:
         """What is not known here is left out, and in the status."""
-        one = self.follow(codec.replace(
-            DIRECTIVES, modes={'scavenger': 'observe', 'perfiso': 'advise'},
-            tags=[report.Tag(instance='a', priority='foreground',
-                             floor={'io_weight': 1.0})],
-            overrides=[report.Override(
-                id='p', workload='w', knob='io_weight', value=1.0, reason='',
-                expires_s=2000.0), *DIRECTIVES.overrides]))
-        self.assertEqual({'scavenger': Mode.OBSERVE}, one.orders.modes)
-        self.assertEqual(['o'], [
-            found.id for found in one.orders.overrides])
-        self.assertEqual({'mode perfiso', 'override p'}, one.refused.keys())
+        later = {'id': 'p', 'workload': 'w', 'knob': 'io_weight', 'value': 1,
+                 'reason': '', 'expires_s': 2000}
+        self.answers({
+            'overrides': [later, {**later, 'id': 'o', 'knob': 'cpu_cores'}],
+            'modes': {'scavenger': 'enforce', 'perfiso': 'advise'},
+            'tags': [{'instance': 'a', 'priority': 'background',
+                      'floor': {'io_weight': 1, 'cpu_cores': 0.5}}]},
+            allow_background=True)
+        followed = self.sync.orders
+        self.assertEqual({'scavenger': Mode.ENFORCE, 'perfiso': Mode.OBSERVE},
+                         followed.modes)
+        self.assertEqual(['o'], [one.id for one in followed.overrides])
+        self.assertEqual({'a': {Knob.CPU_CORES: 0.5}}, followed.background)
+        self.assertEqual({'mode perfiso', 'override p', 'floor a'},
+                         self.sync.directives.refused.keys())
+        self.assertEqual('', self.sync.facts()['fault'])
 
     def test_the_kill_switch_holds_whatever_else_is_said(self) -> None:
-        one = self.follow(DIRECTIVES)
+        odd: dict[str, Any]
         for odd in ({'schema': report.SCHEMA + 1}, {'overrides': 'all'},
-                    {'specs': [{'later': 1}]}):
-            for stops in (False, True):
-                text = json.dumps({'acknowledged': 0, 'directives': {
-                    **codec.plain(DIRECTIVES), 'protection': not stops,
-                    'protection_reason': 'an incident', **odd}}).encode()
-                self.sync = self.make(lambda report, text=text: text)
-                self.sync.turn()
-                self.assertEqual(
-                    'the control plane: an incident' if stops else '',
-                    self.sync.orders.stopped)
-                self.assertNotEqual('', self.sync.facts()['fault'])
+                    {'specs': [{'later': 1}]},
+                    {'protection_reason': 'an incident' + ' of many' * 999},
+                    {'protection_reason': {'later': 1}}):
+            self.follow(DIRECTIVES)
+            self.answers({'protection_reason': 'an incident', **odd})
+            self.assertEqual('', self.sync.orders.stopped)
+            self.answers({'protection': False, 'protection_reason':
+                          'an incident', **odd})
+            self.assertIn('the control plane: ', self.sync.orders.stopped)
+            self.assertNotEqual('', self.sync.facts()['fault'])
             # Also after a restart, until something is understood.
             self.assertTrue(self.make().orders.stopped)
-            one.follow(DIRECTIVES, 6.0)
+            self.answers(odd)
+            self.assertIn('not understood', self.sync.orders.stopped)
+            self.answers()
+            self.assertEqual('', self.sync.orders.stopped)
 
     def test_the_kill_switch_that_another_release_has_kept(self) -> None:
         self.follow(DIRECTIVES)
         path = self.directory / directives.FILE
         kept = json.loads(path.read_text())
-        for odd in ({'schema': report.SCHEMA + 1}, {'overrides': 'all'}):
-            path.write_text(json.dumps(
-                {**kept, 'protection': False, **odd}))
-            self.assertEqual('the control plane: no reason given',
-                             self.make().orders.stopped)
+        for odd, stopped in (({'schema': report.SCHEMA + 1}, False),
+                             ({'overrides': 'all'}, True)):
+            path.write_text(json.dumps({
+                **kept, 'protection': False, 'protection_reason': 'why',
+                **odd}))
+            self.assertRegex(self.make().orders.stopped,
+                             'the control plane: .*why')
             path.write_text(json.dumps({**kept, **odd}))
-            self.assertEqual('', self.make().orders.stopped)
+            self.assertEqual(stopped, bool(self.make().orders.stopped))
+
+    def test_each_message_says_its_schema(self) -> None:
+        """A default is not sent: the other end would take its own for it."""
+        self.useFixture(fixtures.MonkeyPatch(
+            f'{report.__name__}.SCHEMA', 2))
+        self.sync.turn()
+        self.assertEqual(2, self.conductor.reports[0].schema)
 
     def test_they_come_with_an_answer(self) -> None:
         self.conductor.answer = {'directives': codec.replace(
