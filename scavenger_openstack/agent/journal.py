@@ -27,7 +27,9 @@ from scavenger_openstack.agent import history as history_
 from scavenger_openstack.agent import loop as loop_
 from scavenger_openstack.agent import transitions
 from scavenger_openstack.algorithms.perfiso import perfiso
+from scavenger_openstack.decision import orders as orders_
 from scavenger_openstack.types import Action
+from scavenger_openstack.types import Cap
 from scavenger_openstack.types import HostSample
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import KnobKey
@@ -37,6 +39,7 @@ RUNNING = 'running'
 NOT_ASKED = 'no controller asks for it now'
 EXEMPT = 'it is exempt from limits'
 UNLIMITED = 'an override wants no limit'
+OVER = 'the override has ended'
 LOST = 'the watcher could not restore it any more'
 NOT_THERE = 'it is no longer there'
 WAIT_S = 3.0
@@ -102,7 +105,7 @@ class Journal:
                  and self._isolation.owns(key)],
                 perfiso.Controller.name, cpu_set),
             {key: one.original for key, one in held.items()},
-            lambda key: self._why(key, state, tick),
+            lambda cap: self._why(cap, state, tick),
             pending | self._unexplained(tick, held))
         if tick.sample is not None:     # not known is not over
             events += self._transitions.incidents(
@@ -113,8 +116,9 @@ class Journal:
         self._add(events)
         self._lost = tick.lost
 
-    def _why(self, key: KnobKey, state: str, tick: loop_.Tick) -> str:
+    def _why(self, cap: Cap, state: str, tick: loop_.Tick) -> str:
         """Why there is no limit any more."""
+        key = cap[:2]
         if state != RUNNING or tick.sample is None:
             return state
         if key in self._gone:
@@ -122,6 +126,7 @@ class Journal:
         if key not in self._went and key[0] in _workloads(tick.sample):
             decided = tick.decided
             return (LOST if key in self._lost or key in tick.lost
+                    else OVER if cap.owner == orders_.OWNER
                     else UNLIMITED if decided and key in decided.unlimited
                     else EXEMPT if decided and key[0] in decided.exempt
                     else NOT_ASKED)

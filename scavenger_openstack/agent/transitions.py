@@ -111,7 +111,8 @@ Event = AgentEvent | LimitEvent | IncidentEvent | KillEvent
 class _Limit:
     """A limit as it is, and what the last line said of it.
 
-    ``moved``: it may have changed since that was looked at last.
+    ``moved``: it may have changed since that was looked at last.  ``owned_s``
+    and ``owned_wall_s``: when its owner took it over.
     """
 
     cap: Cap
@@ -120,6 +121,8 @@ class _Limit:
     lowest: Value
     highest: Value
     seen_s: float
+    owned_s: float
+    owned_wall_s: float
     present: bool = True
     moved: bool = False
     told: Cap | None = None
@@ -149,7 +152,7 @@ class Transitions:
     def limits(self, now: float, wall_time_s: float,
                in_force: Mapping[KnobKey, Cap],
                originals: Mapping[KnobKey, Value | None],
-               why: Callable[[KnobKey], str] = lambda key: '',
+               why: Callable[[Cap], str] = lambda cap: '',
                pending: Collection[KnobKey] = ()
                ) -> list[Event]:
         """The lines about limits.
@@ -168,16 +171,19 @@ class Transitions:
             limit = self._limits.get(key)
             if limit is None:
                 self._limits[key] = _Limit(
-                    cap, originals.get(key), wall_time_s, cap[2], cap[2], now)
+                    cap, originals.get(key), wall_time_s, cap[2], cap[2], now,
+                    now, wall_time_s)
             else:
                 limit.seen_s = now
                 if not limit.present:
                     limit.present = limit.moved = True
                     limit.original = originals.get(key)
-                    limit.since_s = wall_time_s
+                    limit.since_s = limit.owned_wall_s = wall_time_s
+                    limit.owned_s = now
                     limit.lowest = limit.highest = cap[2]
                 if cap[3] != limit.cap[3]:
                     limit.moved = True
+                    limit.owned_s, limit.owned_wall_s = now, wall_time_s
                 limit.cap = cap
                 if cap[2] != limit.highest and cap[2] != limit.lowest:
                     limit.moved = True
@@ -202,7 +208,7 @@ class Transitions:
 
     @staticmethod
     def _limit(limit: _Limit, now: float, wall_time_s: float,
-               why: Callable[[KnobKey], str]) -> LimitEvent | None:
+               why: Callable[[Cap], str]) -> LimitEvent | None:
         cap = limit.cap
         if limit.told is None:
             what = 'set' if limit.present else ''
@@ -215,12 +221,15 @@ class Transitions:
         if not what or (what != 'removed' and not _room(limit.times, now)
                         and now - limit.times[-1] < AGAIN_S):
             return None
-        if what == 'changed' and limit.told and limit.told.owner != cap.owner:
-            limit.since_s = wall_time_s
+        if limit.told is not None and limit.told.owner != cap.owner:
+            if what == 'changed':
+                limit.since_s = limit.owned_wall_s
+            else:       # the line is about the limit that has had one
+                cap = limit.told
         event = LimitEvent(
             wall_time_s, what, cap.workload, cap.knob, cap.owner, cap.reason,
             limit.original, cap.value, limit.lowest, limit.highest,
-            limit.since_s, why(cap[:2]) if what == 'removed' else '')
+            limit.since_s, why(cap) if what == 'removed' else '')
         limit.times.append(now)
         limit.told = cap if limit.present else None
         limit.lowest = limit.highest = cap.value
@@ -271,10 +280,11 @@ def _room(times: Times, now: float) -> bool:
 
 
 def _due(limit: _Limit, now: float) -> bool:
-    """Whether a change may have a line: who limits now is told soon."""
+    """Whether a change may have a line: who limits now is told soon, unless
+    that changes all the time."""
     return now - limit.times[-1] >= REST_S or (
         limit.told is not None and limit.told.owner != limit.cap.owner
-        and _room(limit.times, now))
+        and now - limit.owned_s >= AGAIN_S and _room(limit.times, now))
 
 
 def _recent(times: Times, now: float) -> bool:

@@ -66,14 +66,16 @@ def apply(connection: reports.Connection, host_id: int,
         if row is None:
             row = {'host_id': host_id, 'workload': entry.workload,
                    'knob': entry.knob, 'set_s': since_s, 'changed_s': 0.0,
-                   'removed_s': None, 'why': '', 'incident': ''}
+                   'removed_s': None, 'why': '', 'incident': '',
+                   'owner': entry.owner}
             _order(of_knob, row, touched, newest)
             of_knob.append(row)
+        incident = entry.incident or (
+            row['incident'] if row['owner'] == entry.owner else '')
         if time_s >= row['changed_s']:
             row.update(value=entry.value, original=entry.original,
                        owner=entry.owner, reason=entry.reason,
-                       incident=entry.incident or row['incident'],
-                       changed_s=time_s)
+                       incident=incident, changed_s=time_s)
         if entry.what == 'removed':
             row.update(removed_s=time_s, why=entry.why)
         touched[id(row)] = row

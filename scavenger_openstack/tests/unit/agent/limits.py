@@ -54,9 +54,9 @@ class LimitsTestCase(testtools.TestCase):
         self.actuator = actuator.Actuator(self.libvirtd.driver, self.leases,
                                           30.0)
 
-    def tick(self, *wishes: tuple[tuple[str, Knob], Value]
-             ) -> actuator.Outcome:
-        caps = [Cap(*key, value, 'owner', 'reason') for key, value in wishes]
+    def tick(self, *wishes: tuple[tuple[str, Knob], Value],
+             owner: str = 'owner') -> actuator.Outcome:
+        caps = [Cap(*key, value, owner, 'reason') for key, value in wishes]
         seen = self.actuator.look(caps)
         return self.actuator.reconcile(
             arbitrate.arbitrate(caps, seen.originals, {}), seen)

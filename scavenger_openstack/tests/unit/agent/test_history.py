@@ -126,20 +126,34 @@ class LimitsTest(testtools.TestCase):
         self.assertIn('limit removed: /batch/a cpu_cores', line)
 
     def test_another_owner(self) -> None:
-        """It is told at once, but for the first times in a minute only, and
-        has the limit from then on."""
+        """It is told soon, and has the limit since it took that over."""
         self.step(0, cap(1.0, owner=leftover.OWNER))
-        told = [(now, line) for now in range(20, 60) for line in self.step(
-            now, cap(0.5, owner='o' if now % 2 else leftover.OWNER))]
-        self.assertEqual([21, 22, 23], [now for now, _ in told])
-        self.assertIn('limit changed: /batch/a cpu_cores = 0.5 cores',
-                      told[0][1])
-        self.assertIn('(o)', told[0][1])
-        event, = self.transitions.limits(100, 1e9 + 100, {
-            KEY: cap(0.5, owner=leftover.OWNER)}, {KEY: None})
-        assert isinstance(event, LimitEvent)
-        self.assertEqual(('changed', 1e9 + 100), (event.what, event.since_s))
-        self.assertIn('it was 0.5 cores for 20 s', self.step(120)[0])
+        told = [(now, one) for now in range(20, 30)
+                for one in self.events(now, cap(0.5))]
+        [(now, event)] = told
+        self.assertEqual((25, 'changed', 1e9 + 20),
+                         (now, event.what, event.since_s))
+        self.assertIn('it was 0.5 cores for 20 s: r (o)',
+                      self.step(40, why='r')[0])
+
+    def test_owners_that_change_all_the_time(self) -> None:
+        self.step(0, cap(1.0, owner=leftover.OWNER))
+        self.assertEqual([60, 122], [
+            now for now in range(1, 150) for _ in self.step(
+                now, cap(0.5, owner='o' if now // 2 % 2 else 'p'))])
+
+    def test_an_owner_that_was_not_told(self) -> None:
+        """The end is that of the limit that had a line."""
+        self.step(0, cap(1.0, owner='o'))
+        self.step(9, cap(0.5, owner=leftover.OWNER))
+        [event] = self.events(10)
+        self.assertEqual(('removed', 'o', 1e9), (
+            event.what, event.owner, event.since_s))
+
+    def events(self, now: float, *caps: Cap) -> list[LimitEvent]:
+        return [event for event in self.transitions.limits(
+            now, 1e9 + now, {one[:2]: one for one in caps},
+            {KEY: None} if caps else {}) if isinstance(event, LimitEvent)]
 
     def test_a_limit_lasts_as_long_as_its_lease(self) -> None:
         self.step(0, cap(1.0))

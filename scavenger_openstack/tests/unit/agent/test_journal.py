@@ -25,6 +25,7 @@ from scavenger_openstack.agent import journal
 from scavenger_openstack.agent import loop
 from scavenger_openstack.algorithms.perfiso import perfiso
 from scavenger_openstack.decision import decider
+from scavenger_openstack.decision import orders
 from scavenger_openstack.decision import settle
 from scavenger_openstack.drivers.libvirt import ends as domain_ends
 from scavenger_openstack.tests.unit.agent import limits
@@ -143,6 +144,15 @@ class JournalTest(limits.LimitsTestCase):
         [line] = self.told(decided=settle.Decided(
             nothing, {}, (), (), (), nothing, {}, {}, **found))
         return line.partition('is unlimited: ')[2].partition(' (')[0]
+
+    def test_an_override_that_ended(self) -> None:
+        for _ in range(9):
+            self.tick(*WISHES, owner=orders.OWNER)
+            self.told()
+        self.machine.stop()     # or virsh would be asked
+        self.tick()
+        [line] = self.told()
+        self.assertIn(journal.OVER, line)
 
     def test_the_watcher_cannot_restore_it(self) -> None:
         self.tick(*WISHES)

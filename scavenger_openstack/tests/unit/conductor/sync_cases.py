@@ -306,6 +306,20 @@ class Sync(cloud.Mixin):
             self.rows(tables.caps, 'owner', 'incident', 'set_s',
                       'removed_s'))
 
+    def test_a_limit_that_others_take_over_by_a_wrong_clock(self) -> None:
+        """Then it is one row; its incident is that of its owner."""
+        self.listed()
+        ahead = NOW + 3600
+        for sequence, more in enumerate((
+                {'incident': 'i'}, {}, {'owner': 'leftover'}), 1):
+            self.sync(report(limit(
+                sequence, ahead + sequence, 'changed' if sequence > 1
+                else 'set', since_s=ahead + sequence, **more),
+                sent_s=ahead + sequence), NOW + sequence)
+            self.assertEqual(
+                [('attribution', 'i') if sequence < 3 else ('leftover', '')],
+                self.rows(tables.caps, 'owner', 'incident'))
+
     def test_an_agent_that_starts_again(self) -> None:
         self.sync(report(limit(1), incident(2)))
         self.sync(report(
