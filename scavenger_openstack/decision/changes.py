@@ -127,24 +127,29 @@ def incidents_by_key(decisions: Mapping[str, Decision],
 
 
 def told_incidents(decided: Decided) -> dict[tuple[str, str], Incident]:
-    """As :func:`incidents_by_key`, for operators: an action by which nothing
-    is limited says so.
+    """As :func:`incidents_by_key`, for operators: an action names those that
+    are limited, and says so where none is.
 
     Controllers do not know of that, and recordings hold what they said.
     """
     return {
         key: incident if not incident.action.startswith(LIMIT)
-        or _limits(decided, key[0], incident) else dataclasses.replace(
-            incident, action=WOULD + incident.action)
+        else dataclasses.replace(incident, action=_told_action(
+            decided, key[0], incident))
         for key, incident in incidents_by_key(decided.decisions).items()}
 
 
-def _limits(decided: Decided, controller: str, incident: Incident) -> bool:
-    """Whether antagonists of an incident may be limited for it."""
+def _told_action(decided: Decided, controller: str, incident: Incident
+                 ) -> str:
     signal = SIGNALS.get(incident.signal)
-    return (controller not in decided.observed
-            and (signal is None or signal.knob in decided.limited)
-            and not set(incident.antagonists) <= set(decided.exempt))
+    if controller in decided.observed or (
+            signal is not None and signal.knob not in decided.limited):
+        return WOULD + incident.action
+    names = incident.action.removeprefix(LIMIT).split(', ')
+    limited = [name for name in names if name not in decided.exempt and (
+        signal is None or (name, signal.knob) not in decided.unlimited)]
+    return (LIMIT + ', '.join(limited) if limited
+            else WOULD + incident.action)
 
 
 def _gist(incident: Incident) -> tuple[object, ...]:

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 import dataclasses
+from typing import Any
 
 import testtools
 
 from scavenger_openstack.algorithms.scavenger import scavenger
+from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.decision import changes
 from scavenger_openstack.decision.controller import DETECTOR
 from scavenger_openstack.decision.controller import REGULATOR
@@ -133,6 +135,22 @@ class DecideTest(DeciderTestCase):
                                ({'/b'}, 'limit /a')):
             self.assertEqual([action], self.actions(
                 found._replace(exempt=exempt)))
+
+    def test_nor_is_what_an_override_frees(self) -> None:
+        """Of those that an action names, the others are limited."""
+        fixed = Fixed('one')
+        fixed.decision = Decision(incidents=(dataclasses.replace(
+            INCIDENT, action='limit /a, /b', antagonists=('/a', '/b', '/c')),))
+        found = self.decide(decider.Decider([(fixed, Mode.ENFORCE)]))
+        knob = SIGNALS[INCIDENT.signal].knob
+        more: dict[str, Any]
+        for freed, action in (
+                (['/a'], 'limit /b'), (['/c'], 'limit /a, /b'),
+                (['/a', '/b'], 'would limit /a, /b')):
+            for more in ({'exempt': freed},
+                         {'unlimited': [(name, knob) for name in freed]}):
+                self.assertEqual([action], self.actions(
+                    found._replace(**more)))
 
     def test_what_limits_nothing_is_told_as_it_is(self) -> None:
         for action in ('', 'nothing now'):
