@@ -25,6 +25,7 @@ import math
 from typing import NamedTuple
 
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Workload
 from scavenger_openstack.types import WorkloadRates
 
 MIN_CORES = 0.25
@@ -94,6 +95,13 @@ def llc_misses(rates: WorkloadRates) -> float | None:
 
 def io_bytes(rates: WorkloadRates) -> float | None:
     return number(rates.io_bytes_per_s)
+
+
+def disk_limits(workload: Workload) -> int:
+    """How many times the number of a limit on its disks it may use: that of a
+    VM is a total, that of a container counts each direction and each device.
+    """
+    return 1 if workload.instance else 2 * max(1, len(workload.disks))
 
 
 CPI = Signal('cpi', 'cpi', cpi, cores, Knob.CPU_CORES)

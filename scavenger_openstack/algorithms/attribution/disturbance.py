@@ -191,7 +191,7 @@ class Disturbance:
         """The same in words; a pooled signal has no unit that tells."""
         if self.signal in SHARES:
             return f'from {self.base:.3g} to {self.raised:.3g}'
-        return f'to {1 + self.harm:.3g} times its undisturbed value'
+        return f'to {1 + self.harm:,.2f} times its undisturbed value'
 
     @property
     def tolerated(self) -> float:

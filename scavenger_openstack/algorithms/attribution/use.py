@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from scavenger_openstack.algorithms.attribution import evidence
 from scavenger_openstack.algorithms.attribution.history import Point
 from scavenger_openstack.algorithms.attribution.history import Sample
+from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.algorithms.signals import SIGNALS
 from scavenger_openstack.types import Knob
 
@@ -34,9 +35,6 @@ USES: Mapping[Knob, Callable[[Point], float | None]] = {
     Knob.CPU_CORES: lambda point: point.cores,
     Knob.IO_BYTES_PER_S: lambda point: point.io_bytes_per_s}
 """Knob of an antagonist -> its use, in the unit of the knob."""
-
-DIRECTIONS = 2
-"""A disk's limit counts each direction and each device; its use does not."""
 
 WORKING = 0.5
 """Part of what it uses when it works, or of its limit, from which an
@@ -54,9 +52,9 @@ def use_of(knob: Knob, point: Point) -> float | None:
 
 def held_to(knob: Knob, cap: float, point: Point) -> float:
     """What a workload can use at most under a cap, both in the unit of the
-    knob; see :data:`DIRECTIONS`."""
+    knob."""
     if knob is Knob.IO_BYTES_PER_S:
-        return cap * DIRECTIONS * max(1, len(point.workload.disks))
+        return cap * disk_limits(point.workload)
     return cap
 
 

@@ -82,9 +82,6 @@ KNOB = Knob.IO_OPS_PER_S
 LEAST_OPS_PER_S = 1.0
 """A floor below this counts as this: 0 would remove some limits."""
 
-DIRECTIONS = 2
-"""A floor holds for reads and for writes."""
-
 QUIET = 1.25
 """The background rests while it does no more than so many times what its
 floors let it do."""
@@ -189,7 +186,7 @@ class _Background:
         self.used = math.fsum(known) if len(known) == len(rates) else None
         self.least = math.fsum(self.floors)
         self.allowed = math.fsum([
-            low * DIRECTIONS * max(1, len(one[0].disks))
+            low * signals.disk_limits(one[0])
             for low, one in zip(self.floors, rates, strict=True)])
 
 

@@ -21,6 +21,7 @@ from scavenger_openstack.algorithms.attribution import cap_control
 from scavenger_openstack.algorithms.attribution.disturbance import Disturbance
 from scavenger_openstack.algorithms.attribution.trial import TrialOutcome
 from scavenger_openstack.algorithms.attribution import use as use_
+from scavenger_openstack.algorithms.signals import disk_limits
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     CapControlTestCase)
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
@@ -30,6 +31,8 @@ from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
 from scavenger_openstack.tests.unit.algorithms.attribution.cap_cases import (
     uses)
 from scavenger_openstack.types import Knob
+from scavenger_openstack.types import Priority
+from scavenger_openstack.types import Workload
 
 
 class TrialTest(CapControlTestCase):
@@ -272,6 +275,13 @@ class UnitsTest(CapControlTestCase):
             self.turn(uses(io_hog=2 * self.cap(knob=Knob.IO_BYTES_PER_S)),
                       1.0)
         self.assertIs(TrialOutcome.CONFIRMED, one.outcome)
+
+    def test_of_a_vm_they_are_limited_together(self) -> None:
+        for instance, disks, limits in (
+                ('', (), 2), ('', ('8:0',), 2), ('', ('8:0', '8:16'), 4),
+                ('uuid', ('8:0', '8:16'), 1)):
+            self.assertEqual(limits, disk_limits(Workload(
+                'w', Priority.BACKGROUND, instance=instance, disks=disks)))
 
     def test_a_cap_that_holds_nothing_is_taken_back(self) -> None:
         one = disturbance()
