@@ -29,8 +29,11 @@ def of_bytes_per_s(value: float) -> str:
 
 
 def of_number(value: float, figures: int = 3) -> str:
-    """So many figures, or all before the point: 0.00123, 12.3, 12,345."""
+    """So many figures, or all before the point: 0.00123, 12.3, 12,345; with
+    an exponent what is too large or small to be read otherwise."""
     text = f'{value:.{figures}g}'
+    if not (1e-9 < abs(value) < 1e18):
+        return text
     if 'e' not in text:
         return text if abs(value) < 1000 else f'{value:,.0f}'
     return f'{Decimal(text):f}' if abs(value) < 1 else f'{value:,.0f}'

@@ -153,8 +153,9 @@ def _limits(row: Mapping[str, Any], stale: bool) -> str:
 
 def _suffers(incident: Mapping[str, Any]) -> str:
     by = incident.get('antagonists') or ()
-    value, threshold = (_known(incident.get(name), '{:.3g}')
-                        for name in ('value', 'threshold'))
+    value, threshold = (
+        'unknown' if number is None else amounts.of_number(number)
+        for number in (incident.get('value'), incident.get('threshold')))
     return (f'SUFFERS from {incident["cause"]}: {incident["signal"]} {value}, '
             f'threshold {threshold}; ' + (
                 f'caused by {", ".join(by)}' if by else
