@@ -26,7 +26,7 @@ TESTS = ('demo',)
 GUEST = guest.Guest(
     tests=tuple(f'{guest_v2.__name__}.{name}' for name in TESTS),
     modules=('veth', 'sch_tbf', 'loop', 'ext4'), memory_bytes=3 * 2**30,
-    deadline_s=1500,
+    deadline_s=2400,
     programs={f'opt/programs/{name}': load.SOURCES / f'{name}.c'
               for name in load.PROGRAMS})
 

@@ -37,7 +37,7 @@ from scavenger_openstack.tests.functional import base
 from scavenger_openstack.tests.functional.guest_v2 import tree
 from scavenger_openstack.tests.functional import short_demo
 
-DEADLINE_S = 280.0
+DEADLINE_S = 560.0
 COMPILER = '#!/bin/sh\nexec ln -s "/opt/programs/${4##*/}" "$4"\n'
 """In place of cc: the programs were compiled where the guest was made."""
 
