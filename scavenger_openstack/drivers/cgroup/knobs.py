@@ -46,6 +46,10 @@ MIB = 2 ** 20
 ROUNDING_US = 1e-6
 """By so much a product of floats may miss a whole number."""
 
+MOST_IOPS = 2 ** 32 - 2
+"""The kernel has 32 bits for operations, all of them for no limit.  Version 1
+cuts a larger number off: of 2**32 it leaves 0, and no operation ends."""
+
 _HIGH = Entry('memory.high')
 _MAX = Entry('memory.max')
 
@@ -271,6 +275,8 @@ def _io_rule(knob: Knob, version: int,
     def write(d: CgroupDirectory, value: Value,
               original: Sequence[base.RestoreAction]) -> None:
         wanted = max(1, int(number(knob, value)))
+        if unit == 'iops':
+            wanted = min(wanted, MOST_IOPS)
         for entry in entries(d):
             # A direction that the workload's own limit holds lower stays so.
             limit = int(min(wanted, _limit_of(

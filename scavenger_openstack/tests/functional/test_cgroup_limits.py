@@ -27,6 +27,7 @@ import fixtures
 from scavenger_openstack.agent.apply import actuator
 from scavenger_openstack.agent.lease import leases
 from scavenger_openstack.decision import arbitrate
+from scavenger_openstack.drivers.cgroup import knobs
 from scavenger_openstack import errors
 from scavenger_openstack.tests.functional.cgroup_cases import CgroupsCase
 from scavenger_openstack.tests.functional.cgroup_cases import HOLD
@@ -287,6 +288,21 @@ class TestIo(CgroupsCase):
         self.assertLess(self.read_disk(1.0, 4096), 75 * 4096)
         restore(steps)
         self.assertGreater(self.read_disk(0.5, 4096), 150 * 4096)
+
+    def test_more_operations_than_the_kernel_counts(self) -> None:
+        """They are a limit that holds nothing, and it is restored."""
+        driver = self.driver('a', io_devices=[self.number])
+        name = f'{self.parent}/a'
+        steps = driver.restore_actions(name, Knob.IO_OPS_PER_S)
+        for value in (2.0 ** 32 - 1, 2.0 ** 32, 2.0 ** 32 + 5, 2.0 ** 53):
+            self.assertEqual(knobs.MOST_IOPS, driver.write(
+                name, Knob.IO_OPS_PER_S, value, steps))
+            self.assertGreater(self.read_disk(0.2, 4096), 0)
+        restore(steps)
+        self.assertIsNone(driver.read(name, Knob.IO_OPS_PER_S))
+        self.assertEqual([''] * 2, self.texts(
+            'blkio', '/bg/a', 'blkio.throttle.read_iops_device',
+            'blkio.throttle.write_iops_device'))
 
     def test_own_limit_of_one_direction_stays(self) -> None:
         driver = self.driver('a', io_devices=[self.number])
