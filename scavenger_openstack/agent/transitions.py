@@ -280,8 +280,8 @@ def _room(times: Times, now: float) -> bool:
 
 
 def _due(limit: _Limit, now: float) -> bool:
-    """Whether a change may have a line: who limits now is told soon, unless
-    that changes all the time."""
+    """Whether a change may have a line now: another owner has one early, if
+    it has had the limit for :data:`AGAIN_S`."""
     return now - limit.times[-1] >= REST_S or (
         limit.told is not None and limit.told.owner != limit.cap.owner
         and now - limit.owned_s >= AGAIN_S and _room(limit.times, now))

@@ -126,7 +126,8 @@ class LimitsTest(testtools.TestCase):
         self.assertIn('limit removed: /batch/a cpu_cores', line)
 
     def test_another_owner(self) -> None:
-        """It is told soon, and has the limit since it took that over."""
+        """It has a line after five seconds, and the time counts from when it
+        took the limit over."""
         self.step(0, cap(1.0, owner=leftover.OWNER))
         told = [(now, one) for now in range(20, 30)
                 for one in self.events(now, cap(0.5))]
