@@ -30,7 +30,8 @@ OPTS: list[cfg.Opt] = [
                  help='Longest wait for that API, in seconds, and for '
                       'Keystone, unless timeout says another.  The '
                       'scheduler itself never waits for it, but for one '
-                      'second the first time.'),
+                      'second the first time, and after 15 minutes in '
+                      'which nothing was scheduled.'),
     cfg.FloatOpt('summary_max_age_s', default=60.0, min=1, max=3600,
                  help='A summary that is older, in seconds, counts as none: '
                       'every host passes and weighs the same.'),

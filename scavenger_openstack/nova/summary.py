@@ -13,7 +13,7 @@
 """What the scheduler knows of all hosts: one answer of our API, kept.
 
 A thread of its own reads it, so that no request to schedule waits for it,
-but for a moment the first time.  It ends when nobody asks any more.
+but for a moment when it starts.  It ends when nobody asks any more.
 """
 
 from __future__ import annotations
@@ -138,6 +138,7 @@ class Summary:
         with self._lock:
             if self._pid == os.getpid():
                 return
+            self._first.clear()     # what is known may be old
             threading.Thread(target=self._run, daemon=True,
                              name='scavenger-summary').start()
             # In a fork there is no thread.  Last: if none could be started,

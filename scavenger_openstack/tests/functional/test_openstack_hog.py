@@ -232,6 +232,9 @@ class Hog(limited.LimitedCase):
 
     def foreground_keeps_away(self) -> None:
         """From the host with the open incident, which has more room."""
+        for known in 'summary', 'incidents':
+            self.addDetail(known, content.json_content(
+                self.cloud.interference('GET', f'/v1/{known}')))
         web = self.boot('web')
         self.assertEqual(self.other.hostname, self.cloud.server(web)[
             'OS-EXT-SRV-ATTR:host'])

@@ -245,6 +245,21 @@ class Scheduling(testtools.TestCase):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
 
+    def test_nobody_has_asked_for_long(self) -> None:
+        """What was known then is too old; the next one waits again."""
+        now = [100.0]
+        kept = summary.Summary(
+            summary.Reader(nova.conf.CONF).read, interval_s=0.01,
+            max_age_s=60.0, clock=lambda: now[0])
+        for name in 'a', 'b':
+            self.api.answer = json.dumps({'hosts': [told(name)]})
+            self.assertEqual({name}, set(kept.hosts()))
+            reader = next(one for one in threading.enumerate()
+                          if one.name == 'scavenger-summary')
+            now[0] += summary.IDLE_S
+            reader.join(30)
+            self.assertFalse(reader.is_alive())
+
     def test_no_thread_can_be_started(self) -> None:
         def fail(thread: threading.Thread) -> None:
             raise RuntimeError("can't start new thread")
