@@ -13,12 +13,16 @@
 """What the agent costs on a host with many workloads.
 
 Makes real cgroups, half of them background and each with a process that
-allocates and computes a little, runs the real agent in enforce mode at
-1 Hz, its state on a tmpfs as /run is, and reads its CPU time and memory
-from /proc.  Prints CPU per workload and tick for each number of workloads,
-and how far the curve is from a line.
+allocates and computes a little, runs the real agent at 1 Hz, its state on a
+tmpfs as /run is, and reads its CPU time and memory from /proc.  Prints CPU
+per workload and tick for each number of workloads, and how far the curve is
+from a line.
 
     python benchmarks/agent/slow_loop.py [--workloads 10,50,100,200,500]
+        [--mode enforce] [--buffer-cores N]
+
+With ``--buffer-cores`` the fast loop runs too, which a host of fewer than
+eight CPUs does not have by default.
 """
 
 from __future__ import annotations
@@ -66,11 +70,12 @@ def memory_bytes(pid: int, key: str = 'VmRSS') -> int:
 
 def measure(count: int, lively: int, warm_up_s: float, seconds: float,
             *words: str, module: str = 'scavenger_openstack.cmd.agent',
-            config: str = '') -> dict[str, float]:
+            mode: str = 'enforce', config: str = '') -> dict[str, float]:
     """Cost of one agent over ``count`` workloads: us, bytes, shares.
 
     :param words: more for its command line
     :param module: what to run, in a directory of its own
+    :param mode: of its regulators
     :param config: more lines of its configuration
     """
     with base.CgroupTree() as tree, tempfile.TemporaryDirectory(
@@ -99,7 +104,7 @@ require_watcher = false
 background_parents = {tree.name}/background
 foreground_parents = {tree.name}/foreground
 [scavenger]
-mode = enforce
+mode = {mode}
 memory_window_s = 5
 {config}''')
             agent = subprocess.Popen(
@@ -141,12 +146,18 @@ def main() -> int:
                         help='how many of the processes do something')
     parser.add_argument('--warm-up', type=float, default=10)
     parser.add_argument('--seconds', type=float, default=20)
+    parser.add_argument('--mode', choices=['observe', 'enforce'],
+                        default='enforce')
+    parser.add_argument('--buffer-cores', type=int)
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args()
+    config = '' if args.buffer_cores is None else (
+        f'[perfiso]\nmode = {args.mode}\n'
+        f'buffer_cores = {args.buffer_cores}\n')
     rows = []
     for count in map(int, args.workloads.split(',')):
         rows.append(measure(count, min(args.lively, count), args.warm_up,
-                            args.seconds))
+                            args.seconds, mode=args.mode, config=config))
         if not args.json:
             row = rows[-1]
             print(f'{row["workloads"]:4} workloads, {row["caps"]:4} caps: '

@@ -41,12 +41,15 @@ def binds(limit: float, one: WorkloadRates, floor: float) -> bool:
     """Whether a limit of memory in bytes is tighter than the workload's own.
 
     A VM cannot use more than its RAM, a container no more than its own
-    limit, so a limit from there on is none.  What uses more than that has
-    another limit by now, which the original of the knob tells.  Ours.
+    limit, so a limit from there on is none.  A container that uses more than
+    that has another limit by now, which the original of the knob tells; of a
+    VM it is what QEMU needs itself.  Ours.
     """
     own = one[0].memory_allotment_bytes
     if own is None or limit < own:
         return True
+    if one[0].instance:
+        return False
     used = one.memory_bytes
     return floor < own and (used is None or used > own)
 

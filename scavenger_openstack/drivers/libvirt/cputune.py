@@ -51,6 +51,13 @@ def one_to_one(pins: Mapping[int, frozenset[int]], vcpus: int) -> bool:
             and len(frozenset().union(*pins.values())) == len(pins))
 
 
+def mixed(pins: Mapping[int, frozenset[int]]) -> bool:
+    """Whether some vCPUs have a CPU of their own, beside others that share
+    several: what Nova makes of the policy ``mixed``."""
+    sizes = [len(one) for one in pins.values()]
+    return 1 in sizes and max(sizes) > 1
+
+
 def realtime(tune: ElementTree.Element | None) -> str | None:
     """The real-time scheduler of some of its vCPUs, if they have one."""
     for one in some(tune, metadata.MAX_VALUES):

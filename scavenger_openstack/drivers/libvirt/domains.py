@@ -86,7 +86,9 @@ class Domains:
                  root_dir: str = '/', pressure: bool = False) -> None:
         self._mounts = cgroup_mounts.find_mounts(root_dir)
         self._libvirt = client.Libvirt(uri, self._mounts.get('cpu'))
-        self._health = health.Health(self._libvirt, timeout_s)
+        self._health = health.Health(
+            self._libvirt, timeout_s,
+            lambda uuid: known_.is_idle(self._known.get(uuid)))
         self.libvirt_facts = self._health.facts
         self._root_dir = root_dir
         self._pressure = pressure

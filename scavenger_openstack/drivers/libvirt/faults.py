@@ -52,6 +52,13 @@ SILENT = Message(
     'domain %s: its QEMU does not answer, or a job holds it; its disks have '
     'no numbers, and its limits stay as they are until it does; see virsh '
     'domcontrol, virsh domjobinfo, and its storage')
+SILENT_IDLE = Message(
+    'does not answer',
+    'domain %s: its QEMU does not answer, or a job holds it; our own limit '
+    'cpu_idle may be the cause, since QEMU waits with its vCPUs on a busy '
+    'host; its disks have no numbers, and its limits stay as they are until '
+    'it does; if an exemption of the VM does not end this, see virsh '
+    'domcontrol, virsh domjobinfo, and its storage')
 BUSY = Message(
     'has a job',
     'domain %s migrates or is being saved; its limits stay as they are '

@@ -17,6 +17,8 @@ libvirt is not asked: they hold, and are removed, while it hangs.
 
 from __future__ import annotations
 
+import contextlib
+
 from scavenger_openstack.drivers.libvirt import owned_knobs
 from scavenger_openstack.drivers.libvirt import xml
 from scavenger_openstack.drivers.qemu import cpuset
@@ -62,6 +64,12 @@ class Files:
             domain.name, self._machine, self._root_dir)
         self._cpus.allowed = domain.allowed_cpus
         return self._cpus
+
+    def is_idle(self) -> bool:
+        """Whether it is idle for the scheduler, as far as that is known."""
+        with contextlib.suppress(errors.ScavengerError):
+            return self._idle is not None and self._idle.read() == 1
+        return False
 
     def plugged(self) -> bool:
         """Whether vCPUs came or went since its CPU set was written."""

@@ -45,6 +45,7 @@ from scavenger_openstack.drivers.libvirt.faults import LOST
 from scavenger_openstack.drivers.libvirt.faults import Message
 from scavenger_openstack.drivers.libvirt.faults import PendingFault
 from scavenger_openstack.drivers.libvirt.faults import SILENT
+from scavenger_openstack.drivers.libvirt.faults import SILENT_IDLE
 from scavenger_openstack.drivers.libvirt.faults import SLOWLY
 from scavenger_openstack.drivers.libvirt import handle as domain_handle
 from scavenger_openstack.drivers.libvirt import versions
@@ -71,11 +72,14 @@ class Health:
     """Knows whether libvirt, and each QEMU, answers.
 
     :param timeout_s: how long an answer may take
+    :param idle: whether a domain is idle for the scheduler
     """
 
-    def __init__(self, connection: client.Libvirt, timeout_s: float) -> None:
+    def __init__(self, connection: client.Libvirt, timeout_s: float,
+                 idle: Callable[[str], bool]) -> None:
         self._libvirt = connection
         self._timeout_s = timeout_s
+        self._idle = idle
         self._turn = threading.Condition(threading.RLock())
         self._faults: dict[str, Fault] = {}
         self._pending: list[PendingFault] = []
@@ -122,7 +126,7 @@ class Health:
 
     def domain_silent(self, uuid: str, reason: object) -> None:
         """A QEMU does not answer, as is seen by something."""
-        self._begin(uuid, reason, SILENT, uuid)
+        self._begin(uuid, reason, self._silent(uuid), uuid)
 
     def domain_heard(self, uuid: str, reason: object) -> None:
         """What was seen by that is over."""
@@ -384,8 +388,12 @@ class Health:
         elif state is DomainState.UNKNOWN:
             self._unsure = True
         else:
-            self._begin(uuid, reason, SILENT if state is DomainState.HELD_UP
-                        else BUSY, uuid, keys=keys)
+            self._begin(uuid, reason, self._silent(uuid)
+                        if state is DomainState.HELD_UP else BUSY,
+                        uuid, keys=keys)
+
+    def _silent(self, uuid: str) -> Message:
+        return SILENT_IDLE if self._idle(uuid) else SILENT
 
     def _state(self, uuid: str) -> DomainState:
         """What libvirt says of a domain; of one that a call hangs on, no

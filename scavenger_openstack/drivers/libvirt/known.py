@@ -48,6 +48,11 @@ class KnownDomain:
         self.files = files
 
 
+def is_idle(known: KnownDomain | None) -> bool:
+    """Whether a domain is idle for the scheduler; any thread may ask."""
+    return known is not None and known.files.is_idle()
+
+
 class Allowed:
     """The VMs that an operator of the control plane made background.
 

@@ -234,8 +234,9 @@ def _domain(root: ElementTree.Element, floors: Mapping[Knob, float]
         pins=pins, emulator_pin=emulator_pin, allowed_cpus=allowed,
         cpuset=cpuset,
         numa_nodes=_numa_nodes(root),
-        dedicated=(flavor.dedicated
-                   or cputune.one_to_one(pins, vcpus)),
+        # Before 2025.2 Nova did not write the policy of the flavor.
+        dedicated=(flavor.dedicated or cputune.one_to_one(pins, vcpus)
+                   or not flavor.known and cputune.mixed(pins)),
         realtime=cputune.realtime(tune),
         fixed_memory=_fixed_memory(root),
         quota_us=cputune.quota_us(tune),

@@ -55,22 +55,25 @@ def direct_io(path: pathlib.Path) -> bool:
 class Nova:
     """What nova-compute writes into a domain about its instance.
 
-    :param extra_specs: of the flavor
+    :param extra_specs: of the flavor; ``None``: not written, as before 2025.2
     :param properties: of the image, which a tenant may set
     """
 
     name: str = 'vm'
     flavor: str = 'm1.tiny'
-    extra_specs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    extra_specs: Mapping[str, str] | None = dataclasses.field(
+        default_factory=dict)
     project: str = 'tenant'
     project_uuid: str = dataclasses.field(default_factory=new_uuid)
     properties: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def xml(self, guest: DomainGuest) -> str:
-        specs = ''.join(
-            f'<nova:extraSpec name={saxutils.quoteattr(key)}>'
-            f'{saxutils.escape(value)}</nova:extraSpec>'
-            for key, value in self.extra_specs.items())
+        specs = '' if self.extra_specs is None else ''.join((
+            '<nova:extraSpecs>', *(
+                f'<nova:extraSpec name={saxutils.quoteattr(key)}>'
+                f'{saxutils.escape(value)}</nova:extraSpec>'
+                for key, value in self.extra_specs.items()),
+            '</nova:extraSpecs>'))
         properties = ''.join(
             f'<nova:property name={saxutils.quoteattr(key)}>'
             f'{saxutils.escape(value)}</nova:property>'
@@ -86,7 +89,7 @@ class Nova:
         <nova:swap>0</nova:swap>
         <nova:ephemeral>0</nova:ephemeral>
         <nova:vcpus>{guest.vcpus}</nova:vcpus>
-        <nova:extraSpecs>{specs}</nova:extraSpecs>
+        {specs}
       </nova:flavor>
       <nova:image uuid="{new_uuid()}">
         <nova:containerFormat>bare</nova:containerFormat>
@@ -174,6 +177,8 @@ class DomainGuest:
         None for a domain that Nova did not make
     :param image: kernel and initramfs to boot, None: nothing to boot
     :param paused: started, but its CPUs never run
+    :param translated_mib: for translated code, of which QEMU ends where a
+        vCPU that is plugged in finds no 2 MiB left
     :param cpuset: host CPUs that all of it may use, such as ``0-1``
     :param extra: more XML for the domain, such as ``<cputune>``
     """
@@ -189,6 +194,7 @@ class DomainGuest:
     image: domain_image.Image | None = dataclasses.field(
         default_factory=domain_image.image)
     paused: bool = False
+    translated_mib: int = TRANSLATED_MIB
     cpuset: str = ''
     extra: str = ''
 
@@ -212,7 +218,7 @@ class DomainGuest:
     <acpi/>
     <apic/>
     <tcg>
-      <tb-cache unit='MiB'>{TRANSLATED_MIB}</tb-cache>
+      <tb-cache unit='MiB'>{self.translated_mib}</tb-cache>
     </tcg>
   </features>{self.extra}
   <clock offset='utc'/>

@@ -56,6 +56,7 @@ class DemoTest(demos.DemoTestCase):
                 self.assertGreater(work, 0, kind)
         self.assertIn('<svg', (self.output / 'report.html').read_text())
         self.assertIn('round 1/1  unmanaged', err)
+        self.assertIn('scavenger-demo --who', err.splitlines()[-1])
         self.assert_gone(name, [])
 
     def test_too_short_to_tell(self) -> None:

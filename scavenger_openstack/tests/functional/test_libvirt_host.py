@@ -27,6 +27,7 @@ from testtools import content
 from testtools import matchers
 
 from scavenger_openstack.agent import loop as loop_
+from scavenger_openstack.algorithms.scavenger import scavenger
 from scavenger_openstack.decision import orders
 from scavenger_openstack.drivers import base
 from scavenger_openstack import errors
@@ -35,10 +36,14 @@ from scavenger_openstack.tests.functional import domain_network
 from scavenger_openstack.tests.functional import hypervisor
 from scavenger_openstack.tests.functional import loops
 from scavenger_openstack.tests.functional import virtual_host
+from scavenger_openstack.types import format_cpus
 from scavenger_openstack.types import Knob
 from scavenger_openstack.types import Mode
 from scavenger_openstack.types import Priority
 from scavenger_openstack.types import WorkloadSample
+
+ONLY_CPU_SETS = scavenger.Params(
+    use_memory=False, use_network=False, use_ipc=False, use_cpu_idle=False)
 
 
 class HostTest(virtual_host.VirtualHostTestCase):
@@ -110,6 +115,40 @@ class HostTest(virtual_host.VirtualHostTestCase):
         wish.want()     # as controllers of foreground do
         self.assertEqual((Priority.FOREGROUND, set()), tick())
         self.assertEqual(before, virtual_host.limits(bench, 'one'))
+
+    def test_a_mixed_vm_keeps_its_cpu(self) -> None:
+        """As Nova pins it; with and without the policy in its XML."""
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) < 2:
+            self.skipTest('needs two CPUs')
+        bench = self.hypervisor()
+        guest = virtual_host.tiny('one', machine='pc')
+        pins = (f"<vcpupin vcpu='0' cpuset='{format_cpus(cpus)}'/>"
+                f"<vcpupin vcpu='1' cpuset='{cpus[-1]}'/>")
+        bench.start_all([guest])
+        agent = self.host(bench)
+        loop = loop_.Loop(
+            agent.driver, [(scavenger.Controller(ONLY_CPU_SETS),
+                            Mode.ENFORCE)],
+            agent.leases, agent.actuator, agent.state_dir / 'stop', False)
+        now = 1000.0
+
+        def has(wanted: list[int]) -> bool:
+            nonlocal now
+            now += 1.0
+            loop.tick(now)
+            return (agent.driver.read(guest.uuid, Knob.CPU_SET)
+                    == format_cpus(wanted))
+
+        for name, specs in (('new', {'hw:cpu_policy': 'mixed'}),
+                            ('old', None)):
+            bench.start_all([domain_guest.tiny(
+                name, machine='pc', vcpus=2, nova=domain_guest.Nova(
+                    extra_specs=specs), extra=f'<cputune>{pins}</cputune>')])
+            self.wait_for(f'a CPU less beside {name}',
+                          lambda: has(cpus[:-1]))
+            bench.virsh(f'destroy {name}')
+            self.wait_for('all CPUs', lambda: has(cpus))
 
     def test_a_vm_below_parents_of_cgroups(self) -> None:
         """However that is configured, it is one workload, a VM."""

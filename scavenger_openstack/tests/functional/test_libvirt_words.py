@@ -206,6 +206,32 @@ class TestIdleQemu(WordsCase):
                   told=f'domain {uuid}: its QEMU answers again')
 
 
+class TestIdleByUs(WordsCase):
+
+    capped = ()
+
+    def test_is_frozen(self) -> None:
+        host = self.begin()
+        agent, = self.agents
+        uuid, pid = self.uuids['one'], host.qemu_pid('one')
+
+        def said(text: str) -> bool:
+            agent.sample()
+            agent.tick({uuid: {Knob.CPU_IDLE: 1}})
+            return self.said(text) > 0
+
+        self.assertFalse(said('does not answer'))
+        self.assertEqual([(uuid, Knob.CPU_IDLE)], self.held())
+        self.stop(pid)
+        self.wait_for('word', lambda: said('its QEMU does not'), timeout_s=60)
+        os.kill(pid, signal.SIGCONT)
+        self.wait_for('its end', lambda: said('its QEMU answers again'),
+                      timeout_s=60)
+        self.nothing_held(agent)
+        self.warned_of(f'domain {uuid}: its QEMU does not answer, or a job '
+                       'holds it; our own limit cpu_idle may be the cause')
+
+
 class TestLife(WordsCase):
     """What Nova does all day is no warning: the line about the limits that
     were removed says what it was."""

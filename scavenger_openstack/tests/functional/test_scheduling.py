@@ -19,9 +19,15 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 from scavenger_openstack.tests.functional import agents
 from scavenger_openstack.tests.functional import base
+
+SPIN_FOR_EVER = "print('spins', flush=True)\nwhile True: pass"
+FULL_S = 10.0
+"""Within so long an ordinary process beside such groups may stand still for
+longer than a lease."""
 
 THREADS = """
 import os, threading
@@ -34,7 +40,7 @@ print(*(os.sched_getscheduler(int(task))
         for task in os.listdir('/proc/self/task')))
 wait.set()
 """
-SPIN = """
+RUNAWAY = """
 from scavenger_openstack.restore import scheduling
 scheduling.RUNAWAY_S = 0.1
 scheduling.process()
@@ -77,7 +83,7 @@ class SchedulingTest(base.FunctionalTestCase):
                          done.stdout, done.stderr)
 
     def test_one_that_spins_is_ended(self) -> None:
-        self.assertEqual(-signal.SIGXCPU, self.python(SPIN).returncode)
+        self.assertEqual(-signal.SIGXCPU, self.python(RUNAWAY).returncode)
 
 
 class AgentTest(agents.AgentTestCase):
@@ -101,6 +107,42 @@ class AgentTest(agents.AgentTestCase):
         agent, _ = self.start_both('[scavenger]', 'mode = observe')
         self.assertEqual({os.SCHED_OTHER}, policies(agent))
         self.assertEqual('normal', self.status()['scheduled'])
+
+    def test_by_the_limit_of_a_unit(self) -> None:
+        """LimitRTPRIO=1, and no CAP_SYS_NICE."""
+        need_real_time(self)
+        if subprocess.run(['prlimit', '--rtprio=1', 'true'],
+                          check=False).returncode:
+            self.skipTest('needs CAP_SYS_RESOURCE')
+        self.configure('[scavenger]', 'mode = enforce')
+        with subprocess.Popen(
+                ['prlimit', '--rtprio=1', 'setpriv', '--inh-caps=-sys_nice',
+                 '--bounding-set=-sys_nice', *self.command('standalone')],
+                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                ) as process:
+            self.addCleanup(process.kill)
+            self.wait_for('it turns', self.ticks)
+            self.assertEqual({os.SCHED_RR}, policies(process.pid))
+            process.terminate()
+
+    def test_no_lease_runs_out_on_a_full_host(self) -> None:
+        need_real_time(self)
+        for _ in range(3 * (os.cpu_count() or 1)):
+            for below in '/batch/a', '/services/s':
+                process = self.spawn(SPIN_FOR_EVER, self.tree, below)
+                assert process.stdout is not None
+                process.stdout.readline()
+        process = self.start('standalone')
+        self.wait_for('a limit', lambda: self.leases() and self.idle() == '1')
+        until_s = time.monotonic() + FULL_S
+        while time.monotonic() < until_s:
+            self.assertEqual('1', self.idle())
+            time.sleep(0.05)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(0, process.returncode, said)
+        self.assertNotIn('leases ran out', said)
+        self.assertEqual('0', self.idle())
 
     def test_a_host_that_refuses_it(self) -> None:
         self.configure('[scavenger]', 'mode = enforce')

@@ -234,7 +234,7 @@ class RealCpus(testtools.TestCase):
         for name, value in (('drivers.kernel.sched_switch.SchedSwitch',
                              Reader),
                             # Where QEMU waits, a thread seems to compute.
-                            ('agent.isolation.fast_loop.hurry',
+                            ('restore.scheduling.thread',
                              lambda: 'normal')):
             self.useFixture(fixtures.MonkeyPatch(
                 f'scavenger_openstack.{name}', value))

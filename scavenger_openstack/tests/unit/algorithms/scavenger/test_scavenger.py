@@ -250,16 +250,17 @@ class MemoryTest(testtools.TestCase):
         self.assertNotEqual(incident.id, other.id)
 
     def test_no_limit_above_what_a_workload_may_have(self) -> None:
-        """A VM of 128 MiB on a host that leaves 5800 MiB."""
+        """Of 128 MiB, on a host that leaves 5800 MiB."""
         self.learn()
-        for floor, used, wanted in (
-                (128, 100, 0), (128, 190, 0),   # with what QEMU needs
-                (64, 100, 0), (64, None, 5800), (64, 129, 5800)):
-            vm = dataclasses.replace(
-                A, floor={MEMORY: floor * MIB},
+        for instance, floor, used, wanted in (
+                ('', 128, 100, 0), ('', 128, 190, 0), ('', 64, 100, 0),
+                ('', 64, None, 5800), ('', 64, 129, 5800),
+                ('vm', 64, None, 0), ('vm', 64, 190, 0)):
+            one = dataclasses.replace(
+                A, instance=instance, floor={MEMORY: floor * MIB},
                 memory_allotment_bytes=128.0 * MIB)
-            found = self.step(use(vm, used), foreground_mib=4000)
-            self.assertAlmostEqual(wanted, self.mib(found, vm)[0])
+            found = self.step(use(one, used), foreground_mib=4000)
+            self.assertAlmostEqual(wanted, self.mib(found, one)[0])
             self.assertEqual('holding', found.facts['memory']['rule'])
 
     def test_a_limit_below_what_a_workload_may_have(self) -> None:

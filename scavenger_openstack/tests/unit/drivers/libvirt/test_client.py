@@ -46,8 +46,8 @@ except errors.ConfigError as exc:
 def blocks(ticks: int) -> block_stats.Statistics:
     connection = client.Libvirt('qemu:///system')
     return block_stats.Statistics(
-        connection, health.Health(connection, 60.0), ticks=ticks,
-        timeout_s=60.0)
+        connection, health.Health(connection, 60.0, lambda uuid: False),
+        ticks=ticks, timeout_s=60.0)
 
 
 class Uris(testtools.TestCase):

@@ -56,8 +56,9 @@ class Words(testtools.TestCase):
         found = self.useFixture(libvirtd.Libvirtd())
         self.log = self.useFixture(fixtures.FakeLogger())
         self.machine, self.library = found.machine, found.library
+        self.idle: set[str] = set()
         self.health = health.Health(
-            client.Libvirt('qemu:///system'), 0.05)
+            client.Libvirt('qemu:///system'), 0.05, self.idle.__contains__)
         self.addCleanup(self.health.close)
         self.unsaid: list[tuple[str, Knob]] = []
 
@@ -107,6 +108,15 @@ class Words(testtools.TestCase):
         self.assertNotIn('again', self.log.output)
         self.assertNotIn('odd', self.log.output)
         self.assertEqual([KEY], self.unsaid)
+
+    def test_our_own_limit_may_be_the_cause(self) -> None:
+        go = self.hang()
+        self.addCleanup(go.set)
+        self.idle.add(KEY[0])
+        self.failed()
+        self.wait_for(lambda: 'does not answer' in self.log.output)
+        self.assertIn('our own limit cpu_idle may be the cause',
+                      self.log.output)
 
     def test_nothing_answers_again_when_libvirt_goes(self) -> None:
         self.nothing_answers_again(self.failed)

@@ -216,5 +216,7 @@ class TestDomain(testtools.TestCase):
                  "<vcpupin vcpu='1' cpuset='7'/></cputune>")
         self.assertEqual({7}, of(shared, mixed, 'mixed'))
         self.assertEqual(set(), of(shared, mixed))
+        unsaid = xml.parse(domain(nova(), vcpu=shared, tune=mixed))
+        self.assertEqual({7}, unsaid.workload(created_s=7).dedicated_cpus)
         # Not as Nova pins: all of it, rather than none.
         self.assertEqual({0, 1, 2, 3}, of(shared, '', 'dedicated'))
